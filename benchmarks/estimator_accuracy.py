@@ -31,8 +31,7 @@ from assay.estimator import estimate
 from assay.estimator.timing.step_time import at_depth
 from assay.files import write_file
 from assay.hardware.rates import known_machine
-from assay.hardware.step_times import Answer, StepTimes, Task, Tasks, depths
-from assay.launch.lifeline import helper
+from assay.hardware.step_times import Answer, StepTimes, Task, depths
 from assay.launch.rates import measured_machine
 from assay.optimizations import resolved
 
@@ -140,14 +139,15 @@ def _alone(times: StepTimes, turn: tuple[float, ...]) -> StepTimes:
 def _turns(runs: Sequence[ResolvedRun]) -> tuple[tuple[float, ...], ...]:
     """Time all runs in turns, by the program that times steps of few blocks."""
     task = Task(digest="", runs=tuple(runs), seconds=_SECONDS)
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "tasks.json"
-        file.write_text(Tasks(tasks=(task,)).model_dump_json())
-        with helper(
-            [sys.executable, "-m", "assay.worker.programs.step_times", str(file)], subprocess.DEVNULL
-        ) as process:
-            out, _ = process.communicate()
-    answer = Answer.model_validate_json(out.strip().splitlines()[-1])
+    program = [sys.executable, "-m", "assay.worker.programs.step_times"]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=nothing, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{task.model_dump_json()}\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    answer = Answer.model_validate_json(line)
     if answer.times is None:
         raise SystemExit(f"the steps were not timed: {answer.refused}")
     return answer.times.turns

@@ -116,6 +116,14 @@ def test_a_hundred_trillion_parameters_need_ten_petabytes_of_text_at_most() -> N
     assert all(f"| `{name}` | {device.year} |" in text for name, device in DEVICES.items())
 
 
+@pytest.mark.parametrize("word", ["treatment", "stack"])
+def test_the_readme_says_what_a_word_means_where_it_first_uses_it(word: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = re.search(rf".{word}.", text, flags=re.IGNORECASE)
+    assert first is not None
+    assert first[0] == f"*{word}*"
+
+
 def test_there_are_commands() -> None:
     assert len(COMMANDS) > 6
 

@@ -27,6 +27,15 @@ def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: s
     assert "sdpa_attention, seed 0: done" in said.err
 
 
+def test_without_a_treatment_well_known_techniques_are_compared(assay: Assay, fake: Fake, corpus: str) -> None:
+    said = assay("compare", "demo", corpus, *TINY, *ONCE, "--blocks", "2", "--json")
+    assert said.code == 0, said.err
+    names = ["sdpa_attention", "bf16_mixed", "activation_checkpointing"]
+    assert [row["treatment"] for row in said.value["rows"]] == names
+    told = f"No technique was named, so these are compared: {', '.join(names)}."
+    assert said.err.index(told) < said.err.index("seed 0: starting")
+
+
 def test_json_is_one_value_and_nothing_else(assay: Assay, fake: Fake, corpus: str) -> None:
     said = assay("compare", "demo", corpus, *DESIGN, "--json")
     assert said.code == 0, said.err
@@ -109,7 +118,7 @@ def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "nothing to compare"),
+        (("--nproc", "2"), "nothing to compare"),
         (("--with", "sdpa_atention"), "did you mean 'sdpa_attention'"),
         (("--with", "sdpa_attention", "--with", "sdpa_attention"), "listed twice"),
         (("--with", "gradient_accumulation:micro_batches=5"), "micro"),

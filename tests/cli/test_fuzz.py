@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "assay.studies.execution.ready.start",
         "assay.launch.anatomy._measured",
         "assay.launch.rates._measure",
-        "assay.launch.step_times._answers",
+        "assay.launch.step_times._started",
         "assay.launch.own._answer",
         "uvicorn.Server.run",
     ):

@@ -116,8 +116,14 @@ def test_a_toy_study_on_a_toy_executor_with_a_toy_metric_comes_to_its_page(
     (listed,) = assay("study", "ls", "--json").value
     assert (listed["kind"], listed["question"], listed["status"]) == ("corners", "Does it work?", "complete")
     assert (listed["cells"], listed["ended"]) == (6, 6)
-    assert ROW in assay("study", "show", "last").out
+    shown = assay("study", "show", "last").out
+    assert ROW in shown
+    assert shown.splitlines()[-1] == str(page)
+    assert assay("study", "show", "last", "--json").value["page"] == str(page)
     page.unlink()
+    next_line = assay("study", "show", "last").out.splitlines()[-1]
+    assert next_line == f"next        assay study report {page.parent.name}    writes its page"
+    assert assay("study", "show", "last", "--json").value["page"] is None
     assert assay("study", "report", "last").out.strip() == str(page)
     assert page.exists()
     followed = assay("study", "follow", "last")

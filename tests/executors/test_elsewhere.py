@@ -113,8 +113,9 @@ class Requeued(Elsewhere):
             heard: list[News] = []
             Local().run(replace(self.work, waves=waves, tell=heard.append))
             ends = [place for place, news in enumerate(heard) if isinstance(news, Ended)]
-            for news in heard if attempt else heard[: ends[0] + 1]:
-                append(files.log, to_event(news) or {})
+            told = heard if attempt else heard[: ends[0] + 1]
+            for event in filter(None, map(to_event, told)):
+                append(files.log, event)
         append(files.log, {"event": OVER, "ending": "complete"})
         return self
 

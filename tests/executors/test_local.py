@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from assay.config import load
-from assay.executors.base import Conducted, Ended, News, Planned, Turn, Working
+from assay.executors.base import Conducted, Ended, News, Planned, Stepped, Turn, Working
 from assay.executors.ended import curve_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
@@ -178,3 +178,5 @@ def test_news_tell_what_runs_and_what_is_left() -> None:
     )
     assert sum(isinstance(one, Ended) for one in heard) == len(NAMES)
     assert any(isinstance(one, Working) for one in heard)
+    steps = Counter((one.cell.name, one.steps, one.loss) for one in heard if isinstance(one, Stepped))
+    assert steps == {(name, 4, 2.5): 5 for name in NAMES}, "a loss that is not finite is no news"

@@ -12,7 +12,7 @@ import pytest
 
 from assay.config import Home, load
 from assay.errors import StorageError
-from assay.executors.base import Ended, News, Started, Work
+from assay.executors.base import Ended, News, Started, Stepped, Work
 from assay.executors.local import Local
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -51,6 +51,7 @@ class Child(AbstractContextManager["Child"]):
 
     def events(self) -> Iterator[Event]:
         yield {"event": "phase", "name": "steady"}
+        yield {"event": "step", "step": 0, "loss": 2.5, "seconds": 0.1, "tokens": 8}
         self.stage.release.wait(0.02)
 
     def turn(self, word: str = "") -> Iterator[Event]:
@@ -93,7 +94,9 @@ def test_every_cell_runs_once_and_no_more_than_the_slots_at_a_time(slots: int) -
     assert stage.most == slots
     assert not stage.alive
     assert done.ending is StudyEnding.COMPLETE
-    assert [len([one for one in heard if isinstance(one, kind)]) for kind in (Started, Ended)] == [len(CELLS)] * 2
+    assert [len([one for one in heard if isinstance(one, kind)]) for kind in (Started, Stepped, Ended)] == [
+        len(CELLS)
+    ] * 3
     assert {one.cell.name: one.wave for one in done.cells} == {cell.name: at for at, cell in enumerate(CELLS)}
 
 

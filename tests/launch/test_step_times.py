@@ -17,7 +17,8 @@ from assay.optimizations import resolved
 CHILD = """
 import json, sys, time
 open({log!r}, "a").write("started\\n")
-for task in json.load(open(sys.argv[1]))["tasks"]:
+for line in sys.stdin:
+    task = json.loads(line)
     time.sleep({pause})
     depths = [run["model"]["n_layer"] for run in task["runs"]]
     names = [one["name"] for one in task["runs"][0]["optimizations"]]

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from assay.config import load
+from assay.config import Run, load
 from assay.errors import UsageError
 from assay.records.study import BASELINE
 from assay.studies.design import Treatment
 from assay.studies.kinds import kinds
+from assay.studies.kinds.comparison import usual
 from assay.studies.reading import read_study
 from assay.studies.template import template
 
@@ -122,3 +123,20 @@ def test_the_template_of_a_kind_is_a_study_of_it(tmp_path: Path, kind: str) -> N
     assert study.kind == kind
     assert len(study.rows(BASE)) > 1
     assert all(f"{name}:" in path.read_text() for name in type(study).model_fields)
+
+
+@pytest.mark.parametrize(
+    ("base", "names"),
+    [
+        (BASE, ("sdpa_attention", "bf16_mixed", "activation_checkpointing")),
+        (load("demo", ["model.dropout=0.1"]), ("bf16_mixed", "activation_checkpointing", "fused_adamw")),
+        (load("demo", ["ranks=2"]), ()),
+        (BASE.model_copy(update={"optimizations": rows("comparison", treatments=["lion"])[1].run.optimizations}), ()),
+    ],
+    ids=["demo", "dropout, which fused attention on a CPU excludes", "two ranks", "a baseline with techniques"],
+)
+def test_a_comparison_without_names_has_those_that_apply(base: Run, names: tuple[str, ...]) -> None:
+    told = list[str]()
+    found = usual(base.model_copy(update={"device": "cpu"}), lambda text, _: told.append(text))
+    assert found == names
+    assert told == ([f"No technique was named, so these are compared: {', '.join(names)}."] if names else [])

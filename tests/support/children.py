@@ -13,6 +13,8 @@ from assay.optimizations import resolved
 from assay.records.prediction import Predicted
 
 FAKE_WORKER = (sys.executable, "-S", str(Path(__file__).parent / "fake_worker.py"))
+NO_SERVER = (sys.executable, "-S", "-c", "")
+"""A fork server that ends at once, so that children are started."""
 
 LAUNCH = """
 import sys
@@ -20,6 +22,7 @@ from assay.launch import spawn as launcher
 from assay.launch import prepare
 from assay.records.prediction import Predicted
 launcher.WORKER = tuple(sys.argv[1].split("|"))
+launcher.FORK_SERVER = (sys.executable, "-S", "-c", "")
 prepare.predict = lambda run, machine: Predicted()
 from assay.cli.main import main
 sys.argv = ["assay", *sys.argv[2:]]
@@ -34,6 +37,7 @@ class Fake:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(launcher, "WORKER", FAKE_WORKER)
+        monkeypatch.setattr(launcher, "FORK_SERVER", NO_SERVER)
         monkeypatch.delenv("FAKE", raising=False)
 
     def behaves(self, moods: str = "", status: str = "done") -> None:

@@ -70,6 +70,8 @@ class FakeChild(AbstractContextManager["FakeChild"]):
             self._stage.log.append((self._cell.name, piece))
         yield {"event": "phase", "name": "steady"}
         if "block" in piece:
+            yield {"event": "step", "step": 3, "loss": 2.5, "seconds": 0.1, "tokens": 8}
+            yield {"event": "step", "step": 4, "loss": None, "seconds": 0.1, "tokens": 8}
             yield {"event": "block", **self._block((self._cell.name, piece) in self._stage.disturbed)}
         self._stage.working = None
         if self._stage.interrupts_at == (self._cell.name, piece):

@@ -11,6 +11,7 @@ from assay.records.study import ComparisonRecord
 from assay.studies.execution import ready as preparing
 from assay.studies.execution import run as module
 from support import fake_wave
+from support.children import NO_SERVER
 from support.designs import design
 
 BASE = validate(
@@ -25,6 +26,7 @@ CELLS = design(BASE, ["sdpa_attention"], seeds=2)
 def fake_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all cells be fake workers, whose environment counts as this machine's."""
     monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(fake_wave.FAKE_WORKER)))
+    monkeypatch.setattr(spawn, "FORK_SERVER", NO_SERVER)
     monkeypatch.setattr(preparing, "ready", fake_wave.no_corpus)
     monkeypatch.setattr(module, "elsewhere", lambda cells, machine: {})
     monkeypatch.delenv("FAKE", raising=False)

@@ -1,63 +1,124 @@
 """Timing of the stacks that an answer depends on, within a budget of seconds.
 
-First the configuration as it is, the stack that the roofline prefers, and its elements one by one. Then, as long as
-time is left, all candidates are ranked anew, and the best ones that were not timed are. So time is spent on stacks that
-may be the answer, and a stack that only the roofline likes is found out.
+First the configuration as it is, then each technique alone that a roofline expects to be faster, for at most half of
+the time. Then the search climbs. The next stack is a neighbour of the fastest timed one: it has one technique more, one
+less, or another one in place of one. So it is known which two techniques hinder each other. If no neighbour promises
+anything, it is the stack that all times so far make the best one. Of several, the one that promises most for each
+second of timing is taken. Its promise is the expected improvement of the logarithm of time (Jones, Schonlau and Welch
+1998). It is large for a stack that is predicted as fast, or whose time is uncertain. Stacks that compile take longest
+to time, so the rest is known before one of them is timed. One is timed while there is time for it.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from math import inf, log
+from statistics import NormalDist
 
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.config.home import Home
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine
-from assay.launch.step_times import calibrate
+from assay.launch.step_times import Stopwatch, stack_of
 
-_AT_ONCE = 2
-"""Front-runners that are timed before the next ranking."""
-_LEAST_SECONDS = 4.0
-"""Seconds that a process takes to time one stack: imports, two models, some turns."""
+_TURNS_SECONDS = 1.5
+"""Seconds of the turns of one stack."""
+_LEAST_GAIN = 0.005
+"""Expected improvement of the logarithm of time below which a stack is not worth timing."""
+_PLAIN_SECONDS, _COMPILED_SECONDS = 3.0, 25.0
+"""Seconds that it takes to time a stack without and with a compiler, until the first one was timed."""
+_ONE = NormalDist()
 
 
 def calibrated(
     problem: Problem, home: Home, threads: int | None, seconds: float, tell: Callable[[str], None]
 ) -> Machine:
-    """Time front-runners for about so many seconds, and return the machine with all times that are known.
+    """Time promising stacks for about so many seconds, and return the machine with all times that are known.
 
     A stack that has begun is finished. Raises `UsageError` if nothing fits, and if `home` cannot be written.
     """
     machine, end = known_machine(home, threads), time.monotonic() + seconds
-    tried: set[Positions] = set()
-    while time.monotonic() + _LEAST_SECONDS < end:
-        ranking = problem.rank(machine)
-        first = not tried
-        wanted = _first(problem, ranking) if first else _next(ranking, tried)
-        new = [stack for stack in wanted if stack not in ranking.timed and stack not in tried]
-        tried.update(wanted)
-        if not new and not first:
-            break
-        runs = [problem.resolved(stack) for stack in new]
-        calibrate(runs, home, threads, end - time.monotonic(), tell)
-        machine = known_machine(home, threads)
+    search = _Search(problem, seconds)
+    with Stopwatch(home, threads) as stopwatch:
+        while (left := end - time.monotonic()) > 0:
+            stack = search.following(problem.rank(machine), left)
+            if stack is None:
+                break
+            began = time.monotonic()
+            _, runs = stopwatch.sorted_out([problem.resolved(stack)])
+            for run in runs:
+                tell(f"timing steps of few blocks, {left:.0f} s left: {stack_of(run)}")
+                stopwatch.time(run, _TURNS_SECONDS)
+            search.took(stack, time.monotonic() - began)
+            machine = known_machine(home, threads)
     return machine
 
 
-def _first(problem: Problem, ranking: Ranking) -> list[Positions]:
-    """Return the bare run, the best stack, and the elements of the best stack that may run alone."""
-    best = ranking.best.stack
-    single = ((i,) for i in best)
-    return [(), best, *(stack for stack in single if stack in problem.roofline and stack != best)]
+class _Search:
+    """A search knows what was tried, and how long it took."""
+
+    def __init__(self, problem: Problem, seconds: float) -> None:
+        self._problem, self._seconds = problem, seconds
+        self._tried: set[Positions] = set()
+        self._cost = {False: _PLAIN_SECONDS, True: _COMPILED_SECONDS}
+        times, alone = problem.roofline, ((i,) for i in range(len(problem.found)))
+        self._alone = [one for one in alone if times.get(one, inf) < times[()] and not self._compiled(one)]
+        """Techniques that a roofline expects to be faster, each alone."""
+
+    def took(self, stack: Positions, seconds: float) -> None:
+        """Note that a stack was tried, and how many seconds that took."""
+        self._tried.add(stack)
+        if stack:  # the first one also waited for the process to start
+            self._cost[self._compiled(stack)] = seconds
+
+    def following(self, ranking: Ranking, left: float) -> Positions | None:
+        """Return the stack to be timed next, with so many seconds left; None if no further one is worth it."""
+        if self._new((), ranking):
+            return ()
+        alone = self._promising(self._alone, ranking, ()) if () in ranking.timed and left > self._seconds / 2 else {}
+        if alone:
+            return max(alone, key=alone.__getitem__)
+        fitting = [stack for stack in ranking.timed if self._problem.fits(stack)]
+        if not fitting:
+            return ranking.best.stack if self._new(ranking.best.stack, ranking) else None
+        fastest = min(fitting, key=ranking.seconds.__getitem__)
+        near = self._promising(self._problem.neighbours(fastest), ranking, fastest)
+        gains = near or self._promising((ranking.best.stack,), ranking, fastest)
+        return self._choice({self._plain_first(stack, ranking): gain for stack, gain in gains.items()}, left)
+
+    def _promising(self, stacks: Iterable[Positions], ranking: Ranking, over: Positions) -> dict[Positions, float]:
+        """Return the expected improvements over a timed stack by those that were not tried, if they are worth it."""
+        new = (stack for stack in stacks if self._new(stack, ranking))
+        gains = {stack: improvement(ranking, over, stack) for stack in new}
+        return {stack: gain for stack, gain in gains.items() if gain >= _LEAST_GAIN and self._problem.fits(stack)}
+
+    def _choice(self, gains: dict[Positions, float], left: float) -> Positions | None:
+        """Return the stack that promises most for a second; the one that promises most if there is no later."""
+        costs = {stack: self._cost[self._compiled(stack)] for stack in gains}
+        within = [stack for stack in gains if costs[stack] <= left]
+        if not within:
+            return None
+        most = max(within, key=gains.__getitem__)
+        first = max(within, key=lambda stack: gains[stack] / costs[stack])
+        return first if costs[first] + costs[most] <= left else most
+
+    def _plain_first(self, stack: Positions, ranking: Ranking) -> Positions:
+        """Return a stack without what compiles if that was not tried, else the stack itself."""
+        plain = tuple(i for i in stack if not self._problem.found[i].one.compiles)
+        return plain if plain in self._problem.roofline and self._new(plain, ranking) else stack
+
+    def _new(self, stack: Positions, ranking: Ranking) -> bool:
+        return stack not in ranking.timed and stack not in self._tried
+
+    def _compiled(self, stack: Positions) -> bool:
+        return any(one.one.compiles for one in self._problem.named(stack))
 
 
-def _next(ranking: Ranking, tried: set[Positions]) -> list[Positions]:
-    """Return the most promising points that were not timed: the recommended one, and fast ones of the frontier."""
-    front = [ranking.best.stack, *(point.stack for point in ranking.frontier)]
-    open_ = (stack for stack in dict.fromkeys(front) if stack not in ranking.timed and stack not in tried)
-    return list(_up_to(open_, _AT_ONCE))
+def improvement(ranking: Ranking, fastest: Positions, stack: Positions) -> float:
+    """Return the expected improvement of the logarithm of time by a stack over the fastest one, 0 or more.
 
-
-def _up_to(stacks: Iterator[Positions], most: int) -> Iterator[Positions]:
-    for _, stack in zip(range(most), stacks, strict=False):
-        yield stack
+    The logarithm of its time is normal, with half of the 95 % interval as its margin.
+    """
+    error = ranking.margins[stack] / _ONE.inv_cdf(0.975)
+    gap = log(ranking.seconds[fastest] / ranking.seconds[stack])
+    return gap * _ONE.cdf(gap / error) + error * _ONE.pdf(gap / error)

@@ -4,6 +4,7 @@ Times are rooflines until steps were timed (`calibration`); then a correction br
 depend on times, so each ledger is computed once for all rankings.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -115,25 +116,42 @@ class Problem:
         """Bounds of the needs."""
         return Bounds((self.ledgers.quick_bytes, self.ledgers.least_bytes), self.need)
 
+    @cached_property
+    def _by_digest(self) -> dict[str, Positions]:
+        """Candidates by the digest of their step times."""
+        digest = digests(self.run, self.machine.device(self.run.device))
+        given = [((one.stage, one.name()), one.spec()) for one in optimizations_of(self.run)]
+        added = [(one.order, one.one.spec()) for one in self.found]
+        found = {}
+        for stack in self.roofline:
+            whole = sorted([*given, *(added[i] for i in stack)], key=lambda each: each[0])
+            found[digest(spec for _, spec in whole)] = stack
+        return found
+
     def timed(self, machine: Machine) -> dict[Positions, StepTimes]:
         """Return the candidates whose steps were timed on a machine."""
         if not machine.step_times or self.run.ranks > 1:
             return {}
-        digest = digests(self.run, machine.device(self.run.device))
-        given = [((one.stage, one.name()), one.spec()) for one in optimizations_of(self.run)]
-        added = [(one.order, one.one.spec()) for one in self.found]
-        found: dict[Positions, StepTimes] = {}
-        for stack in self.roofline:
-            whole = sorted([*given, *(added[i] for i in stack)], key=lambda each: each[0])
-            times = machine.step_times.get(digest(spec for _, spec in whole))
-            if times is not None and times.serves(self.run.model.n_layer):
-                found[stack] = times
-        return found
+        known = ((self._by_digest.get(key), times) for key, times in machine.step_times.items())
+        layers = self.run.model.n_layer
+        return {stack: times for stack, times in known if stack is not None and times.serves(layers)}
 
-    def rank(self, machine: Machine) -> Ranking:
+    def neighbours(self, stack: Positions) -> Iterator[Positions]:
+        """Yield the candidates with one element more, with one less, and with another one in place of one."""
+        fewer = [stack[:i] + stack[i + 1 :] for i in range(len(stack))]
+        others = [i for i in range(len(self.found)) if i not in stack]
+        more = (tuple(sorted((*one, i))) for one in (stack, *fewer) for i in others)
+        yield from (one for one in (*fewer, *more) if one in self.roofline)
+
+    def fits(self, stack: Positions) -> bool:
+        """True if the step of a stack stays within the budget."""
+        return self.bounds.below(stack, self.limits.budget_bytes) is not None
+
+    def rank(self, machine: Machine, *, of_timed: bool = False) -> Ranking:
         """Return the times of all candidates by what was timed on a machine, and the best stacks within the budget.
 
-        Raises `UsageError` if nothing fits, with the smallest budget that would do.
+        With `of_timed` the best stack is one that was timed, if one of those is within the budget. Raises `UsageError`
+        if nothing fits, with the smallest budget that would do.
         """
         layers, timed = self.run.model.n_layer, self.timed(machine)
         seconds, margins = dict(self.roofline), dict[Positions, float]()
@@ -144,7 +162,10 @@ class Problem:
             margins = {stack: one.margin for stack, one in right.items()}
             margins |= {stack: times.margin(layers) for stack, times in timed.items()}
         points = frontier(seconds, self.bounds, self.limits.budget_bytes)
-        best = simplest(seconds, self.bounds, self.limits.budget_bytes, points[0].seconds) if points else None
+        tried = {stack: seconds[stack] for stack in timed if self.fits(stack)} if of_timed else {}
+        choices = tried or seconds
+        fastest = min(tried.values(), default=points[0].seconds if points else 0.0)
+        best = simplest(choices, self.bounds, self.limits.budget_bytes, fastest)
         if best is None:
             raise UsageError(self._too_small())
         busy = any(times.under_load for times in timed.values())

@@ -4,27 +4,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.advise.advice import Advice, Choice, Counts, Part
-from assay.advise.elements import Element, with_stack
+from assay.advise.elements import Element, with_stack, written
 from assay.advise.evidence import reason
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.advise.shapes import warnings
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
-from assay.hardware import Machine
 from assay.optimizations.base import Numerics
 
 _SLOWER = 1.15
 """Factor of a timed stack over the product of its elements' changes from which their interaction is worth a warning."""
+_FASTER = 0.95
+"""Factor of the recommended stack's time from which a faster one that was not timed is worth a warning."""
 
 
-def advice(problem: Problem, machine: Machine, device: str, command: str, *, absent: bool) -> Advice:
-    """Return the answer to a problem by what was timed on a machine.
+def advice(problem: Problem, ranking: Ranking, device: str, command: str, *, absent: bool) -> Advice:
+    """Return the answer to a problem by a ranking of its stacks.
 
-    `command` is the one that trains the configuration, to which the techniques are added. Raises `UsageError` if
-    nothing fits.
+    `command` is the one that trains the configuration, to which the techniques are added.
     """
-    ranking = problem.rank(machine)
     best = _certain(problem, ranking, ranking.best.stack)
     points = [_certain(problem, ranking, point.stack) for point in ranking.frontier]
     on_gpu = problem.machine.device(problem.run.device) == "cuda"
@@ -40,7 +39,11 @@ def advice(problem: Problem, machine: Machine, device: str, command: str, *, abs
         parts=tuple(_parts(problem, ranking)),
         different=tuple(_different(problem, ranking, best)),
         counts=_counts(problem, ranking),
-        warnings=(*warnings(problem.run.model, on_gpu), *_interactions(problem, ranking)),
+        warnings=(
+            *warnings(problem.run.model, on_gpu),
+            *_interactions(problem, ranking),
+            *_untimed(problem, ranking),
+        ),
         sources=_sources(problem, ranking),
         command=f"{command} --with {best.title}" if best.stack else command,
     )
@@ -122,3 +125,12 @@ def _interactions(problem: Problem, ranking: Ranking) -> Iterator[str]:
             names = " and ".join(str(problem.found[i]) for i in stack)
             slower = ranking.seconds[stack] / product - 1
             yield f"{names} hinder each other here: together they take {slower:.0%} longer than each alone suggests"
+
+
+def _untimed(problem: Problem, ranking: Ranking) -> Iterator[str]:
+    """Yield a sentence on the fastest stack if it was not timed, and the recommended one is noticeably slower."""
+    fastest, best = ranking.frontier[0], ranking.best
+    if best.stack in ranking.timed and fastest.seconds < _FASTER * best.seconds:
+        names = written(problem.named(fastest.stack))
+        less = 1 - fastest.seconds / best.seconds
+        yield f"{names} may take {less:.0%} less time, but was not timed; give --calibrate more seconds"

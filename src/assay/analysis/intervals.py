@@ -25,13 +25,13 @@ blocks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_value, student
+from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_value, critical_values, student
 
 POWER = 0.8
 """Probability with which a true change of the size `likely` is distinguished from zero."""
@@ -59,6 +59,11 @@ class Differences:
     pooled_degrees: Floats
     apart: NDArray[np.bool_]
     """True for rows with a deviation of their own."""
+
+    def of(self, rows: Sequence[int]) -> "Differences":
+        """Return the changes of some of the rows."""
+        each = ("change", "error", "degrees", "critical", "apart")
+        return replace(self, **{name: getattr(self, name)[..., list(rows)] for name in each})
 
     @property
     def half_width(self) -> Floats:
@@ -108,9 +113,7 @@ class Design:
         variance, pooled = self._deviation(flat, chance < APART)
         error = np.sqrt(variance)[:, None] * whole.scale
         degrees = np.repeat(pooled[:, None], self.count, axis=1)
-        critical = np.ones_like(error)
-        for one in np.unique(pooled):
-            critical[pooled == one] = critical_value(self.count, whole.correlation, int(one))
+        critical = critical_values(self.count, whole.correlation, degrees)
         apart = self._widen(flat, chance, error, degrees, critical)
 
         def shaped(one: NDArray[Any]) -> NDArray[Any]:

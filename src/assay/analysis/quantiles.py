@@ -13,6 +13,8 @@ LEAST_DEGREES = 2
 
 Floats = NDArray[np.floating[Any]]
 
+_ROUNDING = 1e-6
+
 
 def student(probability: float, degrees: Floats | float) -> Floats:
     """Quantile of Student's t; NaN below one degree of freedom."""
@@ -33,6 +35,13 @@ def critical_value(count: int, correlation: float, degrees: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _inside(middle, count, correlation, degrees) < CONFIDENCE else (low, middle)
     return high
+
+
+def critical_values(count: int, correlation: float, degrees: Floats) -> Floats:
+    """Return `critical_value` for each number of degrees of freedom, of which whole ones count."""
+    whole = np.floor(np.asarray(degrees, dtype=float) + _ROUNDING)
+    known = {one: critical_value(count, correlation, int(one)) for one in np.unique(whole)}
+    return np.array([known[one] for one in whole.ravel()]).reshape(whole.shape)
 
 
 def _inside(bound: float, count: int, correlation: float, degrees: int) -> float:

@@ -41,7 +41,7 @@ _POLL_SECONDS = 0.5
 def compare(
     source: Source = None,
     *overrides: str,
-    treatments: str | Sequence[str],
+    treatments: str | Sequence[str] = (),
     seeds: int = 3,
     processes: int | None = None,
     blocks: int = 5,
@@ -52,18 +52,18 @@ def compare(
 ) -> "StudyResult":
     """Measure a baseline twice and every treatment at each of several seeds, and analyse the results.
 
-    Each treatment, such as ``"sdpa_attention+bf16_mixed"``, is a row with `processes` processes at each seed; None
-    takes as many as an interval needs. They take turns in `blocks` timed blocks. `timeout` limits the seconds that one
-    may work. A Ctrl-C saves and stops. Raises `UsageError` before anything runs, and `StorageError`.
+    Each treatment, such as ``"sdpa_attention+bf16_mixed"``, is a row; without any, well-known techniques are. A row has
+    `processes` processes at each seed (None: enough for intervals), and they take turns in `blocks` timed blocks. Each
+    may work `timeout` seconds. A Ctrl-C saves and stops. Raises `UsageError` before anything runs, and `StorageError`.
     """
     from assay.data.progress import silent
     from assay.studies.execution.run import How, measured
-    from assay.studies.kinds.comparison import ComparisonStudy
+    from assay.studies.kinds.comparison import ComparisonStudy, usual
 
     analyse = _analysis()
     place = home_of(home)
     base = with_initial_weights(configure(source, overrides), place)
-    rows = (treatments,) if isinstance(treatments, str) else tuple(treatments)
+    rows = (treatments,) if isinstance(treatments, str) else tuple(treatments) or usual(base, on_progress or silent)
     study = ComparisonStudy(treatments=rows, seeds=seeds, processes=processes)
     how = How(place, blocks, timeout, title_of(source), on_progress or silent, on_news or (lambda news: None))
     return analyse(measured(study.cells(base), base, how))

@@ -14,7 +14,7 @@ _With = Annotated[
     typer.Option(
         "--with",
         metavar="NAME[:FIELD=VALUE,...][+NAME...]",
-        help="A treatment: one row of the table. Repeat it for each row.",
+        help="A treatment: one row of the table. Repeat it for each row. Default: three well-known techniques.",
     ),
 ]
 _Seeds = Annotated[int, typer.Option(metavar="N", help="Number of seeds; all rows use the same seeds.")]
@@ -57,7 +57,11 @@ def compare(
     process, and hold for all treatments together. The runs of a seed are alive together and take turns in short timed
     blocks, so that all of them see the same machine.
 
+    Without --with, up to three well-known techniques are compared that apply to this configuration on this machine. A
+    line names them before the first run starts.
+
     \b
+        assay compare demo
         assay compare demo --with sdpa_attention --with bf16_mixed
         assay compare demo --nproc 2 --with data_parallel --with tensor_parallel:degree=2
 

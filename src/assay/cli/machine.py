@@ -55,6 +55,8 @@ def _facts(found: "Machine") -> Iterator[tuple[str, str]]:
         yield f"copy on {device}", f"{format_bytes(rates.bandwidth_bytes)}/s read and written"
         launches = (rates.launch_seconds, rates.backward_launch_seconds)
         yield f"launch on {device}", "{} forward, {} backward".format(*map(format_seconds, launches))
+        if rates.operators:
+            yield f"operators on {device}", f"{len(rates.operators)} speeds, which predicted step times use (--json)"
         yield f"measured on {device}", f"torch {rates.torch}, {rates.threads} threads"
         if rates.caveat:
             yield f"caution, {device}", f"{rates.caveat}; measure again with --fresh when the machine is idle"

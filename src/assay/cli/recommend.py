@@ -27,7 +27,7 @@ def recommend(
     calibrate: Annotated[
         float,
         typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none."),
-    ] = 20.0,
+    ] = 90.0,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the first three in short runs, and say whether the order held.")
     ] = False,

@@ -21,6 +21,9 @@ def list_runs(
 ) -> None:
     """List runs, newest first, with a status that is checked against their processes.
 
+    A status with "disturbed 2/5" says that other programs took processor time in two of five timed blocks. A stack
+    with "nudged" began from weights that differ in their last digit, to show how far rounding moves a loss.
+
     \b
         assay runs ls --limit 20
         assay runs ls --status done --preset shakespeare-char-cpu

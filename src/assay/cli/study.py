@@ -190,10 +190,19 @@ def list_studies(as_json: Json = False) -> None:
 
 @app.command("show")
 def show_study(study: _Name, as_json: Json = False) -> None:
-    """Print the table of a study, with the cells that have ended."""
+    """Print the table of a study, with the cells that have ended, and last the path of its page."""
     from assay.api.study import show
+    from assay.cli.console import print_blocks
+    from assay.config import Home
+    from assay.report.blocks import Facts
+    from assay.studies.folder import StudyFolder
 
-    print_answer(show(study), None, as_json)
+    found = show(study)
+    page = StudyFolder(Home().reports / found.record.id).page_file
+    written = page.exists()
+    print_answer(found, page if written else None, as_json)
+    if not written and not as_json:
+        print_blocks([Facts.of([("next", f"assay study report {found.record.id}    writes its page")])])
 
 
 @app.command("machines")

@@ -96,6 +96,17 @@ class Working:
 
 
 @dataclass(frozen=True)
+class Stepped:
+    """A cell has done a training step whose loss is finite."""
+
+    cell: Cell
+    steps: int
+    """Number of steps that it has done."""
+    loss: float
+    """Training loss of the step in nats per token."""
+
+
+@dataclass(frozen=True)
 class Started:
     """The process of a cell exists."""
 
@@ -126,7 +137,7 @@ class Interrupting:
     """The living cells are requested to save and end."""
 
 
-News = Planned | Turn | Started | Working | RoundEnded | Ended | Interrupting
+News = Planned | Turn | Started | Working | Stepped | RoundEnded | Ended | Interrupting
 Listener = Callable[[News], None]
 
 

@@ -28,9 +28,9 @@ from assay.executors.base import (
     Started,
     Turn,
     Work,
-    Working,
 )
 from assay.executors.ended import cell_result, without_a_terminal
+from assay.executors.news import of_run
 from assay.executors.side_by_side import side_by_side
 from assay.records.events import AGAIN, GO
 from assay.records.study import Cell, Round, StudyEnding
@@ -130,8 +130,8 @@ class _Session:
         disturbed = False
         _, child = self._living[cell.name]
         for event in child.turn(word):
-            if event["event"] == "phase":
-                self._tell(Working(cell, str(event["name"])))
+            if (news := of_run(event, cell)) is not None:
+                self._tell(news)
             elif event["event"] == "block":
                 disturbed = Block.of(event).disturbed
         if child.finished:

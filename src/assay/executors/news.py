@@ -3,7 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay.config.home import Home
-from assay.executors.base import Ended, Interrupting, News, Piece, Planned, RoundEnded, Started, Turn, Wave, Working
+from assay.executors.base import (
+    Ended,
+    Interrupting,
+    News,
+    Piece,
+    Planned,
+    RoundEnded,
+    Started,
+    Stepped,
+    Turn,
+    Wave,
+    Working,
+)
 from assay.records.study import Cell, Round
 from assay.store.event_log import Event
 from assay.store.reconcile import settle
@@ -12,8 +24,20 @@ from assay.store.run_folder import RunFolder
 _PIECES: Mapping[str, Piece] = {"start": "start", "block": "block", "finish": "finish"}
 
 
+def of_run(event: Event, cell: Cell) -> News | None:
+    """Return the news of an event of a cell's run; None if it has none."""
+    if event["event"] == "phase":
+        return Working(cell, str(event["name"]))
+    if event["event"] == "step" and event["loss"] is not None:
+        return Stepped(cell, event["step"] + 1, event["loss"])
+    return None
+
+
 def to_event(news: News) -> Event | None:
-    """Return the line of the log for an item of news; None for the plan, which has a file of its own."""
+    """Return the line of the log for an item of news.
+
+    None for the plan, which has a file of its own, and for a step, which the log of its run has.
+    """
     match news:
         case Turn(cell, piece, number):
             return {"event": "turn", "cell": cell.name, "piece": piece, "number": number}

@@ -7,8 +7,9 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
-from assay.executors.base import Conducted, Ended, Interrupting, News, RunningCell, Started, Turn, Work, Working
+from assay.executors.base import Conducted, Ended, Interrupting, News, RunningCell, Started, Turn, Work
 from assay.executors.ended import cell_result, without_a_terminal
+from assay.executors.news import of_run
 from assay.records.study import Cell, StudyEnding
 
 
@@ -64,8 +65,8 @@ class _Living:
         try:
             self._say(Started(cell, child.folder.id, wave))
             for event in child.events():
-                if event["event"] == "phase":
-                    self._say(Working(cell, str(event["name"])))
+                if (news := of_run(event, cell)) is not None:
+                    self._say(news)
             result = child.result()
             with self._lock:
                 self.done.cells.append(cell_result(cell, wave, result, child.folder.events()))

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from assay.config.base import Frozen
 from assay.hardware.links import Link
+from assay.hardware.operators import OperatorSpeed
 from assay.hardware.step_times import LOADED, StepTimes
 
 AMPERE, ADA = (8, 0), (8, 9)
@@ -37,6 +38,8 @@ class Rates(Frozen):
     """Seconds of the backward of such an operation, with gradients for two arguments."""
     threads: int
     torch: str
+    operators: Mapping[str, OperatorSpeed] = Field(default_factory=dict)
+    """Speeds of single operators; empty where they were not measured."""
     link: Link | None = None
     """Link between two processes of this machine that compute on such devices; None if it was not measured."""
     doubtful: tuple[str, ...] = ()

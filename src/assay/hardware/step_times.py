@@ -85,12 +85,6 @@ class Task(Frozen):
     """Seconds after which no further turn begins."""
 
 
-class Tasks(Frozen):
-    """Steps to be timed by one process."""
-
-    tasks: tuple[Task, ...]
-
-
 class Answer(Frozen):
     """Times of a task, or the reason why it has none."""
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import IO, Protocol, Self
 
 from assay.errors import StorageError, UsageError
 from assay.launch.outcome import Stop, ending
@@ -34,13 +34,28 @@ _LAST_EVENTS_SECONDS = 1.0
 """Time to read a dead child's last events. After it, only processes that the child started hold the channel open."""
 
 
+class Process(Protocol):
+    """The part of `subprocess.Popen` that a parent uses."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
 class Child:
     """A run in progress. Used as a context manager, it leaves no process running."""
 
     def __init__(
         self,
         folder: RunFolder,
-        process: "subprocess.Popen[bytes]",
+        process: Process,
         store: Store,
         *,
         in_turns: bool,
@@ -101,7 +116,7 @@ class Child:
         for _ in self.events():
             pass
         if self._result is None:
-            found = ending(self.folder, self._process.returncode, self._stop, self._limit, self._earlier)
+            found = ending(self.folder, self._process.wait(), self._stop, self._limit, self._earlier)
             self._result = self._keep(found)
         return self._result
 

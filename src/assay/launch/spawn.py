@@ -3,16 +3,21 @@
 The child is a process in a session of its own, so that a terminal's Ctrl-C reaches only the parent. Its standard input
 is a pipe that the parent holds open. When the parent ends in any way, the pipe closes and the child ends. The parent
 stays small: it imports no torch, and a child inherits only these pipes, its log and the folder's lock.
+
+A child whose steps are not timed may be forked from a server instead, which has imported torch once for many of them.
+It has the same pipes, log, lock and environment, and is a process of its own as well.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import IO
 
 from assay.config.home import Home
 from assay.files import refused
-from assay.launch.child import Child
+from assay.launch.child import Child, Process
+from assay.launch.forked.server import ForkServer
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed
 from assay.optimizations import mesh_of
@@ -21,6 +26,7 @@ from assay.store.run_folder import RunFolder
 
 WORKER = (sys.executable, "-P", "-m", "assay.worker")
 AGENT = (sys.executable, "-P", "-m", "assay.worker.processes.agent")
+FORK_SERVER = (sys.executable, "-P", "-m", "assay.worker.processes.fork_server")
 """`-P` keeps the current folder off the import path, so that no file there replaces a library."""
 
 _SURROUNDINGS = {
@@ -39,32 +45,36 @@ def start(
     turns: int | None = None,
     resume: RunFolder | None = None,
     timeout: float | None = None,
+    server: ForkServer | None = None,
 ) -> Child:
     """Start a run in a new folder, or resume one in the folder of a stopped run.
 
     `turns` is the number of timed blocks that wait to be granted. `timeout` limits the seconds in which the child
-    works. Raises `UsageError` if another process trains the run, and `StorageError` if the disk or the system refuses.
-    A new folder is then removed, and an old one is unchanged.
+    works. A run on one rank is forked from the `server`, if there is one. Raises `UsageError` if another process trains
+    the run, and `StorageError` if the disk or the system refuses. A new folder is then removed, and an old one is
+    unchanged.
     """
     with claimed(ready, home, resume) as claim:
-        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock)
+        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock, server)
     return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout, earlier=claim.stamp)
 
 
-def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) -> "subprocess.Popen[bytes]":
-    program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
-    command = [*program, str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
-    surroundings = {**os.environ, **_SURROUNDINGS}
+def fork_server() -> ForkServer:
+    """Return the context of a server that forks children in the environment of started ones."""
+    return ForkServer(FORK_SERVER, _environment())
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **_SURROUNDINGS}
+
+
+def _spawn(
+    folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes], server: ForkServer | None = None
+) -> Process:
+    arguments = [str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
     with refused(folder.path), folder.log_file.open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=surroundings,
-            start_new_session=True,
-            pass_fds=(lock.fileno(),),
-        )
+        forked = server.fork(arguments, log, lock) if server is not None and ranks == 1 else None
+        process = forked or _started(arguments, ranks, log, lock)
     try:
         known = this_process(process.pid)
         if known is not None:
@@ -74,3 +84,16 @@ def _spawn(folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes]) ->
         process.wait()
         raise
     return process
+
+
+def _started(arguments: Sequence[str], ranks: int, log: IO[bytes], lock: IO[bytes]) -> "subprocess.Popen[bytes]":
+    program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
+    return subprocess.Popen(
+        [*program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=_environment(),
+        start_new_session=True,
+        pass_fds=(lock.fileno(),),
+    )

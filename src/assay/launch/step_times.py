@@ -5,10 +5,11 @@ Steps that were timed before are not timed again. Each answer is written at once
 
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 from assay.config import ResolvedRun
 from assay.config.home import Home
@@ -18,13 +19,13 @@ from assay.estimator.timing.step_time import affine, at_depth, digest
 from assay.files import write_file
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine, step_times_file, with_step_times
-from assay.hardware.step_times import Answer, Task, Tasks, depths
-from assay.launch.lifeline import helper
+from assay.hardware.step_times import Answer, Task, depths
 
 _TIME = (sys.executable, "-P", "-m", "assay.worker.programs.step_times")
 BUDGET_SECONDS = 20.0
 _SHARE_OF_MEMORY = 0.7
 _UNEQUAL = "its work is not proportional to the number of blocks"
+_BROKE_OFF = "the process that times steps broke off"
 _LONGEST_SECONDS = 3.0
 """Seconds of the turns of one step, if the budget allows them."""
 
@@ -41,22 +42,17 @@ def calibrate(
     A step that has begun is finished, so it may take somewhat longer. `threads` is that of all runs. Raises
     `UsageError` if `home` cannot be written, and `StorageError` if the disk refuses.
     """
-    machine = known_machine(home, threads)
-    tasks: dict[str, tuple[Task, ResolvedRun]] = {}
-    untimed: dict[str, str] = {}
-    for run in runs:
-        key, name = digest(run, machine.device(run.device)), stack_of(run)
-        if key is None:
-            untimed[name] = "several ranks are predicted by a roofline"
-        elif key in tasks or _known(machine, key, run):
-            continue
-        elif reason := _reason_against(run, machine):
-            untimed[name] = reason
-        else:
-            tasks[key] = (_task(key, run), run)
-    for key, answer in _answers(tasks, machine, home, threads, seconds, tell):
-        if answer.times is None:
-            untimed[stack_of(tasks[key][1])] = answer.refused
+    with Stopwatch(home, threads) as stopwatch:
+        untimed, tasks = stopwatch.sorted_out(runs)
+        allowed = min(_LONGEST_SECONDS, seconds / 2 / max(1, len(tasks)))
+        began = time.monotonic()
+        for place, run in enumerate(tasks, 1):
+            if time.monotonic() - began >= seconds:
+                untimed[stack_of(run)] = f"the {seconds:g} seconds were over"
+                continue
+            tell(f"timing steps of few blocks, {place} of {len(tasks)}: {stack_of(run)}")
+            if reason := stopwatch.time(run, allowed):
+                untimed[stack_of(run)] = reason
     return untimed
 
 
@@ -65,14 +61,80 @@ def stack_of(run: ResolvedRun) -> str:
     return "+".join(map(str, run.optimizations)) or "no optimization"
 
 
+class Stopwatch:
+    """A process that times steps, one run after the other. It is started by the first one, and ends with the block."""
+
+    def __init__(self, home: Home, threads: int | None = None) -> None:
+        self._home, self._threads = home, threads
+        self._machine = known_machine(home, threads)
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._process is not None:
+            self._process.__exit__(kind, error, at)
+
+    def sorted_out(self, runs: Iterable[ResolvedRun]) -> tuple[dict[str, str], list[ResolvedRun]]:
+        """Return why some runs cannot be timed, by stack, and one run for each step that is not known."""
+        untimed: dict[str, str] = {}
+        tasks: dict[str, ResolvedRun] = {}
+        for run in runs:
+            key = digest(run, self._machine.device(run.device))
+            if key is None:
+                untimed[stack_of(run)] = "several ranks are predicted by a roofline"
+            elif key in tasks or _known(self._machine, key, run):
+                continue
+            elif reason := _reason_against(run, self._machine):
+                untimed[stack_of(run)] = reason
+            else:
+                tasks[key] = run
+        return untimed, list(tasks.values())
+
+    def time(self, run: ResolvedRun, seconds: float) -> str:
+        """Time the step of a run in turns of so many seconds, and keep it. Return why it has no times, or nothing.
+
+        The run is one that `sorted_out` returned. Raises `UsageError` if the home cannot be written.
+        """
+        answer = self._answer(_task(run, self._machine, seconds))
+        _keep(answer, run, self._machine, self._home, self._threads)
+        return answer.refused
+
+    def _answer(self, task: Task) -> Answer:
+        if self._process is None:
+            self._home.ready()
+            self._process = _started()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = ""
+        with suppress(BrokenPipeError):
+            if not self._process.stdin.closed:
+                self._process.stdin.write(f"{task.model_dump_json()}\n")
+                self._process.stdin.flush()
+                line = self._process.stdout.readline()
+        if line:
+            return Answer.model_validate_json(line)
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        return Answer(digest=task.digest, refused=_BROKE_OFF)
+
+
+def _started() -> "subprocess.Popen[str]":
+    """Start the process that times steps. It ends when its standard input closes, so when this one ends in any way."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(_TIME, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+
+
 def _known(machine: Machine, key: str, run: ResolvedRun) -> bool:
     found = machine.step_times.get(key)
     return found is not None and found.serves(run.model.n_layer)
 
 
-def _task(key: str, run: ResolvedRun) -> Task:
-    runs = tuple(at_depth(run, layers) for layers in depths(run.model.n_layer))
-    return Task(digest=key, runs=runs, seconds=_LONGEST_SECONDS)
+def _task(run: ResolvedRun, machine: Machine, seconds: float) -> Task:
+    key = digest(run, machine.device(run.device))
+    assert key is not None
+    return Task(digest=key, runs=tuple(at_depth(run, layers) for layers in depths(run.model.n_layer)), seconds=seconds)
 
 
 def _reason_against(run: ResolvedRun, machine: Machine) -> str:
@@ -90,41 +152,6 @@ def _reason_against(run: ResolvedRun, machine: Machine) -> str:
     if sum(one.timeline.peak.nbytes for one in small) > _SHARE_OF_MEMORY * machine.memory_bytes:
         return "two models of few blocks do not fit into memory beside each other"
     return ""
-
-
-def _answers(
-    tasks: dict[str, tuple[Task, ResolvedRun]],
-    machine: Machine,
-    home: Home,
-    threads: int | None,
-    seconds: float,
-    tell: Callable[[str], None],
-) -> Iterator[tuple[str, Answer]]:
-    """Have a process do the tasks, and keep each answer when it comes."""
-    if not tasks:
-        return
-    home.ready()
-    allowed = min(_LONGEST_SECONDS, seconds / 2 / len(tasks))
-    asked = Tasks(tasks=tuple(task.model_copy(update={"seconds": allowed}) for task, _ in tasks.values()))
-    began, left, why = time.monotonic(), list(tasks), f"the {seconds:g} seconds were over"
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "tasks.json"
-        file.write_text(asked.model_dump_json())
-        with helper([*_TIME, str(file)], errors=subprocess.DEVNULL) as process:
-            assert process.stdout is not None
-            while left and time.monotonic() - began < seconds:
-                place_in_row = f"{len(tasks) - len(left) + 1} of {len(tasks)}"
-                tell(f"timing steps of few blocks, {place_in_row}: {stack_of(tasks[left[0]][1])}")
-                line = process.stdout.readline()
-                if not line:
-                    why = "the process that times steps broke off"
-                    break
-                answer = Answer.model_validate_json(line)
-                left.remove(answer.digest)
-                _keep(answer, tasks[answer.digest][1], machine, home, threads)
-                yield answer.digest, answer
-    for key in left:
-        yield key, Answer(digest=key, refused=why)
 
 
 def _keep(answer: Answer, run: ResolvedRun, machine: Machine, home: Home, threads: int | None) -> None:

@@ -96,8 +96,12 @@ class Optimization(Setting):
     """Seams of `Program` that it owns alone; two techniques that claim one seam conflict."""
     unseen: ClassVar[str] = ""
     """Time that the roofline of a step leaves out, in words; advice then needs a measurement. Empty: none."""
+    compiles: ClassVar[bool] = False
+    """True if its first step compiles code, which takes seconds to minutes."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Seams that another technique of the run must claim."""
+    usual: ClassVar[bool] = False
+    """True for a well-known technique: a comparison for which none is named takes those that apply."""
     any_model: ClassVar[bool] = False
     """True if it acts through a program's seams alone, and not on parts of the GPT, so that it serves any model."""
     traits: ClassVar[frozenset[str]] = frozenset()

@@ -31,6 +31,7 @@ class GradientAccumulation(Optimization):
 
     title: ClassVar = "gradient accumulation"
     stage: ClassVar = Stage.BATCH
+    usual: ClassVar = True
     any_model: ClassVar = True
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "activations: those of one micro-batch at a time"

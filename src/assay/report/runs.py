@@ -17,8 +17,9 @@ COLUMNS = ("run", "status", "created", "preset", "corpus", "model", "with", *FIG
 SPARE = ("created", "model", "process peak", "corpus", "tokens/s", "steps", "preset")
 """Columns that a narrow terminal leaves out first. An id begins with the time of its creation."""
 
-_KEPT = ("run", "status", "reason", "created", "identity", "preset", "corpus", "steps", "tokens", "train_loss")
+_KEPT = ("run", "status", "reason", "created", "identity", "preset", "corpus", "nudge", "steps", "tokens", "train_loss")
 _KEPT_FIGURES = ("val_loss", "tokens_per_second", "tensors_peak_bytes", "process_peak_bytes")
+_KEPT_COUNTS = ("blocks", "disturbed_blocks")
 
 
 def row(entry: "Entry") -> tuple[str, ...]:
@@ -26,12 +27,12 @@ def row(entry: "Entry") -> tuple[str, ...]:
     shape = (entry.n_layer, entry.n_head, entry.n_embd, entry.context_length)
     return (
         entry.run,
-        entry.status,
+        _status(entry),
         (entry.created or UNKNOWN)[:19].replace("T", " "),
         entry.preset or UNKNOWN,
         _shortened(entry.corpus),
         UNKNOWN if None in shape else "{}L {}H {}E {}T".format(*shape),
-        UNKNOWN if entry.identity is None else _stack(entry.optimizations),
+        UNKNOWN if entry.identity is None else _stack(entry.optimizations) + (" (nudged)" if entry.nudge else ""),
         UNKNOWN if entry.steps is None else str(entry.steps),
         figure(entry.val_loss),
         UNKNOWN if entry.tokens_per_second is None else format_count(entry.tokens_per_second),
@@ -45,7 +46,7 @@ def brief(entry: "Entry") -> dict[str, Any]:
     from assay.store.entry import given_name
 
     values = entry._asdict()
-    kept = {name: values[name] for name in (*_KEPT, *_KEPT_FIGURES)}
+    kept = {name: values[name] for name in (*_KEPT, *_KEPT_FIGURES, *_KEPT_COUNTS)}
     return {**kept, "name": given_name(entry.run), "optimizations": json.loads(entry.optimizations)}
 
 
@@ -61,6 +62,13 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
     if text not in known:
         raise UsageError(f"there is no status {text!r}{meant(text, known) or others}")
     return text
+
+
+def _status(entry: "Entry") -> str:
+    """Return the status, with the number of timed blocks that other programs disturbed, if there are any."""
+    if not entry.disturbed_blocks:
+        return entry.status
+    return f"{entry.status} (disturbed {entry.disturbed_blocks}/{entry.blocks})"
 
 
 @cache

@@ -54,6 +54,12 @@ class Entry(NamedTuple):
     processor: str | None = None
     threads: int | None = None
     corpus_digest: str | None = None
+    nudge: int | None = None
+    """Nudge of the initial weights; 0 if they are as drawn."""
+    blocks: int | None = None
+    """Number of timed blocks."""
+    disturbed_blocks: int | None = None
+    """Number of them in which other programs took processor time."""
 
     @property
     def checksum(self) -> int:
@@ -78,6 +84,9 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
     values: dict[str, Any] = {
         "corpus": config.data.path or config.data.corpus,
         "optimizations": json.dumps([str(spec) for spec in config.optimizations]),
+        "nudge": config.nudge,
+        "blocks": len(result.blocks),
+        "disturbed_blocks": sum(block.disturbed for block in result.blocks),
         **{name: getattr(result, name) for name in ("run", "reason", "created", "identity", "preset", *figures)},
         **{name: getattr(config.model, name) for name in shape},
         **{name: getattr(result.memory, name) for name in ("tensors_peak_bytes", "process_peak_bytes")},

@@ -8,6 +8,7 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.factors.additivity import MetricDeviations, deviations
 from assay.analysis.factors.grids import Grid, grids
 from assay.analysis.factors.interactions import factor_effects
+from assay.records.study import CellResult
 from support.comparisons import FACTORS as MADE
 from support.comparisons import TREATMENTS, record
 from support.factorials import LOSS, compared, factorial
@@ -162,3 +163,33 @@ def test_the_parts_of_a_stack_sum_to_what_is_expected() -> None:
     assert dict(zip(whole.singles, whole.parts, strict=True)) == pytest.approx(
         {name: MADE[name][0] - 1 for name in whole.singles}, abs=1e-4
     )
+
+
+def test_the_deviation_of_a_disturbed_row_is_no_surer_than_the_row() -> None:
+    calm, stack = record(seeds=3, between=0.005), TREATMENTS[4]
+    busy = {0: 0.93, 1: 1.0, 2: 1.07}
+    cells = tuple(slowed(one, busy[one.cell.seed]) if one.cell.treatment == stack else one for one in calm.cells)
+    widths = {}
+    for name, made in (("calm", calm), ("busy", calm.model_copy(update={"cells": cells}))):
+        comparison = analyse(made)
+        row = next(one for one in comparison.rows if one.treatment == stack).effects["step_seconds"]
+        (found,) = of(comparison, "step_seconds").deviations
+        assert found.change == pytest.approx(row.change)
+        widths[name] = (width(row.interval), width(found.points.interval))
+    assert widths["busy"][0] > 5 * widths["calm"][0]
+    assert widths["busy"][1] > 0.95 * widths["busy"][0], "points follow a tangent, so they may be a little narrower"
+    assert widths["calm"][1] < 0.1
+
+
+def slowed(one: CellResult, times: float) -> CellResult:
+    """Return a cell whose steps took this many times as long."""
+    blocks = [
+        block.model_copy(update={"median_step_seconds": times * block.median_step_seconds})
+        for block in one.result.blocks
+    ]
+    return one.model_copy(update={"result": one.result.model_copy(update={"blocks": tuple(blocks)})})
+
+
+def width(interval: tuple[float, float] | None) -> float:
+    assert interval is not None
+    return interval[1] - interval[0]

@@ -38,10 +38,10 @@ def simulated(means: np.ndarray, seed: int) -> tuple[ProcessChanges, Model]:
     rows = [0, 0, *range(1, count)] * BLOCKS
     design = Design(rows, np.repeat(np.arange(BLOCKS), count + 1))
     chance = np.random.default_rng(seed)
-    fit = design.fit(means[rows] + chance.normal(0, DEVIATION, (DRAWS, len(rows))))
+    values = means[rows] + chance.normal(0, DEVIATION, (DRAWS, len(rows)))
     names = tuple(levels().rows)[1:]
-    changes = ProcessChanges(names, fit.change, fit.covariance, fit.variance, fit.degrees)
-    found = model(levels(), names, fit.covariance)
+    changes = ProcessChanges(names, design.differences(values), design.fit(values).covariance)
+    found = model(levels(), names, changes.covariance)
     assert found is not None
     return changes, found
 
@@ -84,11 +84,47 @@ def test_an_interaction_of_three_standard_errors_is_found_as_often_as_theory_say
     changes, found = simulated(sums(OWN) + 3 * error * planted, seed=4)
     family = len(found.terms)
     values, half = changes.contrasts(found.weights, Scale.RATIO, family)
-    rate = (np.abs(values[:, at]) > half[:, at]).mean()
-    factor = critical_value(family, 0.0, changes.degrees)
-    distribution = stats.nct(changes.degrees, 3.0)
+    usual = ~changes.found.apart[:, found.weights[at] != 0].any(axis=-1)
+    rate = (np.abs(values[usual, at]) > half[usual, at]).mean()
+    degrees = int(np.median(changes.found.pooled_degrees))
+    factor = critical_value(family, 0.0, degrees)
+    distribution = stats.nct(degrees, 3.0)
     power = distribution.sf(factor) + distribution.cdf(-factor)
     assert rate == pytest.approx(power, abs=3 * np.sqrt(power * (1 - power) / DRAWS))
+
+
+def with_one_wild_row(times: float) -> ProcessChanges:
+    """Studies of nine rows without any effect, of which the third deviates this many times as much as the others."""
+    rows = np.array([0, 0, *range(1, 10)] * BLOCKS)
+    design = Design(rows, np.repeat(np.arange(BLOCKS), 11))
+    spread = DEVIATION * np.where(rows == 3, times, 1.0)
+    values = np.random.default_rng(6).normal(0, spread, (DRAWS, len(rows)))
+    return ProcessChanges(tuple("abcdefghi"), design.differences(values), design.fit(values).covariance)
+
+
+STACK = np.array([[-1.0, -1.0, 1.0, 0, 0, 0, 0, 0, 0]])
+"""Deviation of the third row from the sum of the first two."""
+
+
+@pytest.mark.parametrize("times", [1, 4, 10])
+@pytest.mark.parametrize("scale", list(Scale))
+def test_what_is_computed_from_a_disturbed_row_is_wrong_no_more_often_than_the_table(scale: Scale, times: int) -> None:
+    """With the deviation pooled over all rows, a third of the studies would be wrong at ten times the deviation."""
+    changes = with_one_wild_row(times)
+    values, half = changes.contrasts(STACK, scale, 1)
+    assert (np.abs(values) > half).mean() <= max(MOST, changes.found.differs.any(axis=-1).mean())
+
+
+def test_a_row_as_a_contrast_has_the_bracket_of_the_table_and_a_sum_with_it_a_wider_error() -> None:
+    changes = with_one_wild_row(10)
+    apart = changes.found.apart[:, 2]
+    assert apart.mean() > 0.8
+    half = changes.contrasts(np.eye(9), Scale.RATIO, 9).half_widths
+    assert half[apart, 2] == pytest.approx(changes.found.half_width[apart, 2])
+    whole = changes.contrasts(STACK, Scale.RATIO, 1).half_widths[:, 0]
+    alone = changes.contrasts(np.eye(9), Scale.RATIO, 1).half_widths[:, 2]
+    dominated = apart & (changes.found.error[:, 2] > 0.1)
+    assert (whole[dominated] > alone[dominated]).all()
 
 
 def test_losses_whose_deviations_are_unequal_keep_the_nominal_rate() -> None:

@@ -3,9 +3,11 @@ import io
 import pytest
 
 from assay.config import load
-from assay.executors.base import Interrupting, News
+from assay.executors.base import Interrupting, News, Planned
 from assay.records.status import Status
-from assay.report.terminal.progress import Board, Live, StudyLines
+from assay.report.terminal.board import Board
+from assay.report.terminal.progress import Live, StudyLines
+from assay.studies.drift import nudged
 from assay.studies.plan import waves
 from support.designs import conduct, design
 from support.fake_child import Stage
@@ -47,10 +49,10 @@ def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
 
 
 def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.report.terminal import progress
+    from assay.report.terminal import board as module
 
     clock = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     board, left = Board(), []
 
     def tell(news: News) -> None:
@@ -63,6 +65,50 @@ def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.Monke
     assert left[-1] == 0
     known = [value for value in left if value is not None]
     assert known[-1] <= known[0]
+
+
+def test_the_last_finite_loss_of_a_running_cell_is_told() -> None:
+    board, seen = Board(), list[str]()
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        seen.append(board.loss())
+
+    hear(tell, {CELLS[2].name: ("block 2", Status.KILLED)})
+    steps = CELLS[0].run.training.steps
+    assert set(seen) - {""} == {f"loss 2.5000 after 4 of {steps} steps: {cell.name}" for cell in CELLS}
+    assert (seen[0], seen[-1]) == ("", "")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_board_with_a_long_name_is_no_wider_than_its_terminal(width: int) -> None:
+    from rich.console import Console
+
+    stack = "sdpa_attention+bf16_mixed+activation_checkpointing+gradient_accumulation:micro_batches=4"
+    cells, live, stage, lines = design(load("demo"), [stack], seeds=2), Live(), Stage(), list[str]()
+
+    def tell(news: News) -> None:
+        live(news)
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(live._draw())
+        lines.extend(console.export_text().splitlines())
+
+    conduct(waves(cells, 9), stage.start, stage.blocks, tell)
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("loss 2.5000 after 4 of ") and line.rstrip().endswith("…") for line in lines)
+
+
+def test_a_nudged_baseline_stands_below_the_cells_of_its_seed() -> None:
+    from rich.console import Console
+
+    live = Live()
+    cells = design(load("demo"), ["sdpa_attention", "activation_checkpointing"], seeds=3)
+    live(Planned((*waves(cells, 9), *((one,) for one in nudged(cells, accelerated=False))), 5))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(live._draw())
+    drawn = console.export_text()
+    assert [drawn.count(f"seed {seed}") for seed in range(3)] == [1, 1, 1]
+    assert all(f"\n{name} " in drawn for name in ("baseline (nudged)", "activation_checkpointing"))
 
 
 def test_plain_lines_say_what_runs_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +144,7 @@ def test_a_board_that_is_drawn_shows_states_and_ends_clean(capsys: pytest.Captur
         hear(tell, {CELLS[3].name: ("block 1", Status.KILLED)}, resident=3)
     joined = "\n".join(shown)
     assert "▶ block 3/5" in joined
+    assert "loss 2.5000 after 4 of " in joined
     assert "✗ killed" in shown[-1]
     assert "waiting" not in shown[-1]
     assert "10 of 10 cells" in shown[-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import ResolvedRun, Spec
-from assay.hardware.step_times import Answer, Task, Tasks
+from assay.hardware.step_times import Answer, Task
 from assay.worker.processes.channel import PARENT_GONE
 from assay.worker.programs import step_times
 from support.runs import run_with
@@ -79,21 +79,17 @@ def test_where_a_system_cannot_fork_the_models_are_in_one_process(monkeypatch: p
     assert min(min(turn) for turn in times.turns) > 0
 
 
-def test_an_answer_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_answer_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_times, "_stepper", lambda run, folder: lambda: 0.5)
     printed: list[str] = []
     monkeypatch.setattr("builtins.print", lambda line, **options: printed.append(line))
-    file = tmp_path / "tasks.json"
-    file.write_text(Tasks(tasks=(task(), task())).model_dump_json())
-    assert step_times.main([str(file)]) == 0
+    assert step_times.main([f"{task().model_dump_json()}\n"] * 2) == 0
     assert [json.loads(line)["digest"] for line in printed] == ["abc", "abc"]
 
 
-def test_it_ends_with_whoever_asked(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.json"
-    file.write_text(Tasks(tasks=(task(),)).model_dump_json())
-    listening, held = os.pipe()
-    with subprocess.Popen([*PROGRAM, str(file)], stdin=listening, stdout=subprocess.DEVNULL) as child:
-        os.close(listening)
-        os.close(held)
+def test_it_ends_with_whoever_asked_even_amid_a_task() -> None:
+    with subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as child:
+        assert child.stdin is not None
+        child.stdin.write(f"{task().model_copy(update={'seconds': 600.0}).model_dump_json()}\n")
+        child.stdin.close()
         assert child.wait(timeout=60) == PARENT_GONE

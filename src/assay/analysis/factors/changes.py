@@ -9,6 +9,10 @@ up in points: −50 % and −50 % make −75 %.
 covariance, with the deviation between processes pooled over rows. A slow row deviates by more seconds than a fast one.
 So the error in points is the error of the logarithm times the slope of exp (the delta method).
 
+A row that deviates more than the others has a bracket by its own variance. It keeps this variance in every contrast
+(Welch 1938, Satterthwaite 1946). With the pooled variance a sum would look surer than the row that spoils it. A
+contrast of such a row alone has that row's bracket. Each further row adds its variance.
+
 All contrasts of a metric on one scale hold together in 95 % of studies. They share the estimated deviation, so the
 factor is that of the studentized maximum modulus (Šidák 1967): Dunnett's with no correlation. It is exact for
 contrasts without correlation, and wide enough for all others.
@@ -28,12 +32,14 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import half_width
 from assay.analysis.flags import same_environment
+from assay.analysis.intervals import Differences
 from assay.analysis.metrics import Metric, metrics
-from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_value
+from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_values
 from assay.analysis.row import usable
 from assay.analysis.timed import CONTROLS, designs, observed, rounds
 from assay.config.base import Frozen
@@ -67,27 +73,44 @@ class ProcessChanges:
     """Log changes of rows, with processes as the unit; leading axes are several studies of one design."""
 
     rows: tuple[str, ...]
-    logs: Floats
-    """Log changes against the control: [..., rows]."""
+    found: Differences
+    """Log changes against the control, with their errors: [..., rows]."""
     covariance: Floats
     """Covariance of the log changes at σ = 1: [rows, rows]."""
-    variance: Floats
-    """σ², pooled over rows: [...]."""
-    degrees: int
 
     def contrasts(self, weights: Floats, scale: Scale, family: int) -> Contrasts:
-        """Return the contrasts with some weights, [contrasts, rows], as members of a family of a size."""
-        points = scale is Scale.POINTS
-        values = (np.expm1(self.logs) if points else self.logs) @ weights.T
-        slopes = weights * np.exp(self.logs)[..., None, :] if points else weights
+        """Return the contrasts with some weights, [contrasts, rows], as members of a family of a size.
+
+        One with a row that is judged by its own deviation is a member of at least the family of rows, as that row is.
+        """
+        logs, points = self.found.change, scale is Scale.POINTS
+        values = (np.expm1(logs) if points else logs) @ weights.T
+        slopes = weights * np.exp(logs)[..., None, :] if points else weights
+        apart = self.found.apart[..., None, :] & (weights != 0)
+        variance, degrees = self._variance(slopes, apart)
+        wider = critical_values(max(family, len(self.rows)), 0.0, degrees)
+        factor = np.where(apart.any(axis=-1), wider, critical_values(family, 0.0, degrees))
+        return Contrasts(values, factor * np.sqrt(variance))
+
+    def _variance(self, slopes: Floats, apart: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Return the variance of contrasts and its degrees of freedom.
+
+        `apart` says which rows of each contrast have a variance of their own. Satterthwaite's degrees of freedom are
+        those of a sum of independent variances.
+        """
+        found, pooled = self.found, self.found.deviation[..., None]
+        own = np.where(apart, slopes * found.error[..., None, :], 0.0) ** 2
+        instead = np.where(apart, slopes * np.sqrt(np.diag(self.covariance)), 0.0) ** 2
         spread = np.einsum("...ci,ij,...cj->...c", slopes, self.covariance, slopes)
-        factor = critical_value(family, 0.0, self.degrees)
-        return Contrasts(values, factor * np.sqrt(np.asarray(self.variance)[..., None] * spread))
+        rest = pooled**2 * np.maximum(spread - instead.sum(axis=-1), 0.0)
+        whole, degrees = rest + own.sum(axis=-1), np.maximum(found.pooled_degrees, 1)[..., None]
+        squares = rest**2 / degrees + (own**2 / np.maximum(found.degrees, 1)[..., None, :]).sum(axis=-1)
+        return whole, np.divide(whole**2, squares, out=degrees + np.zeros_like(whole), where=squares > 0)
 
     @property
     def bounded(self) -> bool:
         """True if contrasts have intervals."""
-        return self.degrees >= LEAST_DEGREES
+        return bool(np.all(self.found.pooled_degrees >= LEAST_DEGREES))
 
 
 @dataclass(frozen=True)
@@ -160,15 +183,15 @@ def _by_process(
     seen = [one for one in seen if one.treatment in (*CONTROLS, *names)]
     if not names or not any(one.treatment in CONTROLS for one in seen):
         return None
-    values = np.array([[one.log for one in seen]])
-    by_wave, by_seed = designs(seen, names)
-    fit = by_wave.fit(values)
-    if np.isnan(fit.change).any():
-        fit = by_seed.fit(values)
-    known = np.flatnonzero(~np.isnan(fit.change[0]))
+    values = np.array([one.log for one in seen])
+    design, by_seed = designs(seen, names)
+    found = design.differences(values)
+    if np.isnan(found.change).any():
+        design, found = by_seed, by_seed.differences(values)
+    known = np.flatnonzero(~np.isnan(found.change))
     rows = tuple(names[at] for at in known)
-    covariance = fit.covariance[np.ix_(known, known)]
-    return ProcessChanges(rows, fit.change[0, known], covariance, fit.variance[0], fit.degrees) if rows else None
+    covariance = design.fit(values[None]).covariance[np.ix_(known, known)]
+    return ProcessChanges(rows, found.of(known.tolist()), covariance) if rows else None
 
 
 def _by_seed(metric: Metric, cells: Sequence[CellResult], names: Sequence[str]) -> SeedChanges | None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
     from assay.hardware import Machine
 
-CALIBRATION_SECONDS = 20.0
+CALIBRATION_SECONDS = 90.0
+"""Time for the stacks that an answer depends on: some twenty plain ones of a small model, and two compiled ones."""
 MAX_LOSS_CHANGE = 0.01
 """Largest measured change of the loss by default. It was measured on small models and short runs."""
 
@@ -92,7 +93,8 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
         if asked.seconds > 0:
             here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
         name = device_of(here) if asked.device is None else asked.device
-        return advice(problem, here, name, asked.command, absent=asked.device is not None)
+        ranking = problem.rank(here, of_timed=asked.seconds > 0)
+        return advice(problem, ranking, name, asked.command, absent=asked.device is not None)
 
 
 def _check(max_loss_change: float | None, calibrate: float, tokens: float | None) -> None:
@@ -114,7 +116,8 @@ def _check_verified(verify: bool, device: str | None) -> None:
 
 
 def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
-    """Return the run whose techniques are searched. Raises `UsageError` if its vocabulary is not known."""
+    """Return the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
+    from assay.data import prepare
     from assay.optimizations import resolved
 
     run = with_initial_weights(configure(source, overrides), home)
@@ -124,7 +127,7 @@ def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, ho
     if run.ranks > 1:
         raise UsageError("stacks are searched for one device; leave out ranks, or plan with assay estimate --nodes")
     if found.model.vocab_size is None:
-        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
+        found = found.with_vocabulary(prepare(run.data, home.ready()).vocab_size)
     return found
 
 

@@ -1,19 +1,24 @@
 """Predicted step time: a roofline over the operations of the ledger, with the rates measured on this machine.
 
 An operation takes the longer of its arithmetic and its memory traffic (Williams, Waterman and Patterson 2009).
-Arithmetic is FLOPs over the matmul rate of its dtype; traffic is bytes of arguments and results over the copy
-bandwidth. On a CPU the time to launch it is added, because host and device are one. An accelerator's host works ahead,
-so the longer of all launches and all work counts for the whole step. Caches are left out, and so are products that are
-too small or too oddly shaped for the measured rate. The prediction therefore ranks treatments better than it times
-them, and every report prints it next to the measured time.
+Arithmetic is FLOPs over the rate of products; traffic is bytes of arguments and results over a bandwidth. Both are
+those of the operator and its size, if these were measured (`hardware.operators`). So narrow products, exponentials,
+fused attention, and copies in caches or to fresh memory have speeds of their own. Elsewhere, as on GPUs, the peaks of a
+large product and of a large copy count. Caches and narrow products are then left out. On a CPU the time to launch an
+operation is added, because host and device are one. An accelerator's host works ahead, so the longer of all launches
+and all work counts for the whole step. Every report prints the prediction next to the measured time.
 """
 
 from dataclasses import dataclass
 
 from assay.cost import Cost, Operation, executed_flops, repeated
+from assay.cost.attention import FLASH
 from assay.cost.pipeline.bubble import StageTime
 from assay.hardware import Rates
+from assay.hardware.operators import CALLING, MOVING, OperatorSpeed, flash_key, key_of
 
+_PRODUCT = "aten.mm"
+"""Operator whose speed is that of other products which were not measured."""
 REPLAY_LAUNCHES = 4
 """Launches of a micro-batch: copies of ids and targets, the graph, a copy of the loss."""
 
@@ -45,6 +50,7 @@ def pass_work(cost: Cost, rates: Rates) -> Work | None:
     if not set(executed_flops(cost)) <= set(rates.matmul_flops):
         return None
     again = repeated(cost)
+    calling, calling_back = _calling(rates)
     working = launching = 0.0
     for index, operation in enumerate(cost.tape):
         if _only_views(operation):
@@ -52,7 +58,7 @@ def pass_work(cost: Cost, rates: Rates) -> Work | None:
         forwards = 2 if index in again else 1
         forward, backward = _operation_seconds(operation, cost, rates)
         working += forward * forwards + backward
-        launching += forwards * rates.launch_seconds + rates.backward_launch_seconds
+        launching += forwards * calling + calling_back
     if cost.replayed:
         launching = REPLAY_LAUNCHES * rates.launch_seconds
     return Work(cost.micro_batches * working, cost.micro_batches * launching)
@@ -74,9 +80,10 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
         forward, weight = forward + once, weight + half
         backward += back - half + (once if index in again else 0.0)
         launches += 1
+    calling, calling_back = _calling(rates)
     return StageTime(
-        _together(forward, launches * rates.launch_seconds, rates),
-        _together(backward, launches * rates.backward_launch_seconds, rates),
+        _together(forward, launches * calling, rates),
+        _together(backward, launches * calling_back, rates),
         weight,
     )
 
@@ -107,14 +114,47 @@ def _operation_seconds(operation: Operation, cost: Cost, rates: Rates) -> tuple[
     sizes, inputs, flops = cost.sizes, operation.inputs, operation.flops
     written = sum([sizes[tensor.name] for tensor in operation.outputs if tensor.view_of is None])
     moved = sum([sizes[name] for name in inputs]) + written
-    # Backward reads the tensors that forward read and wrote, and writes a gradient for each.
-    forward, backward = moved / rates.bandwidth_bytes, 2 * moved / rates.bandwidth_bytes
-    if flops.forward or flops.backward:
-        # A compiled graph has operations that read nothing, such as the mask of a padded vocabulary; these multiply
-        # nothing.
-        rate = rates.matmul_flops[operation.products or cost.values[inputs[0]].dtype]
-        forward, backward = max(flops.forward / rate, forward), max(flops.backward / rate, backward)
-    return forward, backward
+    if not (flops.forward or flops.backward):
+        # A compiled graph has operations that read nothing, such as the mask of a padded vocabulary.
+        alone = inputs and not operation.compiled
+        known = _speed(operation.name, cost.values[inputs[0]].dtype, rates) if alone else None
+        # Backward reads the tensors that forward read and wrote, and writes a gradient for each.
+        return _moving(moved, rates) if known is None else known.seconds(moved, moved, 2 * moved)
+    forward, backward = _multiplying(operation, cost, rates)
+    passing, back = _moving(moved, rates)
+    return max(forward, passing), max(backward, back)
+
+
+def _calling(rates: Rates) -> tuple[float, float]:
+    """Seconds of the host for an operator's forward and backward."""
+    known = rates.operators.get(CALLING)
+    return (rates.launch_seconds, rates.backward_launch_seconds) if known is None else known.seconds(1, 1, 1)
+
+
+def _moving(moved: int, rates: Rates) -> tuple[float, float]:
+    """Seconds in which so many bytes are read and written."""
+    known = rates.operators.get(MOVING)
+    if known is None:
+        return moved / rates.bandwidth_bytes, 2 * moved / rates.bandwidth_bytes
+    return known.seconds(moved, moved, 2 * moved)
+
+
+def _multiplying(operation: Operation, cost: Cost, rates: Rates) -> tuple[float, float]:
+    """Seconds of the products of an operation."""
+    first, flops = cost.values[operation.inputs[0]], operation.flops
+    dtype = operation.products or first.dtype
+    factor = cost.values[operation.inputs[1]] if len(operation.inputs) > 1 else first
+    if operation.name == FLASH:
+        size, known = factor.shape[-2], rates.operators.get(flash_key(factor.shape[-1], dtype))
+    else:
+        size, known = min(factor.shape[-2:]), _speed(operation.name, dtype, rates) or _speed(_PRODUCT, dtype, rates)
+    if known is None:
+        return flops.forward / rates.matmul_flops[dtype], flops.backward / rates.matmul_flops[dtype]
+    return known.seconds(size, flops.forward, flops.backward)
+
+
+def _speed(name: str, dtype: str, rates: Rates) -> OperatorSpeed | None:
+    return rates.operators.get(key_of(name, dtype))
 
 
 def _only_views(operation: Operation) -> bool:

@@ -10,7 +10,8 @@ measured again. The record names the rates that stay unconfirmed or contradictor
 others had meanwhile.
 
 The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The launch time is that
-of an operation on a few numbers, in a long chain. On a CPU, the link between two processes is measured as well.
+of an operation on a few numbers, in a long chain. On a CPU, single operators and the link between two processes are
+measured as well.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import torch
 from assay.hardware import Rates
 from assay.instruments.rates.agreement import OthersShare, agreed
 from assay.instruments.rates.link import measure_link
+from assay.instruments.rates.operators import measure_operators
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn")
 _SMALLEST = 256
@@ -178,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     if options.device == "cpu":
-        rates = rates.model_copy(update={"link": measure_link()})
+        rates = rates.model_copy(update={"operators": measure_operators(rates), "link": measure_link()})
     print(rates.model_dump_json())
     return 0
 

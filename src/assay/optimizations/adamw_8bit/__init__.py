@@ -39,6 +39,7 @@ class Adamw8Bit(Optimization):
     pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
     claims: ClassVar = frozenset({"optimizer"})
+    compiles: ClassVar = True
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if find_spec("torchao") is None:

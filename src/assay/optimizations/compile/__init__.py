@@ -48,6 +48,7 @@ class Compile(Optimization):
     pays: ClassVar = "compilation in the first step and the first evaluation; memory may grow or shrink"
     sources: ClassVar = ("doi:10.1145/3620665.3640366", "pytorch/pytorch#161889", "pytorch/pytorch#193193")
     claims: ClassVar = frozenset({"compiler"})
+    compiles: ClassVar = True
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         on_gpu = machine.device(run.device) == "cuda"

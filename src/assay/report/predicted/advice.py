@@ -95,7 +95,7 @@ def _basis(found: "Advice") -> str:
         )
     if not counts.timed:
         return (
-            f"{searched} Times are a roofline, which is off by 41 % in the median and may order stacks wrongly. "
+            f"{searched} Times are a roofline, which is off by some 20 % in the median and may order stacks wrongly. "
             "Leave out --calibrate 0, or give more seconds, to time the front-runners."
         )
     state = "was timed" if found.recommended.timed else "was not timed itself"

@@ -1,19 +1,12 @@
-"""Progress of a comparison: a board of its cells on a terminal, plain lines elsewhere.
-
-The time left is the sum over the remaining pieces of work, each as long as the mean of its kind so far. Starting a
-process takes seconds and a timed block a fraction of one, so a mean over all kinds would mislead.
-"""
+"""Progress of a comparison: a board of its cells on a terminal, plain lines elsewhere."""
 
 import sys
-import time
-from collections import Counter
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Turn, Working
-from assay.report.terminal.untimed import Untimed
-from assay.units import format_seconds
+from assay.executors.base import Ended, Interrupting, News, Planned, Turn
+from assay.report.terminal.board import Board
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,90 +15,6 @@ if TYPE_CHECKING:
 
 _GOOD = ("done", "budget reached")
 STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to stop at once"
-
-
-class Board:
-    """State of every cell."""
-
-    def __init__(self) -> None:
-        self.cells: list[Cell] = []
-        self.states: dict[str, str] = {}
-        self.ended: dict[str, str] = {}
-        self.working: str | None = None
-        self.wave = 0
-        self._waves: tuple[tuple[Cell, ...], ...] = ()
-        self._blocks = 0
-        self._left: Counter[Piece] = Counter()
-        self._owed: dict[str, Counter[Piece]] = {}
-        self._took: dict[Piece, list[float]] = {}
-        self._began: tuple[Piece, float] | None = None
-        self._untimed = Untimed()
-
-    def hear(self, news: News) -> None:
-        """Update the board by one event of the comparison."""
-        if isinstance(news, Planned):
-            self._plan(news)
-        elif isinstance(news, Turn):
-            self._stop_clock()
-            self._began = (news.piece, time.monotonic())
-            self._owed[news.cell.name][news.piece] = max(0, self._owed[news.cell.name][news.piece] - 1)
-            self.working = news.cell.name
-            if not self._blocks:
-                self._untimed.start(news.cell)
-            self.wave = next(at for at, wave in enumerate(self._waves) if news.cell in wave)
-            again = f"block repeated {news.number - self._blocks}×"
-            block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
-            self.states[news.cell.name] = {"start": "starting", "block": block}.get(news.piece, "finishing")
-        elif isinstance(news, Working) and not self.states[news.cell.name].startswith("block"):
-            self.states[news.cell.name] = news.phase.replace("_", " ")
-        elif isinstance(news, Ended):
-            self._stop_clock()
-            self._owed[news.cell.name].clear()
-            self._untimed.end(news.cell)
-            self.ended[news.cell.name] = self.states[news.cell.name] = news.result.status.value.replace("_", " ")
-
-    @property
-    def shown(self) -> "list[tuple[Cell, ...]]":
-        """All waves if there are few cells, else only the wave at work."""
-        return list(self._waves) if len(self.cells) <= 24 else [self._waves[self.wave]]
-
-    @property
-    def pieces(self) -> tuple[int, int]:
-        """Number of finished pieces of work, and of all. Pieces that an ended cell will not do count as finished."""
-        total = len(self.cells) * (self._blocks + 2)
-        return total - sum(count.total() for count in self._owed.values()), total
-
-    def seconds_left(self) -> float | None:
-        """Seconds left; None before the first block has ended, because no earlier piece resembles it."""
-        if not self._blocks:
-            return self._untimed.seconds_left([one for one in self.cells if one.name not in self.ended])
-        if "block" not in self._took:
-            return None
-        known = [seconds for took in self._took.values() for seconds in took]
-        usual = sum(known) / len(known)
-        means = {piece: sum(took) / len(took) for piece, took in self._took.items()}
-        return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())
-
-    def progress(self) -> str:
-        """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
-        left = self.seconds_left()
-        text = f"{len(self.ended)} of {len(self.cells)} cells"
-        if not left:
-            return text
-        return f"{text}, about {f'{left:.0f} s' if left < 60 else format_seconds(left)} left"
-
-    def _plan(self, plan: Planned) -> None:
-        self._waves, self._blocks = plan.waves, plan.blocks
-        self.cells = [cell for wave in plan.waves for cell in wave]
-        pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
-        self._owed = {cell.name: Counter(() if cell.name in self.ended else pieces) for cell in self.cells}
-        self.states = {cell.name: self.ended.get(cell.name, "waiting") for cell in self.cells}
-
-    def _stop_clock(self) -> None:
-        if self._began is not None:
-            piece, since = self._began
-            self._took.setdefault(piece, []).append(time.monotonic() - since)
-            self._began = None
 
 
 class Watcher(AbstractContextManager["Watcher"], Protocol):
@@ -206,14 +115,14 @@ class Live:
             return notice
         behind, total = self._board.pieces
         grid = Table.grid(padding=(0, 3, 0, 0))
-        shown = self._board.shown
-        grid.add_row("", *(Text(wave[0].group, style="dim") for wave in shown))
-        for row in _side_by_side(shown):
-            name = next(cell.treatment for cell in row if cell)
-            grid.add_row(Text(name), *(self._state(cell) if cell else "" for cell in row))
+        columns = _columns(self._board.shown)
+        grid.add_row("", *(Text(group, style="dim") for group, _ in columns))
+        for name in dict.fromkeys(name for _, cells in columns for name in cells):
+            grid.add_row(Text(name), *(self._state(cells[name]) if name in cells else "" for _, cells in columns))
         bar = Table.grid(padding=(0, 2, 0, 0))
         bar.add_row(ProgressBar(total=total, completed=behind, width=32), Text(self._board.progress()))
-        return Group(grid, Text(), bar, notice) if self._notice else Group(grid, Text(), bar)
+        loss = Text(self._board.loss(), no_wrap=True, overflow="ellipsis")
+        return Group(grid, Text(), bar, *(line for line in (loss, notice) if line))
 
     def _state(self, cell: "Cell") -> "RenderableType":
         from rich.text import Text
@@ -231,11 +140,18 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _side_by_side(waves: "list[tuple[Cell, ...]]") -> "list[list[Cell | None]]":
-    """Return rows of cells of the same treatment, with a column per wave."""
-    columns = [{cell.treatment: cell for cell in wave} for wave in waves]
-    names = dict.fromkeys(name for column in columns for name in column)
-    return [[column.get(name) for column in columns] for name in names]
+def _columns(waves: "list[tuple[Cell, ...]]") -> "list[tuple[str, dict[str, Cell]]]":
+    """Return a column of cells by treatment for each wave; a wave joins one of its seed that lacks its treatments."""
+    found: list[tuple[str, dict[str, Cell]]] = []
+    for wave in waves:
+        cells = {cell.treatment: cell for cell in wave}
+        joined = (column for group, column in found if group == wave[0].group and not column.keys() & cells.keys())
+        column = next(joined, None)
+        if column is None:
+            found.append((wave[0].group, cells))
+        else:
+            column.update(cells)
+    return found
 
 
 def watcher() -> Watcher:

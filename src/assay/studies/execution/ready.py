@@ -3,8 +3,9 @@
 A process that runs one wave on another machine prepares its cells in the same way (`studies.execution.wave`).
 """
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from assay.estimator.timing.step_time import timed
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine
+from assay.launch.forked.server import ForkServer
 from assay.launch.prepare import ReadyRun, leaving_nothing, predict, ready, threads_of
 from assay.launch.rates import measured_machine
-from assay.launch.spawn import start
+from assay.launch.spawn import fork_server, start
 from assay.launch.step_times import calibrate
 from assay.optimizations import check
 from assay.records.prediction import Predicted
@@ -73,8 +75,20 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
     return found
 
 
-def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home) -> Start:
-    """Return the function that starts a cell of a study in a process of its own."""
+def forking(plan: StudyPlan, prepared: Collection[ReadyRun]) -> AbstractContextManager[ForkServer | None]:
+    """Return the context of the server that forks a study's cells; None where each cell starts by itself.
+
+    A timed cell does. So does every cell on another system than Linux, and every cell that uses an accelerator, which a
+    process cannot do after a fork.
+    """
+    machine = detect()
+    on_cpu = all(machine.device(one.run.device) == "cpu" for one in prepared)
+    forks = sys.platform == "linux" and on_cpu and not plan.protocol.blocks
+    return fork_server() if forks else nullcontext()
+
+
+def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, server: ForkServer | None = None) -> Start:
+    """Return the function that starts a cell of a study in a process of its own, forked from the server if possible."""
     any_cell = next(iter(prepared.values()))
 
     def begin(cell: Cell) -> AbstractContextManager[RunningCell]:
@@ -82,7 +96,8 @@ def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home) -> Start
         if known is None or cell.treatment == NUDGED:
             known = replace(any_cell, run=cell.run, predicted=None)
         turns = None if cell.treatment == NUDGED or not plan.protocol.blocks else plan.protocol.blocks
-        return start(replace(known, preset=Path(plan.title).name), home, turns=turns, timeout=plan.timeout)
+        known = replace(known, preset=Path(plan.title).name)
+        return start(known, home, turns=turns, timeout=plan.timeout, server=server)
 
     return begin
 

@@ -26,7 +26,14 @@ from assay.studies.execution.fold import Progress, fold, record_of
 from assay.studies.execution.gather import gathered
 from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode, elsewhere, kept
-from assay.studies.execution.ready import ready_cells, side_by_side, single_threaded, starter, with_step_times
+from assay.studies.execution.ready import (
+    forking,
+    ready_cells,
+    side_by_side,
+    single_threaded,
+    starter,
+    with_step_times,
+)
 from assay.studies.execution.rungs import due, known_rows
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.plan import Needs, waves
@@ -150,18 +157,19 @@ def _executed(
     how.tell(Planned(plan.waves, plan.protocol.blocks, plan.id))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
-    begin = starter(plan, prepared, how.home)
     ending = StudyEnding.COMPLETE
-    while (waves := due(plan, done)) and ending is StudyEnding.COMPLETE:
-        _tell_rung(folder, plan, done, how)
-        waves_in_time = deadline.before(by_seed(waves) if deadline.seconds else waves)
-        work = Work(waves_in_time, begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
-        ran = _run(plan.executor, work)
-        done = Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds], done.waves)
-        late = deadline.reached and ran.ending is StudyEnding.COMPLETE
-        ending = StudyEnding.BUDGET_REACHED if late else ran.ending
-        if plan.halving is None or not ran.cells:
-            break
+    with forking(plan, prepared.values()) as server:
+        begin = starter(plan, prepared, how.home, server)
+        while (waves := due(plan, done)) and ending is StudyEnding.COMPLETE:
+            _tell_rung(folder, plan, done, how)
+            waves_in_time = deadline.before(by_seed(waves) if deadline.seconds else waves)
+            work = Work(waves_in_time, begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
+            ran = _run(plan.executor, work)
+            done = Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds], done.waves)
+            late = deadline.reached and ran.ending is StudyEnding.COMPLETE
+            ending = StudyEnding.BUDGET_REACHED if late else ran.ending
+            if plan.halving is None or not ran.cells:
+                break
     folder.append({"event": "over", "ending": ending.value})
     record = record_of(plan, done, ending)
     folder.write_record(record)

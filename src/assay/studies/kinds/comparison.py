@@ -5,12 +5,17 @@ from typing import ClassVar
 
 from assay.config.loading import validate
 from assay.config.run import ResolvedRun, Run
+from assay.data.progress import Progress
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.hardware import Machine, detect
+from assay.optimizations import catalogue, check, check_divided, resolved
 from assay.records.study import BASELINE
 from assay.studies.base import Study
 from assay.studies.design import Treatment
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor
+
+_MOST_USUAL = 3
+"""Most techniques of a comparison for which none was named."""
 
 
 class ComparisonStudy(Study):
@@ -65,3 +70,26 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:
             )
         found[label] = run
     return found
+
+
+def usual(base: Run, tell: Progress) -> tuple[str, ...]:
+    """Return the first well-known techniques that this configuration can have on this machine, and tell which.
+
+    There are none if the baseline lists optimizations, which `treatments` refuses.
+    """
+    machine = detect()
+    known = (name for name, kind in catalogue().items() if kind.usual)
+    able = () if base.optimizations else tuple(name for name in known if _applies(base, name, machine))[:_MOST_USUAL]
+    if able:
+        tell(f"No technique was named, so these are compared: {', '.join(able)}.", None)
+    return able
+
+
+def _applies(base: Run, name: str, machine: Machine) -> bool:
+    run = validate({**base.model_dump(exclude_unset=True), "optimizations": name})
+    try:
+        check_divided(run)
+        check(resolved(run), machine)
+    except UsageError:
+        return False
+    return True

@@ -1,7 +1,8 @@
-"""The process that times steps of few blocks: ``python -m assay.worker.programs.step_times FILE``.
+"""The process that times steps of few blocks: ``python -m assay.worker.programs.step_times``.
 
-The file has tasks as JSON: for each a digest, runs at one or two depths, and the seconds that it may take. For each
-task one line of JSON is printed: the digest with step times, or with the reason why there are none.
+Each line of standard input is a task as JSON: a digest, runs at one or two depths, and the seconds that it may take.
+For each task one line of JSON is printed: the digest with step times, or with the reason why there are none. The
+process ends when its standard input is closed, even amid a task.
 
 Torch is imported once. Each depth of each task then has a process of its own, forked before any thread of torch exists.
 Techniques change settings of a whole process, and a compiler treats a second model otherwise than the first. Where a
@@ -18,13 +19,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
-from assay.hardware.step_times import Answer, StepTimes, Task, Tasks, relative_error
+from assay.hardware.step_times import Answer, StepTimes, Task, relative_error
 from assay.optimizations import optimizations_of
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 
@@ -36,15 +37,14 @@ _STEADY = 0.01
 """Relative standard error of the median at which no further turn is needed."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Do the tasks of a file, and print an answer for each."""
-    tasks = Tasks.model_validate_json(Path(arguments[0]).read_bytes()).tasks
+def main(tasks: Iterable[str]) -> int:
+    """Do a task for each line, and print its answer."""
     import torch._dynamo  # noqa: F401  # it is imported by the first step in any case, here once for all
 
     import assay.worker.build  # noqa: F401
 
-    for task in tasks:
-        print(answered(task).model_dump_json(), flush=True)
+    for line in tasks:
+        print(answered(Task.model_validate_json(line)).model_dump_json(), flush=True)
     return 0
 
 
@@ -173,4 +173,4 @@ def _enough(turns: Sequence[tuple[float, ...]], spent: float, allowed: float) ->
 
 if __name__ == "__main__":
     when_closed(0, lambda: os._exit(PARENT_GONE))
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.stdin))

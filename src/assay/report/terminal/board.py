@@ -1,0 +1,110 @@
+"""State of a comparison as it runs: every cell's state, the last loss, and the time left.
+
+The time left is the sum over the remaining pieces of work, each as long as the mean of its kind so far. Starting a
+process takes seconds and a timed block a fraction of one, so a mean over all kinds would mislead.
+"""
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from assay.executors.base import Ended, News, Piece, Planned, Stepped, Turn, Working
+from assay.report.terminal.untimed import Untimed
+from assay.units import format_seconds
+
+if TYPE_CHECKING:
+    from assay.records.study import Cell
+
+
+class Board:
+    """State of every cell."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self.states: dict[str, str] = {}
+        self.ended: dict[str, str] = {}
+        self.working: str | None = None
+        self.wave = 0
+        self._last: Stepped | None = None
+        """The last step of any cell."""
+        self._waves: tuple[tuple[Cell, ...], ...] = ()
+        self._blocks = 0
+        self._owed: dict[str, Counter[Piece]] = {}
+        self._took: dict[Piece, list[float]] = {}
+        self._began: tuple[Piece, float] | None = None
+        self._untimed = Untimed()
+
+    def hear(self, news: News) -> None:
+        """Update the board by one event of the comparison."""
+        if isinstance(news, Planned):
+            self._plan(news)
+        elif isinstance(news, Turn):
+            self._stop_clock()
+            self._began = (news.piece, time.monotonic())
+            self._owed[news.cell.name][news.piece] = max(0, self._owed[news.cell.name][news.piece] - 1)
+            self.working = news.cell.name
+            if not self._blocks:
+                self._untimed.start(news.cell)
+            self.wave = next(at for at, wave in enumerate(self._waves) if news.cell in wave)
+            again = f"block repeated {news.number - self._blocks}×"
+            block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
+            self.states[news.cell.name] = {"start": "starting", "block": block}.get(news.piece, "finishing")
+        elif isinstance(news, Working) and not self.states[news.cell.name].startswith("block"):
+            self.states[news.cell.name] = news.phase.replace("_", " ")
+        elif isinstance(news, Stepped):
+            self._last = news
+        elif isinstance(news, Ended):
+            self._stop_clock()
+            self._owed[news.cell.name].clear()
+            self._untimed.end(news.cell)
+            self.ended[news.cell.name] = self.states[news.cell.name] = news.result.status.value.replace("_", " ")
+
+    @property
+    def shown(self) -> "list[tuple[Cell, ...]]":
+        """All waves if there are few cells, else only the wave at work."""
+        return list(self._waves) if len(self.cells) <= 24 else [self._waves[self.wave]]
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Number of finished pieces of work, and of all. Pieces that an ended cell will not do count as finished."""
+        total = len(self.cells) * (self._blocks + 2)
+        return total - sum(count.total() for count in self._owed.values()), total
+
+    def seconds_left(self) -> float | None:
+        """Seconds left; None before the first block has ended, because no earlier piece resembles it."""
+        if not self._blocks:
+            return self._untimed.seconds_left([one for one in self.cells if one.name not in self.ended])
+        if "block" not in self._took:
+            return None
+        known = [seconds for took in self._took.values() for seconds in took]
+        usual = sum(known) / len(known)
+        means = {piece: sum(took) / len(took) for piece, took in self._took.items()}
+        return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())
+
+    def progress(self) -> str:
+        """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
+        left = self.seconds_left()
+        text = f"{len(self.ended)} of {len(self.cells)} cells"
+        if not left:
+            return text
+        return f"{text}, about {f'{left:.0f} s' if left < 60 else format_seconds(left)} left"
+
+    def loss(self) -> str:
+        """Return a text such as ``"loss 3.9099 after 40 of 60 steps: baseline, seed 0"``; empty if no cell trains."""
+        last = self._last  # another thread may replace it
+        if last is None or last.cell.name in self.ended:
+            return ""
+        return f"loss {last.loss:.4f} after {last.steps} of {last.cell.run.training.steps} steps: {last.cell.name}"
+
+    def _plan(self, plan: Planned) -> None:
+        self._waves, self._blocks = plan.waves, plan.blocks
+        self.cells = [cell for wave in plan.waves for cell in wave]
+        pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
+        self._owed = {cell.name: Counter(() if cell.name in self.ended else pieces) for cell in self.cells}
+        self.states = {cell.name: self.ended.get(cell.name, "waiting") for cell in self.cells}
+
+    def _stop_clock(self) -> None:
+        if self._began is not None:
+            piece, since = self._began
+            self._took.setdefault(piece, []).append(time.monotonic() - since)
+            self._began = None

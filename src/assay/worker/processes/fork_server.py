@@ -1,0 +1,119 @@
+"""The fork server: ``python -P -m assay.worker.processes.fork_server``, which forks a measured child for each request.
+
+It imports what every child imports, and does nothing else. When it forks, no thread of torch exists and nothing was
+computed. So a child finds what a process of its own would have found after its imports. A child itself imports what
+only some runs need. memray is imported here, much earlier than in a started child. So a forked child counts a few
+allocations of Python's own less.
+
+Requests come over standard input, a socket, and each brings the child's arguments and its descriptors
+(`launch.forked.server`). When that socket closes, the parent has ended or needs no more children, and the server ends.
+Its children live on: each has a lifeline of its own.
+"""
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+_LONGEST_REQUEST = 2**16
+_DESCRIPTORS = 5
+"""Standard input, output and error of a child, the lock of its folder, and the socket for answers."""
+
+
+def served(requests: socket.socket) -> list[str] | None:
+    """Fork a child for each request, and return the child's arguments in it; in the server, return None at the end."""
+    living: dict[int, socket.socket] = {}
+    with _ends_of_children() as ended:
+        while True:
+            ready, _, _ = select.select([requests.fileno(), ended], [], [])
+            if ended in ready:
+                os.read(ended, 4096)
+                _report(living)
+            if requests.fileno() in ready:
+                message, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, _DESCRIPTORS)
+                if not message:
+                    return None
+                child = os.fork()
+                if child == 0:
+                    for one in living.values():
+                        one.close()
+                    requests.detach()  # its descriptor becomes the child's standard input
+                    _take(descriptors)
+                    arguments: list[str] = json.loads(message)
+                    return arguments
+                living[child] = _answered(child, descriptors)
+
+
+def _answered(child: int, descriptors: Sequence[int]) -> socket.socket:
+    """Say a child's number, once it leads a group of its own; return the socket for its exit code."""
+    with suppress(OSError):  # it has done so itself, or has ended
+        os.setpgid(child, child)
+    for one in descriptors[:-1]:
+        os.close(one)
+    reply = socket.socket(fileno=descriptors[-1])
+    with suppress(OSError):
+        reply.send(str(child).encode())
+    return reply
+
+
+def _take(descriptors: Sequence[int]) -> None:
+    """Become the leader of a group, and take a child's standard streams; the lock stays open while the child lives."""
+    os.setpgid(0, 0)
+    *streams, _, reply = descriptors
+    for number, one in enumerate(streams):
+        os.dup2(one, number)
+    for one in (*streams, reply):
+        os.close(one)
+
+
+def _report(living: dict[int, socket.socket]) -> None:
+    """Say the exit codes of all children that have ended."""
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            child, status = found
+            with living.pop(child) as reply, suppress(OSError):
+                reply.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+@contextmanager
+def _ends_of_children() -> Iterator[int]:
+    """Yield a descriptor that can be read when a child has ended; signals are as before after the block."""
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    before = signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, the signal would not wake
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        yield ended
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, before)
+        os.close(ended)
+        os.close(wake)
+
+
+def _import_as_a_child() -> None:
+    """Import what every child imports, in a child's order; memray only where it is installed."""
+    for name in ("assay.worker.main", "assay.worker.session", "torch._dynamo", "safetensors.torch"):
+        importlib.import_module(name)
+    with suppress(ImportError):
+        importlib.import_module("memray")
+
+
+def _main() -> int:
+    _import_as_a_child()
+    from assay.worker.main import main
+
+    arguments = served(socket.socket(fileno=0))
+    return 0 if arguments is None else main(arguments)
+
+
+if __name__ == "__main__":
+    gc.disable()  # as in `assay.worker.__main__`
+    from assay.worker.processes.exit import leave
+
+    leave(_main())

@@ -1,0 +1,136 @@
+"""Kill −9 of a real study of forked cells: of the server, of a cell, of the coordinator. No finished cell is lost."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from assay.config import Home
+from assay.hardware.detect import detect
+from assay.hardware.rates import rates_file, with_rates
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord, StudyEnding
+from campaign.killing import GONE_SECONDS, assay
+from campaign.studies import recorded
+from support.advice import RATES as CPU_RATES
+from support.faults import until
+
+RATES = tuple(f"{number}e-3" for number in range(2, 7))
+STUDY = """
+kind: factorial
+base: demo
+overrides: [data.path={text}, data.tokenizer=byte, model.n_layer=1, model.n_head=1, model.n_embd=8,
+  model.context_length=8, training.batch_size=2, training.steps=150, training.check_values=false]
+seeds: 1
+processes: 1
+vary:
+  training.learning_rate: [{rates}]
+"""
+PATIENCE_SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("forked")
+    text, study = place / "text.txt", place / "rates.yaml"
+    text.write_text("To be, or not to be, that is the question.\n" * 200)
+    study.write_text(STUDY.format(text=text, rates=", ".join(RATES)))
+    return str(study)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, file: str) -> dict[str, object]:
+    """The contents of the study that nothing happened to."""
+    home = tmp_path_factory.mktemp("whole")
+    assert begun(home, file).wait() == 0
+    return contents(recorded(Home(home)))
+
+
+def contents(record: ComparisonRecord) -> dict[str, object]:
+    """Return what a study has of each cell, but for its times."""
+    return {
+        one.cell.name: (
+            one.result.status,
+            one.curve.train_loss,
+            one.curve.evaluations,
+            one.result.memory.tensors_peak_bytes,
+        )
+        for one in record.cells
+    }
+
+
+def begun(home: Path, file: str) -> "subprocess.Popen[str]":
+    """Start the study in a home that knows the rates of this machine, which would take long to measure."""
+    place = Home(home).ready()
+    rates_file(place).write_bytes(with_rates(place, detect(), {"cpu": CPU_RATES}, 1))
+    return assay(home, "study", "run", file, "--loss-only", start=subprocess.Popen)
+
+
+@pytest.fixture
+def under_way(tmp_path: Path, file: str) -> Iterator["subprocess.Popen[str]"]:
+    """A study with a finished cell and others to come."""
+    with begun(tmp_path, file) as process:
+        until(lambda: finished(tmp_path) > 0, "no cell was finished", PATIENCE_SECONDS)
+        assert process.poll() is None
+        yield process
+        process.kill()
+
+
+def finished(home: Path) -> int:
+    return len(list(home.glob("runs/*/result.json")))
+
+
+def server_of(process: "subprocess.Popen[str]") -> psutil.Process:
+    """The fork server of a study; its cells are its own children."""
+    (found,) = (
+        one for one in psutil.Process(process.pid).children() if "assay.worker.processes.fork_server" in one.cmdline()
+    )
+    return found
+
+
+def test_a_study_without_its_server_goes_on(
+    tmp_path: Path, under_way: "subprocess.Popen[str]", whole: dict[str, object]
+) -> None:
+    server_of(under_way).kill()
+    under_way.communicate(timeout=PATIENCE_SECONDS)
+    assert under_way.returncode == 0
+    record = recorded(Home(tmp_path))
+    assert record.ending is StudyEnding.COMPLETE
+    assert contents(record) == whole
+
+
+def test_a_killed_cell_is_the_only_one_that_is_lost(
+    tmp_path: Path, under_way: "subprocess.Popen[str]", whole: dict[str, object]
+) -> None:
+    server = server_of(under_way)
+    until(lambda: bool(server.children()), "no cell runs", PATIENCE_SECONDS)
+    server.children()[-1].kill()
+    under_way.communicate(timeout=PATIENCE_SECONDS)
+    cells = recorded(Home(tmp_path)).cells
+    assert len(cells) == len(whole)
+    lost = [one for one in cells if one.result.status is not Status.DONE]
+    assert [one.result.status for one in lost] in ([], [Status.KILLED])  # it may have ended before
+    resumed = assay(tmp_path, "study", "resume", "last", "--mode", "retry-failed")
+    resumed.communicate(timeout=PATIENCE_SECONDS)
+    assert contents(recorded(Home(tmp_path))) == whole
+
+
+def test_nothing_outlives_a_killed_coordinator_and_no_finished_cell_runs_again(
+    tmp_path: Path, under_way: "subprocess.Popen[str]", whole: dict[str, object]
+) -> None:
+    others = psutil.Process(under_way.pid).children(recursive=True)
+    os.kill(under_way.pid, signal.SIGKILL)
+    under_way.wait()
+    _, left = psutil.wait_procs(others, timeout=GONE_SECONDS)
+    assert not [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
+    before = {path.parent.name for path in tmp_path.glob("runs/*/result.json")}
+    resumed = assay(tmp_path, "study", "resume", "last")
+    resumed.communicate(timeout=PATIENCE_SECONDS)
+    assert resumed.returncode == 0
+    record = recorded(Home(tmp_path))
+    assert contents(record) == whole
+    assert before <= {one.result.run for one in record.cells}

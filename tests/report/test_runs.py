@@ -1,0 +1,38 @@
+"""The list of runs says what a comparison's page says of them: which were disturbed, and which were nudged."""
+
+from assay.config import Home
+from assay.records.timing import Block
+from assay.report.runs import COLUMNS, brief, row
+from assay.store.entry import Entry, entry_of
+from support.records import result_of
+
+
+def listed(home: Home, nudge: int = 0, others: tuple[float, ...] = ()) -> Entry:
+    """Return the entry of a run whose blocks of a second on two cores had other programs for these seconds."""
+    result = result_of(home, "20261124-080000-abcdef-0001")
+    blocks = [
+        Block(steps=5, seconds=1.0, median_step_seconds=0.2, tokens=40, others_seconds=one, cores=2) for one in others
+    ]
+    config = result.config.model_copy(update={"nudge": nudge})
+    return entry_of(result.model_copy(update={"config": config, "blocks": tuple(blocks)}), 1)
+
+
+def shown(entry: Entry) -> tuple[str, str]:
+    cells = dict(zip(COLUMNS, row(entry), strict=True))
+    return cells["status"], cells["with"]
+
+
+def test_a_run_that_was_left_alone_has_its_status_and_its_stack(home: Home) -> None:
+    assert shown(listed(home, others=(0.0, 0.1, 0.01))) == ("done", "none")
+    assert shown(listed(home)) == ("done", "none")
+
+
+def test_a_disturbed_run_says_in_how_many_of_its_blocks(home: Home) -> None:
+    found = listed(home, others=(0.0, 0.9, 0.1, 1.5))
+    assert shown(found) == ("done (disturbed 2/4)", "none")
+    assert (brief(found)["status"], brief(found)["blocks"], brief(found)["disturbed_blocks"]) == ("done", 4, 2)
+
+
+def test_a_nudged_run_says_so(home: Home) -> None:
+    assert shown(listed(home, nudge=1)) == ("done", "none (nudged)")
+    assert brief(listed(home, nudge=3))["nudge"] == 3

@@ -1,0 +1,94 @@
+"""A child that is forked from the server has the record of one that has imported everything itself."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.data import Prepared
+from assay.launch.forked.server import ForkServer
+from assay.launch.spawn import _environment, fork_server
+from assay.records.run import RunResult
+from assay.records.status import Status
+from assay.store import history
+from assay.store.run_folder import RunFolder
+from support.runs import run_folder
+from support.workers import finished
+
+OF_A_PROCESS = {"run", "phase_seconds", "blocks", "first_step_seconds", "step_seconds", "tokens_per_second"}
+"""Fields that are times, or have some."""
+STACKS = ((), ("sdpa_attention", "bf16_mixed", "activation_checkpointing"), ("muon", "gradient_accumulation"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with fork_server() as found:
+        yield found
+
+
+def forked(server: ForkServer, folder: RunFolder) -> tuple[int, RunResult]:
+    with folder.log_file.open("ab") as log, folder.lock_file.open("ab") as lock:
+        process = server.fork([str(folder.path)], log, lock)
+    assert process is not None
+    with process.stdin, process.stdout as said:
+        assert list(said)
+        code = process.wait(30.0)
+    result = folder.result()
+    assert result is not None, folder.log_file.read_text()
+    return code, result
+
+
+COUNTS = ("allocations", "allocated_bytes")
+
+
+def content(folder: RunFolder, result: RunResult) -> dict[str, Any]:
+    """All of a record that has no time and no resident memory, with each step's figures."""
+    found = result.model_dump(exclude=OF_A_PROCESS | {"data_wait_share", "epoch_seconds"})
+    for name in ("phases", "process_peak_bytes", *COUNTS):
+        del found["memory"][name]
+    if found["values"] is not None:
+        for name in ("process_seconds", "seconds", "baseline_steps"):
+            del found["values"][name]
+    steps = history.steps(folder.events())
+    return {**found, "curve": [(one.loss, one.log_gradient_norm, one.activation_norms) for one in steps]}
+
+
+@pytest.mark.parametrize("stack", STACKS, ids="+".join)
+def test_its_record_is_that_of_a_started_one(
+    server: ForkServer, corpus: Prepared, tmp_path: Path, stack: tuple[str, ...]
+) -> None:
+    training = {"steps": 4, "measure_memory": True, "check_values": bool(stack)}
+    one, other, again = (
+        run_folder(tmp_path / name, corpus, training, optimizations=list(stack)) for name in ("one", "other", "again")
+    )
+    code, started = finished(one, start=subprocess.Popen, env=_environment())
+    assert (code, started.status) == (0, Status.DONE)
+    assert started.memory.allocations
+    for folder in (other, again):  # what a child does stays in it
+        code, result = forked(server, folder)
+        assert code == 0
+        assert content(folder, result) == content(one, started)
+        assert result.memory.phases.keys() == started.memory.phases.keys()
+        for name in COUNTS:  # Python's own are a few fewer where memray was imported long before
+            assert getattr(result.memory, name) == pytest.approx(getattr(started.memory, name), rel=0.05)
+
+
+def test_its_exit_code_is_that_of_its_status(server: ForkServer, corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3, "learning_rate": 1e30, "gradient_clip": 0.0})
+    code, result = forked(server, folder)
+    assert result.status is Status.DIVERGED
+    assert code == Status.DIVERGED.exit_code
+
+
+def test_it_lives_on_when_nobody_asks_the_server_any_more(corpus: Prepared, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 60})
+    with fork_server() as server, folder.log_file.open("ab") as log, folder.lock_file.open("ab") as lock:
+        process = server.fork([str(folder.path)], log, lock)
+    assert process is not None
+    with process.stdin, process.stdout as said:
+        assert list(said)
+    result = folder.result()
+    assert result is not None
+    assert (result.status, result.steps) == (Status.DONE, 60)
