@@ -17,8 +17,6 @@ import json
 import math
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -31,8 +29,9 @@ from assay.estimator import estimate
 from assay.estimator.timing.step_time import at_depth
 from assay.files import write_file
 from assay.hardware.rates import known_machine
-from assay.hardware.step_times import Answer, StepTimes, Task, depths
+from assay.hardware.step_times import StepTimes, Task, depths
 from assay.launch.rates import measured_machine
+from assay.launch.step_times import Stopwatch
 from assay.optimizations import resolved
 
 INTERACTING = (
@@ -114,9 +113,8 @@ def rows_of(number: int, seed: int, threads: int, home: Home) -> list[Row]:
     settings = shape(number, seed, threads, machine)
     names = stacks(number, seed)
     runs = [resolved(api.configure("demo", settings, [one] if one not in ("", AGAIN) else [])) for one in names]
-    turns = _turns(
-        [at_depth(run, layers) for run in runs for layers in (*depths(run.model.n_layer), run.model.n_layer)]
-    )
+    models = [at_depth(run, layers) for run in runs for layers in (*depths(run.model.n_layer), run.model.n_layer)]
+    turns = _turns(models, home)
     rows = []
     for place, (stack, run) in enumerate(zip(names, runs, strict=True)):
         own = [turn[3 * place : 3 * place + 3] for turn in turns]
@@ -136,18 +134,11 @@ def _alone(times: StepTimes, turn: tuple[float, ...]) -> StepTimes:
     return times.model_copy(update={"turns": (turn,)})
 
 
-def _turns(runs: Sequence[ResolvedRun]) -> tuple[tuple[float, ...], ...]:
+def _turns(runs: Sequence[ResolvedRun], home: Home) -> tuple[tuple[float, ...], ...]:
     """Time all runs in turns, by the program that times steps of few blocks."""
     task = Task(digest="", runs=tuple(runs), seconds=_SECONDS)
-    program = [sys.executable, "-m", "assay.worker.programs.step_times"]
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=nothing, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{task.model_dump_json()}\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-    answer = Answer.model_validate_json(line)
+    with Stopwatch(home) as stopwatch:
+        answer = stopwatch.answer(task)
     if answer.times is None:
         raise SystemExit(f"the steps were not timed: {answer.refused}")
     return answer.times.turns

@@ -30,7 +30,7 @@ from assay.training.build import baseline
 from peers import nanogpt
 from step_time import BATCHES, CPU, Shape, interleave, our_side, peer_side
 
-LARGER = Shape(6, 8, 256, 128, 8, pairs=30, steps=2)
+LARGER = Shape(6, 8, 256, 128, 8, pairs=60, steps=3)
 TIMED: Mapping[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "shakespeare": ("shakespeare-char-cpu", "model.bias=false"),

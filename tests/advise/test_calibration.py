@@ -50,7 +50,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
-    monkeypatch.setattr(Stopwatch, "_answer", lambda stopwatch, task: found.answer(task))
+    monkeypatch.setattr(Stopwatch, "answer", lambda stopwatch, task: found.answer(task))
     monkeypatch.setattr(calibration.time, "monotonic", lambda: found.now)
     return found
 

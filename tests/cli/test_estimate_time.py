@@ -20,7 +20,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         budgets.append(task.seconds)
         return Answer(digest=task.digest, times=StepTimes(depths=(1, 3), turns=((0.02, 0.04),) * 9, others_share=0.5))
 
-    monkeypatch.setattr(Stopwatch, "_answer", answer)
+    monkeypatch.setattr(Stopwatch, "answer", answer)
     return budgets
 
 

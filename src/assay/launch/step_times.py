@@ -97,11 +97,12 @@ class Stopwatch:
 
         The run is one that `sorted_out` returned. Raises `UsageError` if the home cannot be written.
         """
-        answer = self._answer(_task(run, self._machine, seconds))
+        answer = self.answer(_task(run, self._machine, seconds))
         _keep(answer, run, self._machine, self._home, self._threads)
         return answer.refused
 
-    def _answer(self, task: Task) -> Answer:
+    def answer(self, task: Task) -> Answer:
+        """Have the process do a task, and return its answer; nothing is kept."""
         if self._process is None:
             self._home.ready()
             self._process = _started()

@@ -29,6 +29,10 @@ _WIDTH = 256
 _ROWS, _HEADS, _LENGTH = 1024, 32, 128
 _WEIGHTS, _DEPTHS, _LENGTHS = (32, 64, 128, 256, 512), (16, 32, 64), (64, 128, 256)
 """Widths of square weights, depths of attention heads, and lengths of sequences."""
+_FRESH_ONES = ("aten.clone", "aten._log_softmax")
+"""Operators that are also measured on fresh memory."""
+_CAST = "aten._to_copy"
+"""Operator of which a link has two: to the other width and back."""
 _MODULES = 32
 """Modules of each kind in a chain on a few numbers."""
 _LEAST_SHARE = 0.2
@@ -81,11 +85,6 @@ def measure_operators(rates: Rates) -> dict[str, OperatorSpeed]:
     return found
 
 
-_FRESH_ONES = ("aten.clone", "aten._log_softmax")
-_TENSORS = {"aten.add": 3}
-"""Tensors that an operator reads and writes, where these are not two."""
-
-
 def _elementwise(dtype: torch.dtype) -> dict[str, Link]:
     """Return operators whose result has the shape of their argument, `[rows, 256]`."""
     weight = torch.ones(_WIDTH, dtype=dtype, requires_grad=True)
@@ -106,17 +105,17 @@ def _elementwise(dtype: torch.dtype) -> dict[str, Link]:
         "aten.gelu": lambda x, place: F.gelu(x),
         "aten.silu": lambda x, place: F.silu(x),
         "aten.clone": transposed,
-        "aten._to_copy": lambda x, place: x.to(other).to(dtype),
+        _CAST: lambda x, place: x.to(other).to(dtype),
     }
 
 
 def _by_bytes(name: str, link: Link, dtype: torch.dtype, sizes: Sequence[int], rates: Rates) -> OperatorSpeed:
-    tensors, launches = _TENSORS.get(name, 2), 2 if name == "aten._to_copy" else 1
+    tensors, launches = 3 if name == "aten.add" else 2, 2 if name == _CAST else 1
     forward, backward = [], []
     for size in sizes:
         rows = 16 * max(1, size // (tensors * _WIDTH * dtype.itemsize) // 16)
         start = torch.randn(rows, _WIDTH).to(dtype).requires_grad_()
-        moved = tensors * start.nbytes * (1.5 if launches == 2 else 1.0)
+        moved = 2 * (2 + 4) * start.numel() if name == _CAST else tensors * start.nbytes
         chain = _chain(start, link, min(32, max(2, _CHAIN_BYTES // size)), launches=launches)
         ahead, back = _seconds(chain, rates)
         forward.append(moved / ahead)
@@ -183,11 +182,6 @@ def _calling() -> OperatorSpeed:
     start = torch.ones(2, 8, requires_grad=True)
     forward, backward = _timed(_chain(start, lambda x, place: modules[place](x), len(modules), parameters))
     return OperatorSpeed(at=(1.0,), forward=(1 / forward,), backward=(1 / backward,))
-
-
-def _of_heads(depth: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    one, two, three = (torch.randn(_HEADS, _LENGTH, depth).to(dtype).requires_grad_() for _ in range(3))
-    return one, two, three
 
 
 def _seconds(calls: _Calls, rates: Rates) -> tuple[float, float]:
