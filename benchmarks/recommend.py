@@ -1,6 +1,6 @@
 """Advice against a measured sweep: how far the recommended stack is from the fastest of 48, and from nanoGPT's step.
 
-    python benchmarks/recommend.py --text shakespeare.txt [--nanogpt FOLDER] [--shape demo] [--json FILE] [--page FILE]
+    python benchmarks/recommend.py --text shakespeare.txt [--nanogpt FOLDER] [--shape demo] [--no-sweep] [--json FILE]
 
 For each shape `assay.recommend` searches all stacks, with any change of the loss allowed, and verifies its first three.
 A sweep then measures 24 stacks at one and at two micro-batches, with the verified ones among them, in one comparison.
@@ -9,7 +9,8 @@ measured once more, in a comparison of their own with three processes each. Its 
 verified stack over the time of the fastest.
 
 The verified stack is then timed against nanoGPT's step, from equal weights on equal batches, in pairs of one process.
-A ratio above 1 means that nanoGPT takes longer. Losses of both are printed beside it.
+So is the fastest stack that keeps its weights in float32, as nanoGPT does, if it is another one. A ratio above 1 means
+that nanoGPT takes longer. Losses of both are printed beside it.
 """
 
 import argparse
@@ -63,26 +64,35 @@ def times(source: Sequence[str], steps: int, stacks: Sequence[str], processes: i
     return {title: time for title, time in measured.items() if isinstance(time, float)}
 
 
-def advised(source: Sequence[str], steps: int, home: Path) -> dict[str, Any]:
-    """Return the fastest verified stack, the sweep, and their ratio in a comparison of their own."""
+def advised(source: Sequence[str], home: Path) -> dict[str, Any]:
+    """Return the recommended stack and the measured times of the verified ones."""
     advice = assay.recommend(*source, memory_bytes=MEMORY_BYTES, max_loss_change=None, verify=True, home=home)
-    verified = min(advice.measured, key=advice.measured.__getitem__, default="nothing")
+    seconds = {"" if stack == "nothing" else stack: time for stack, time in advice.measured.items()}
+    return {
+        "recommended": advice.recommended.title,
+        "candidates": advice.counts.candidates,
+        "verified": min(seconds, key=seconds.__getitem__, default=""),
+        "verified_seconds": seconds,
+    }
+
+
+def against_sweep(source: Sequence[str], steps: int, verified: str, home: Path) -> dict[str, Any]:
+    """Return the sweep, and the time of the verified stack over that of the fastest in a comparison of their own."""
     same = [stack for stack in swept() if sorted(stack.split("+")) == sorted(verified.split("+"))]
-    mine = "" if verified == "nothing" else next(iter(same), verified)
+    mine = next(iter(same), verified)
     sweep = times(source, steps, list(dict.fromkeys([*swept(), *filter(None, [mine])])), 1, home)
     fastest = sorted(sweep, key=sweep.__getitem__)[:FASTEST]
     final = times(source, steps, list(filter(None, dict.fromkeys([*fastest, mine]))), PROCESSES, home)
     best = min(final, key=final.__getitem__)
-    return {
-        "recommended": advice.recommended.title,
-        "candidates": advice.counts.candidates,
-        "verified": mine,
-        "verified_seconds": advice.measured,
-        "sweep": sweep,
-        "fastest": best,
-        "final": final,
-        "ratio": final[mine] / final[best],
-    }
+    return {"verified": mine, "sweep": sweep, "fastest": best, "final": final, "ratio": final[mine] / final[best]}
+
+
+def raced(found: Mapping[str, Any]) -> list[str]:
+    """Return the verified stack, and the fastest that keeps its weights in float32 where that is another one."""
+    timed: Mapping[str, float] = found.get("final", found["verified_seconds"])
+    kept = [stack for stack in timed if "bf16_full" not in stack]
+    fastest = sorted(kept, key=timed.__getitem__)[:1]
+    return list(dict.fromkeys([found["verified"], *fastest]))
 
 
 def against_nanogpt(source: Sequence[str], stack: str, folder: Path, place: Path) -> dict[str, Any]:
@@ -102,42 +112,41 @@ def show(name: str, found: Mapping[str, Any]) -> None:
     """Print the answer of one shape in a few lines."""
     print(f"{name}: recommended {found['recommended']} of {found['candidates']:,} stacks")
     print(f"  fastest verified stack  {found['verified'] or 'nothing'}")
-    print(f"  fastest of the sweep    {found['fastest'] or 'nothing'}, of {len(found['sweep'])} rows")
-    print(f"  ratio of their times    {found['ratio']:.3f} (at most {LIMIT} is asked for)")
-    if pair := found.get("nanogpt"):
+    if "sweep" in found:
+        print(f"  fastest of the sweep    {found['fastest'] or 'nothing'}, of {len(found['sweep'])} rows")
+        print(f"  ratio of their times    {found['ratio']:.3f} (at most {LIMIT} is asked for)")
+    for stack, pair in found.get("nanogpt", {}).items():
         ratio, cpu = pair["ratio"], pair["cpu_time_ratio"]
-        print(f"  nanoGPT / ours          {ratio['median']:.3f} [{ratio['lower']:.3f}, {ratio['upper']:.3f}]")
-        print(f"  the same in CPU time    {cpu['median']:.3f} [{cpu['lower']:.3f}, {cpu['upper']:.3f}]")
-        print(f"  losses of 20 steps      within {pair['largest_loss_difference']:.1g}")
+        print(f"  {stack or 'nothing'}")
+        print(f"    nanoGPT / ours        {ratio['median']:.3f} [{ratio['lower']:.3f}, {ratio['upper']:.3f}]")
+        print(f"    the same in CPU time  {cpu['median']:.3f} [{cpu['lower']:.3f}, {cpu['upper']:.3f}]")
+        print(f"    losses of 20 steps    within {pair['largest_loss_difference']:.1g}")
 
 
 def page(report: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the answers of all shapes as tables."""
+    swept_shapes = {name: found for name, found in report.items() if "sweep" in found}
     lines = [
         f"{known_machine(Home()).processor}, torch {version('torch')}.",
         "",
-        "| shape | recommended | fastest verified | fastest of the sweep | ratio | nanoGPT / ours | losses within |",
-        "|---|---|---|---|---|---|---|",
+        "| shape | recommended | fastest verified | fastest of the sweep | ratio |",
+        "|---|---|---|---|---|",
     ]
+    for name, found in swept_shapes.items():
+        both = (found["verified"], found["fastest"])
+        times = [f"`{stack or 'nothing'}` {found['final'][stack] * 1e3:.1f} ms" for stack in both]
+        lines.append(f"| {name} | `{found['recommended']}` | {' | '.join(times)} | {found['ratio']:.3f} |")
+    lines += ["", "| shape | stack | nanoGPT / ours | losses within |", "|---|---|---|---|"]
     for name, found in report.items():
-        times = [f"`{stack or 'nothing'}` {found['final'][stack] * 1e3:.1f} ms" for stack in _both(found)]
-        pair = found.get("nanogpt")
-        ratio = "– | –"
-        if pair is not None:
-            about = pair["ratio"]
-            ratio = f"{about['median']:.2f} [{about['lower']:.2f}, {about['upper']:.2f}]"
-            ratio += f" | {pair['largest_loss_difference']:.1g}"
-        cells = (name, f"`{found['recommended']}`", *times, f"{found['ratio']:.3f}", ratio)
-        lines.append(f"| {' | '.join(cells)} |")
-    for name, found in report.items():
+        for stack, pair in found.get("nanogpt", {}).items():
+            ratio = pair["ratio"]
+            interval = f"{ratio['median']:.2f} [{ratio['lower']:.2f}, {ratio['upper']:.2f}]"
+            lines.append(f"| {name} | `{stack}` | {interval} | {pair['largest_loss_difference']:.1g} |")
+    for name, found in swept_shapes.items():
         lines += ["", f"**{name}**: the sweep, in milliseconds of a step.", "", "| stack | ms |", "|---|---|"]
         ordered = sorted(found["sweep"].items(), key=lambda each: each[1])
         lines += [f"| `{stack or 'nothing'}` | {seconds * 1e3:.1f} |" for stack, seconds in ordered]
     return "\n".join(lines) + "\n"
-
-
-def _both(found: Mapping[str, Any]) -> tuple[str, str]:
-    return found["verified"], found["fastest"]
 
 
 def main() -> None:
@@ -146,6 +155,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, metavar="PATH", help="Shakespeare, as nanoGPT has it")
     parser.add_argument("--nanogpt", type=Path, metavar="PATH", help="a folder with nanoGPT's sources")
     parser.add_argument("--shape", choices=TIMED, action="append", help="one of the shapes; default: all")
+    parser.add_argument("--no-sweep", action="store_true", help="race the verified stack against nanoGPT only")
     parser.add_argument("--home", type=Path, metavar="PATH", help="home of the comparisons; default: a new one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables there")
@@ -154,15 +164,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for name in chosen.shape or TIMED:
             source = TIMED[name] if name == "demo" else (*TIMED[name], f"data.path={chosen.text.resolve()}")
-            report[name] = advised(source, STEPS[name], chosen.home or Path(place))
+            home = chosen.home or Path(place)
+            found = report[name] = advised(source, home)
+            if not chosen.no_sweep:
+                found |= against_sweep(source, STEPS[name], found["verified"], home)
             if chosen.nanogpt is not None and name != "demo":
-                report[name]["nanogpt"] = against_nanogpt(source, report[name]["verified"], chosen.nanogpt, Path(place))
-            show(name, report[name])
+                rivals = raced(found)
+                found["nanogpt"] = {it: against_nanogpt(source, it, chosen.nanogpt, Path(place)) for it in rivals}
+            show(name, found)
             if chosen.json is not None:
                 chosen.json.write_text(json.dumps(report, indent=1) + "\n")
             if chosen.page is not None:
                 chosen.page.write_text(page(report))
-    if any(one["ratio"] > LIMIT for one in report.values()):
+    if any(one.get("ratio", 1.0) > LIMIT for one in report.values()):
         raise SystemExit(1)
 
 

@@ -134,3 +134,20 @@ def test_nothing_outlives_a_killed_coordinator_and_no_finished_cell_runs_again(
     record = recorded(Home(tmp_path))
     assert contents(record) == whole
     assert before <= {one.result.run for one in record.cells}
+
+
+def test_cells_run_again_if_their_text_has_changed(tmp_path: Path) -> None:
+    text, study, home = tmp_path / "text.txt", tmp_path / "rates.yaml", tmp_path / "home"
+    text.write_text("To be, or not to be, that is the question.\n" * 200)
+    study.write_text(STUDY.format(text=text, rates=", ".join(RATES[:2])))
+    assert begun(home, str(study)).wait(PATIENCE_SECONDS) == 0
+    first = {one.cell.name: one.result.run for one in recorded(Home(home)).cells}
+    same = assay(home, "study", "resume", "last")
+    assert same.wait(PATIENCE_SECONDS) == 0
+    assert {one.cell.name: one.result.run for one in recorded(Home(home)).cells} == first
+    text.write_text("Whether 'tis nobler in the mind to suffer\n" * 200)
+    changed = assay(home, "study", "resume", "last")
+    assert changed.wait(PATIENCE_SECONDS) == 0
+    second = {one.cell.name: one.result.run for one in recorded(Home(home)).cells}
+    assert second.keys() == first.keys()
+    assert not set(second.values()) & set(first.values())

@@ -24,7 +24,7 @@ with StudyFolder(Path(sys.argv[1])).locked():
 
 @pytest.fixture(autouse=True)
 def _fakes_are_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.studies.execution.run.elsewhere", lambda cells, machine: {})
+    monkeypatch.setattr("assay.studies.execution.run.elsewhere", lambda cells, machine, digest: {})
 
 
 @pytest.fixture

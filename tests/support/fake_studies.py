@@ -28,7 +28,7 @@ def fake_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(fake_wave.FAKE_WORKER)))
     monkeypatch.setattr(spawn, "FORK_SERVER", NO_SERVER)
     monkeypatch.setattr(preparing, "ready", fake_wave.no_corpus)
-    monkeypatch.setattr(module, "elsewhere", lambda cells, machine: {})
+    monkeypatch.setattr(module, "elsewhere", lambda cells, machine, digest: {})
     monkeypatch.delenv("FAKE", raising=False)
 
 

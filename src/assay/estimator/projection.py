@@ -89,6 +89,7 @@ class Projection:
             "tokens_per_second": planned.tokens_per_second,
             "executed_flops": planned.executed_flops,
             "mfu": self.mfu,
+            "hfu": planned.executed_flops / self.cluster.datasheet.peak_flops,
             "training_tokens": self.training_tokens,
             "training_seconds": planned.training_seconds(self.training_tokens),
         }

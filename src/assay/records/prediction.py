@@ -45,7 +45,7 @@ class Predicted(Record):
     allocations: int | None = None
     saved_bytes: int | None = None
     step_flops: int | None = None
-    """FLOPs executed by one optimizer step, recomputation included."""
+    """FLOPs executed by one optimizer step, recomputation included: the numerator of HFU."""
     model_flops: int | None = None
     """FLOPs that the model of one step needs, without recomputation: the numerator of MFU. None in older records."""
     peak_flops: float | None = None
@@ -64,11 +64,16 @@ class Predicted(Record):
     bubble_share: float | None = None
     """Idle share of a pipeline with equal stages by its schedule's formula, (p−1)/(vm + p−1) or a variant."""
 
-    def utilization(self, seconds: float) -> float | None:
-        """Return the MFU of a step that takes so many seconds; None if the peak is unknown."""
-        if not self.model_flops or not self.peak_flops:
-            return None
-        return self.model_flops / self.peak_flops / seconds
+    def utilization(self, seconds: float) -> dict[str, float]:
+        """Return the MFU and the HFU of a step that takes so many seconds, as far as their parts are known.
+
+        Both are shares of the peak of all devices. MFU (model FLOPs utilization) counts the FLOPs that the model needs.
+        HFU (hardware FLOPs utilization) counts those that were executed, as in arXiv:2205.05198, section 6.
+        """
+        if not self.peak_flops:
+            return {}
+        work = {"MFU": self.model_flops, "HFU": self.step_flops}
+        return {name: flops / self.peak_flops / seconds for name, flops in work.items() if flops}
 
     @property
     def work_seconds(self) -> float | None:

@@ -42,7 +42,7 @@ def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
     yield "step time", format_seconds(planned.step_seconds)
     yield "tokens/s", format_count(planned.tokens_per_second)
     executed, peak = planned.executed_flops, sheet.peak_flops
-    yield "work per device", f"{format_flops(executed)}/s including recompute, {executed / peak:.1%} of its peak"
+    yield "work per device", f"{format_flops(executed)}/s including recompute, {executed / peak:.1%} of its peak (HFU)"
     yield "MFU", f"{projection.mfu:.1%}"
     yield f"{format_count(tokens)} tokens", days(planned.training_seconds(tokens))
 

@@ -128,7 +128,7 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
         speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
-        speed += "" if (share := utilization(result)) is None else f", MFU {share:.1%}"
+        speed += "".join(f", {share}" for share in utilization(result))
         speed += "" if result.epoch_seconds is None else f", an epoch in {format_seconds(result.epoch_seconds)}"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
     if result.data_wait_share is not None:

@@ -8,6 +8,8 @@ from assay.cost.parameters import parameter_count
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
 GPT3 = ModelConfig(n_layer=96, n_head=96, n_embd=12288, context_length=2048, vocab_size=50257)
+GPT3_SMALL = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=2048, vocab_size=50257)
+PETAFLOPS_DAY = 8.64e19
 
 
 def test_kaplan_gives_the_compute_of_gpt_3() -> None:
@@ -26,6 +28,16 @@ def test_chinchilla_without_embedding_and_softmax_is_nanogpts_count_of_every_pro
     """nanoGPT's notebook: 291,648,307,200 FLOPs in forward for 1024 tokens of GPT-2 124M."""
     beside = 2 * 50257 * 768 + 12 * 3 * 12 * 1024
     assert (chinchilla(GPT2) // 3 - beside) * 1024 == 291_648_307_200
+
+
+@pytest.mark.parametrize(
+    ("model", "flops", "days"), [(GPT3_SMALL, 2.25e20, 2.60), (GPT3, 3.14e23, 3.64e3)], ids=["125M", "175B"]
+)
+def test_table_d1_of_gpt_3(model: ModelConfig, flops: float, days: float) -> None:
+    """Brown et al. 2020, table D.1: FLOPs = 6·N·D for 300 billion tokens, and the same in petaflop/s-days."""
+    ours = 6 * parameter_count(model) * 300e9
+    assert ours == pytest.approx(flops, rel=0.005)
+    assert ours / PETAFLOPS_DAY == pytest.approx(days, rel=0.005)
 
 
 @pytest.mark.parametrize(

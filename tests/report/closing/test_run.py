@@ -55,6 +55,12 @@ def test_a_known_peak_gives_the_utilization() -> None:
     assert "predicted" not in lines(predicted=predicted)["against"]
 
 
+@pytest.mark.parametrize(("executed", "told"), [(10**9, "MFU 19.2%;"), (1_333_000_000, "MFU 19.2%, HFU 25.6%;")])
+def test_recomputation_is_in_the_share_of_executed_flops_only(executed: int, told: str) -> None:
+    predicted = Predicted(model_flops=10**9, step_flops=executed, peak_flops=1e11)
+    assert f"tokens/s, {told}" in lines(predicted=predicted)["result"]
+
+
 def test_an_ending_that_is_no_success_opens_the_result() -> None:
     assert lines(status=Status.TIMED_OUT)["result"].startswith("timed out; ")
     nothing = {"val_loss": None, "train_loss": None, "step_seconds": None, "memory": Memory(), "predicted": None}

@@ -1,7 +1,7 @@
 import pytest
 
 from assay.config import load
-from assay.hardware import detect
+from assay.hardware import Accelerator, detect
 from assay.optimizations import resolved
 from assay.records.environment import Environment
 from assay.records.run import RunResult
@@ -11,6 +11,8 @@ from assay.studies.execution.modes import Mode, elsewhere, kept
 
 RUN = resolved(load("demo"))
 HERE = detect()
+TEXT = "digest of the text"
+WITH_GPU = HERE.model_copy(update={"accelerators": (Accelerator(name="NVIDIA H100", memory_bytes=80 * 10**9),)})
 
 
 def environment(**changes: object) -> Environment:
@@ -57,12 +59,22 @@ def test_results_are_never_retried_and_faults_only_if_wanted(mode: Mode, again: 
         ({"processor": "Z80", "cores": 1}, "processor, cores"),
         ({"assay": "0.0"}, "assay"),
         ({"threads": 9}, None),
+        ({"corpus_digest": TEXT}, None),
+        ({"corpus_digest": "another"}, "corpus"),
+        ({"instruction_set": "abacus"}, "instruction set"),
+        ({"device": "cuda", "accelerator": "NVIDIA V100"}, "accelerator"),
+        ({"device": "cuda", "accelerator": "NVIDIA H100"}, None),
     ],
 )
-def test_a_finished_cell_is_known_by_its_packages_and_machine(change: dict[str, object], differs: str | None) -> None:
+def test_a_finished_cell_is_known_by_its_packages_machine_and_text(
+    change: dict[str, object], differs: str | None
+) -> None:
     one = cell(where=environment(**change))
-    assert elsewhere([one], HERE) == ({} if differs is None else {differs: [one]})
+    assert elsewhere([one], WITH_GPU, lambda config: TEXT) == ({} if differs is None else {differs: [one]})
 
 
-def test_a_cell_without_an_environment_counts() -> None:
-    assert elsewhere([cell()], HERE) == {}
+def test_a_cell_without_an_environment_counts_and_no_text_is_read_for_it() -> None:
+    def unread(config: object) -> str:
+        raise AssertionError("nothing is compared")
+
+    assert elsewhere([cell(), cell(where=environment())], HERE, unread) == {}

@@ -44,7 +44,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
     monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(FAKE_WORKER)))
     monkeypatch.setattr(preparing, "ready", no_corpus)
-    monkeypatch.setattr(module, "elsewhere", lambda cells, machine: {})  # the fake worker's machine is not this one
+    monkeypatch.setattr(
+        module, "elsewhere", lambda cells, machine, digest: {}
+    )  # the fake worker's machine is not this one
     monkeypatch.delenv("FAKE", raising=False)
     return Home(tmp_path)
 

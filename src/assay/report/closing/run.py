@@ -22,11 +22,13 @@ def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
     yield from (("next", hint) for hint in _hints(result, saved))
 
 
-def utilization(result: "RunResult") -> float | None:
-    """Return the MFU of the median step; None if the peak of the device is unknown."""
+def utilization(result: "RunResult") -> list[str]:
+    """Return the MFU of the median step, and its HFU if that differs; empty if the peak of the device is unknown."""
     if result.predicted is None or result.step_seconds is None:
-        return None
-    return result.predicted.utilization(result.step_seconds.median)
+        return []
+    shares = result.predicted.utilization(result.step_seconds.median)
+    told = {name: f"{share:.1%}" for name, share in shares.items()}
+    return [f"{name} {share}" for name, share in told.items() if name == "MFU" or share != told.get("MFU")]
 
 
 def _loss(result: "RunResult") -> str:
@@ -38,10 +40,9 @@ def _loss(result: "RunResult") -> str:
 def _speed(result: "RunResult") -> str:
     if result.step_seconds is None:
         return ""
-    share = utilization(result)
     told = [f"{format_seconds(result.step_seconds.median)} a step"]
     told += [] if result.tokens_per_second is None else [f"{format_count(result.tokens_per_second)} tokens/s"]
-    return ", ".join([*told, *([] if share is None else [f"MFU {share:.1%}"])])
+    return ", ".join([*told, *utilization(result)])
 
 
 def _memory(result: "RunResult") -> str:

@@ -1,16 +1,18 @@
 """The finished cells that a resumed study keeps.
 
 A finished cell is known by its configuration, corpus, package, torch and machine. The plan fixes the configuration. If
-any of the others has changed, figures could not be compared, so the cell runs again.
+any of the others has changed, figures could not be compared, so the cell runs again. The machine is its processor, the
+instructions that kernels use, its cores, and the accelerator of a cell that ran on one.
 
 A failure may be a fault of the machine, so `retry-failed` runs it again. Running out of memory and diverging are
 results, and never run again except with `force`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 
+from assay.config.data import DataConfig
 from assay.hardware import Machine
 from assay.records.environment import Environment
 from assay.records.status import Status
@@ -41,25 +43,37 @@ def kept(cells: Iterable[CellResult], mode: Mode) -> list[CellResult]:
     return [one for one in cells if one.result.status not in again]
 
 
-def elsewhere(cells: Iterable[CellResult], machine: Machine) -> dict[str, list[CellResult]]:
-    """Return the cells whose figures are not of this machine and these packages, by what differs."""
+def elsewhere(
+    cells: Iterable[CellResult], machine: Machine, digest: Callable[[DataConfig], str]
+) -> dict[str, list[CellResult]]:
+    """Return the cells whose figures are not of this machine, these packages and this text, by what differs.
+
+    `digest` returns the digest of the corpus that a configuration has now. It is asked for cells that recorded theirs.
+    """
     found: dict[str, list[CellResult]] = {}
     for one in cells:
-        here = one.result.environment
-        differs = _differs(here, machine) if here is not None else ""
-        if differs:
+        then = one.result.environment
+        if then is None:
+            continue
+        corpus = None if then.corpus_digest is None else digest(one.cell.run.data)
+        if differs := _differs(then, machine, corpus):
             found.setdefault(differs, []).append(one)
     return found
 
 
-def _differs(then: Environment, machine: Machine) -> str:
-    now = {
-        "processor": machine.processor,
-        "cores": len(then.pinned) or machine.cores,
-        "assay": _version("assay"),
-        "torch": _version("torch"),
+def _differs(then: Environment, machine: Machine, corpus: str | None) -> str:
+    """Return the names of what has changed. What a record or this machine does not know is not compared."""
+    accelerators = ", ".join(dict.fromkeys(one.name for one in machine.accelerators))
+    pairs = {
+        "processor": (then.processor, machine.processor),
+        "instruction set": (then.instruction_set, machine.instruction_set or None),
+        "accelerator": (then.accelerator, accelerators),
+        "cores": (then.cores, len(then.pinned) or machine.cores),
+        "assay": (then.assay, _version("assay")),
+        "torch": (then.torch, _version("torch")),
+        "corpus": (then.corpus_digest, corpus),
     }
-    return ", ".join(name for name, value in now.items() if value is not None and getattr(then, name) != value)
+    return ", ".join(name for name, (old, new) in pairs.items() if old is not None and new is not None and old != new)
 
 
 def _version(package: str) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from assay.config.data import DataConfig
 from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
@@ -126,17 +127,27 @@ def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> Compari
     how.check()
     with folder.locked():
         gathered(folder)
-        done = _kept(fold(plan, folder.events(), how.home), mode, how.prepare)
+        done = _kept(fold(plan, folder.events(), how.home), mode, how)
         cells = [cell for _, wave in done.missing(plan) for cell in wave if cell.treatment != NUDGED]
         prepared = ready_cells(cells or plan.cells[:1], detect(), how.home, how.prepare)[1]
         return _executed(folder, plan, done, prepared, how)
 
 
-def _kept(done: Progress, mode: Mode, prepare: Prepare) -> Progress:
+def _kept(done: Progress, mode: Mode, how: How) -> Progress:
     """Return the finished cells that count, and say why others run again."""
+    from assay.data import folder_for, prepare
+
+    digests: dict[str, str] = {}
+
+    def digest(config: DataConfig) -> str:
+        name = folder_for(config, how.home).name
+        if name not in digests:
+            digests[name] = prepare(config, how.home, how.prepare).digest
+        return digests[name]
+
     found = kept(done.cells, mode)
-    for differs, cells in elsewhere(found, detect()).items():
-        prepare(f"{len(cells)} finished cells have another {differs} and run again", None)
+    for differs, cells in elsewhere(found, detect(), digest).items():
+        how.prepare(f"{len(cells)} finished cells have another {differs} and run again", None)
         found = [one for one in found if one not in cells]
     return Progress(found, [one for one in done.rounds if one.wave in {cell.wave for cell in found}], done.waves)
 
