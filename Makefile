@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 TRACK := .venv-track
+PACKAGE := .venv-package
 
-.PHONY: demo test slow browser track check gpu setup bench docs docs-run site notebooks clean
+.PHONY: demo test slow browser track package check gpu setup bench docs docs-run site notebooks clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -32,6 +33,18 @@ $(TRACK)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TRACK)
 	$(TRACK)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  "$$(grep '^torch==' constraints.txt)" --editable '.[track]' pytest hypothesis
+	touch $@
+
+# The wheel and the sdist: built, checked, and the wheel run in an environment without the repository. Minutes.
+package: $(PACKAGE)/.ready
+	rm -rf dist
+	$(PACKAGE)/bin/python -m build --outdir dist
+	$(PACKAGE)/bin/python -m twine check --strict dist/*
+	$(PACKAGE)/bin/python .ci/package.py
+
+$(PACKAGE)/.ready: constraints.txt
+	$(PYTHON) -m venv $(PACKAGE)
+	$(PACKAGE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
 	touch $@
 
 check: setup
@@ -71,4 +84,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TRACK) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRACK) $(PACKAGE) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,13 +1,15 @@
-"""The pages that people read are true: generated pages are current, and every command in them is possible."""
+"""The pages that people read are true: generated pages are current, and every command and link in them is possible."""
 
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from assay.api import configure, project
 from assay.hardware import Machine
@@ -150,3 +152,48 @@ def test_every_command_is_possible(command: str) -> None:
         run = configure(plain[0], [*plain[1:], *ranks], stack)
         check(run, LARGE)
         assert mesh_of(run).size in (1, run.ranks)
+
+
+def broken(page: str, folder: Path) -> list[str]:
+    """Return the relative links of a page in a folder that lead to no file, or to no heading of it."""
+    links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+    return [one for one in links if not re.match(r"[a-z]+:", one) and not leads(one, page, folder)]
+
+
+def leads(link: str, page: str, folder: Path) -> bool:
+    path, _, anchor = link.partition("#")
+    if path and not (folder / path).exists():
+        return False
+    return not anchor or anchor in anchors((folder / path).read_text(encoding="utf-8") if path else page)
+
+
+def anchors(page: str) -> set[str]:
+    """Return the names of a page's headings in links."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_of_pages_beside_the_site_lead_somewhere(name: str) -> None:
+    assert broken((ROOT / name).read_text(encoding="utf-8"), ROOT) == []
+
+
+def test_a_link_to_nothing_is_found() -> None:
+    wrong = ["docs/nothing.md", "docs/glossary.md#nothing", "#nothing"]
+    good = "[here](#a-title) [a\nrun](docs/glossary.md#a-run) [folder](docs/decisions) [far](https://x.org/y)"
+    assert broken(f"# A title\n{good} " + " ".join(f"[word]({one})" for one in wrong), ROOT) == wrong
+
+
+def test_the_citation_has_the_version_and_licence_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+
+
+def test_the_container_is_built_from_files_that_exist_and_are_let_through() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    let_through = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {"pyproject.toml", "src"} <= copied
+    assert {name for name in copied if (ROOT / name).exists()} == copied
+    assert {line[1:] for line in let_through if line.startswith("!")} == copied

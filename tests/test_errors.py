@@ -1,6 +1,6 @@
 import pytest
 
-from assay.errors import meant
+from assay.errors import legible, meant
 
 NAMES = ["sgd", "sdpa_attention", "adamw_8bit", "training.steps", "training.target_loss", "ranks"]
 
@@ -29,3 +29,10 @@ def test_every_word_that_begins_so_is_named_if_they_are_few() -> None:
 @pytest.mark.parametrize("word", ["", "training.learning_rate", "training.", "bogus"])
 def test_nothing_is_meant_where_nothing_is_close(word: str) -> None:
     assert meant(word, NAMES) == ""
+
+
+def test_a_legible_text_steers_no_terminal_and_is_cut() -> None:
+    assert legible("plain ü, −12 %") == "plain ü, −12 %"
+    assert legible("a\tb\n\x1b[2J\x9b31m\u202e") == "a\tb\n�[2J�31m�"
+    assert legible("x" * 10, 4) == "xxx…"
+    assert legible("x" * 30_000) == "x" * 30_000

@@ -1,4 +1,7 @@
-"""Errors that the user can correct: each is one sentence that names the fault and the remedy."""
+"""Errors that the user can correct: each is one sentence that names the fault and the remedy.
+
+Texts from outside, such as those of an imported record, are made fit here to be shown.
+"""
 
 import re
 from collections.abc import Iterable
@@ -36,6 +39,17 @@ def one_line(sentence: str) -> str:
     line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
     line = _LONG_VALUE.sub(lambda found: _cut(found[0], LONGEST_VALUE), line)
     return _cut(line, LONGEST_SENTENCE)
+
+
+def legible(text: str, most: int | None = None) -> str:
+    """Return a text without characters that steer a terminal or turn its direction, and cut to `most` characters.
+
+    Each of them becomes ``"�"``; line breaks and tabs stay.
+    """
+    cut = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in cut)
 
 
 _LONG_VALUE = re.compile(

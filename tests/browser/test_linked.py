@@ -78,3 +78,15 @@ def test_nothing_of_a_hostile_record_is_executed(opened: Open, home: Home, ready
         page = opened(f"/runs/{folder.id}", address=address)
         page.wait_for_selector("#proofs li:has-text('onerror')")
         page.goto("about:blank")
+
+
+def test_a_peak_that_was_not_measured_is_a_dash(opened: Open, home: Home, ready_run: ReadyRun) -> None:
+    folder = made(home, ready_run)
+    block = {"event": "block", "steps": 2, "seconds": 0.2, "median_step_seconds": 0.1, "tokens": 32}
+    say(folder, step(0), step(1), {**block, "process_peak_bytes": None})
+    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+    with dashboard(home.root) as address:
+        page = opened(f"/runs/{folder.id}", address=address)
+        page.wait_for_selector("#plot-loss .main-svg")
+        assert page.inner_text("#memory") == "–"
+        page.goto("about:blank")

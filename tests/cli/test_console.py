@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from assay.cli.console import print_json, print_table
+from assay.cli.console import note, print_blocks, print_json, print_table
+from assay.report.blocks import Facts, Table
 
 TABLE = """
 from assay.cli.console import print_table
@@ -61,3 +62,23 @@ def test_long_names_of_rows_are_folded_where_nothing_is_spare() -> None:
     assert any("−12 %" in line for line in lines)
     assert not any("sdpa_attention+compile" in line for line in lines)
     assert any("sdpa_attention+compile" in line for line in on_a_terminal(40, long))
+
+
+def test_texts_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_blocks([Facts.of([("\x1b[2J", "\x1b[2J")]), Table.of(["\x9b31m"], [["\x9b31m"]]), "\x1b]0;title\x07"])
+    note("\x1b[2J")
+    said = capsys.readouterr()
+    assert said.out == "�[2J        �[2J\n�31m\n�31m\n�]0;title�\n"
+    assert said.err == "�[2J\n"
+    steering = "from assay.cli.console import print_table\nprint_table(('name',), [('\\x1b[2Jevil',)])"
+    (line,) = [line for line in on_a_terminal(80, steering) if "evil" in line]
+    assert line.strip() == "�[2Jevil"
+
+
+def test_json_keeps_a_text_without_sending_its_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"\x9b31m ü": ["\x1b[2J", "\u202e", "\U000e0001"]}
+    print_json(value)
+    text = capsys.readouterr().out
+    assert json.loads(text) == value
+    assert "ü" in text
+    assert text.replace("\n", "").isprintable()

@@ -1,10 +1,12 @@
 """`assay recommend`: the answer and its parts, on this machine and for absent ones, and bad input."""
 
 import re
+import shlex
 
 import pytest
 
 from assay import api
+from assay.api.advising.result import LayoutRecommendation
 from assay.config import Home
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
@@ -85,6 +87,14 @@ def test_what_does_not_fit_is_refused_with_the_smallest_budget_that_would_do(ass
         (("--memory", "1GB", "--calibrate", "-1"), "calibration cannot take -1 seconds"),
         (("--memory", "1GB", "--tokens", "0"), "training on 0 tokens is not possible"),
         (("ranks=2", "--memory", "1GB"), "stacks are searched for one device"),
+        (("--memory", "1GB", "--gpus", "8"), "name them with --device"),
+        (("--device", "a100", "--gpus", "0"), "0 GPUs are not possible"),
+        (("--device", "a100", "--gpus", "12"), "12 GPUs do not fill nodes of 8"),
+        (("--device", "a100", "--gpus", "8", "--gpus-per-node", "0"), "8 GPUs do not fill nodes of 0"),
+        (("--device", "a100", "--gpus", "8", "--verify"), "nothing can be trained there"),
+        (("--device", "a100", "--gpus", "8", "--of", "tensors"), "leave out --of or --gpus"),
+        (("--device", "a100", "--gpus-per-node", "8"), "give their number with --gpus"),
+        (("--device", "t4", "--gpus", "8"), "no datasheet of a GPU 't4' is known"),
         (("--memory", "1GB", "--of", "disk"), "memory is that of tensors, process or device"),
     ],
 )
@@ -102,3 +112,56 @@ def test_python_returns_the_same_with_a_frame_and_a_figure() -> None:
     assert found.recommended.title in found._repr_html_()
     assert repr(found).startswith("<recommended: ")
     assert found.to_dict()["verified"] is None
+
+
+CLUSTER = ("recommend", "gpt2-124m", "training.batch_size=64", "--device", "a100", "--gpus", "16", "--tokens", "1B")
+
+
+def test_several_gpus_have_a_layout_its_command_and_its_waiting(assay: Assay) -> None:
+    said = assay(*CLUSTER)
+    assert said.code == 0
+    for text in (
+        "on 2 × 8 A100 80 GB",
+        "of tensors on the fullest rank, of 74.5 GiB",
+        "in collectives",
+        "idle in the pipeline",
+        "hours of one GPU",
+        "next layout",
+        "predicted from datasheets, and nothing was measured",
+        "no command of assay starts a run over several nodes",
+    ):
+        assert text in said.out
+
+
+def test_the_command_plans_the_recommended_layout_again(assay: Assay) -> None:
+    value = assay(*CLUSTER, "--json").value
+    best = value["recommended"]
+    again = assay(*shlex.split(value["command"])[1:], "--json").value
+    assert again["step_seconds"] == best["step_seconds"]
+    assert again["tokens_per_second"] == best["tokens_per_second"]
+    assert again["mesh"] == best["mesh"]
+    assert again["rank_bytes"]["total"] == pytest.approx(best["need_bytes"], abs=1)
+    assert value["training_seconds"] == pytest.approx(1e9 / best["tokens_per_second"])
+    assert value["measured"] is False
+
+
+def test_one_node_also_has_a_command_that_trains(assay: Assay) -> None:
+    words = ("recommend", "gpt2-124m", "--device", "h100", "--gpus", "4", "--memory", "20GB", "--json")
+    value = assay(*words).value
+    assert value["train_command"].startswith("assay train gpt2-124m --nproc 4 --with ")
+    assert value["recommended"]["need_bytes"] <= value["budget_bytes"] == 20 * 10**9
+
+
+def test_one_gpu_is_the_answer_for_one_device(assay: Assay) -> None:
+    words = ("recommend", "demo", *SMALL, "training.batch_size=1", "--device", "a100", "--json")
+    assert assay(*words, "--gpus", "1").value == assay(*words).value
+
+
+def test_python_answers_for_several_gpus_too() -> None:
+    found = api.recommend("gpt2-124m", device="a100", gpus=8)
+    assert isinstance(found, LayoutRecommendation)
+    frame = found.to_frame()
+    assert frame["optimizations"].tolist() == [one.title for one in found.frontier]
+    assert found.recommended.mesh.size == 8
+    assert found.recommended.title in found._repr_html_()
+    assert repr(found).startswith("<recommended: ")

@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.config.run import Spec
 from assay.launch.run_lock import _locked
+from assay.records.evidence import Evidence
+from assay.records.status import Status
+from assay.store.reconcile import begun
 from assay.store.run_folder import RunFolder
 from cli.conftest import TINY, Assay
-from support.children import Fake
+from support.children import Fake, make_ready
+from support.records import made
 
 
 @pytest.fixture
@@ -227,3 +232,23 @@ def test_a_person_is_asked(assay: Assay, two: tuple[str, str], home: Home, answe
     assert b"Delete 1 of the runs" in os.read(parent, 65536)
     os.close(parent)
     assert len(list(home.runs.iterdir())) == left
+
+
+def test_texts_of_a_run_do_not_steer_the_terminal(assay: Assay, home: Home) -> None:
+    """They may come from another machine, with `assay runs import`."""
+    steering = "\x1b[2J\x1b]0;title\x07\u202egnp.exe\x9b31m"
+    folder = made(home.ready(), make_ready(home))
+    spec = folder.spec()
+    config = spec.config.model_copy(update={"optimizations": (Spec(name=steering),)})
+    spec = spec.model_copy(update={"preset": steering, "config": config})
+    folder.prepare(spec)
+    proof = Evidence(optimization=steering, observed=steering, verdict=True)
+    ending = {"status": Status.FAILED, "reason": steering, "evidence": (proof,), "extra": {"notes": [steering]}}
+    folder.write_result(begun(spec).model_copy(update=ending))
+    for words in (("ls",), ("show", folder.id), ("diff", folder.id, folder.id), ("ls", "--json")):
+        said = assay("runs", *words)
+        assert said.code == 0, said.err
+        assert all(one.isprintable() or one in "\n\t" for one in said.out + said.err), words
+    assert assay("runs", "ls").out.count("�[2J") == 2
+    assert assay("runs", "show", folder.id).out.count("�[2J") >= 4
+    assert assay("runs", "ls", "--json").value[0]["preset"] == steering

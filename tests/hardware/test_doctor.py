@@ -1,5 +1,7 @@
 """What is found on machines that lack something, and on one that lacks nothing."""
 
+import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,17 @@ from assay.hardware.doctor import examine
 from assay.hardware.host import Finding, Host, State
 from assay.hardware.machine import Accelerator, Machine
 
-ALL = {"torch": "2.13.0+cpu", "memray": "1.20", "transformers": "5", "torchao": "1", "ray": "2", "submitit": "1"}
+ALL = {
+    "torch": "2.13.0+cpu",
+    "memray": "1.20",
+    "transformers": "5",
+    "torchao": "1",
+    "ray": "2",
+    "submitit": "1",
+    **dict.fromkeys(("starlette", "uvicorn", "plotly", "tensorboard", "mlflow", "wandb", "trackio"), "1"),
+}
+FOR_DEVELOPERS = {"browser", "docs", "test", "track"}
+"""Extras of which nothing is refused to a user, and one that joins others."""
 
 
 @pytest.fixture
@@ -87,3 +99,25 @@ def test_this_machine_is_examined() -> None:
     seen = found(Host(jitter=lambda: 0.0))
     assert seen["torch"].here
     assert seen["cores"].here
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("max\n", "no control group limits it here"),
+        ("8589934592\n", "the limit of the control group is respected"),
+        ("", "no control group limits it here"),
+    ],
+)
+def test_a_control_group_limits_the_memory_only_with_a_number(host: Host, text: str, means: str) -> None:
+    (host.devices / "fs/cgroup/memory.max").write_text(text)
+    assert found(host)["memory"].means == means
+
+
+def test_every_extra_of_a_user_is_named_where_it_is_missing(host: Host) -> None:
+    seen = found(host, installed=lambda name: ALL["torch"] if name == "torch" else None)
+    missing = {one.subject: one.means for one in seen.values() if "pip install" in one.means}
+    assert missing["plotly"] == "what needs it is refused; pip install 'assay[dashboard]' adds it"
+    extras = {name for means in missing.values() for name in re.findall(r"assay\[([\w-]+)\]", means)}
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert extras == project["optional-dependencies"].keys() - FOR_DEVELOPERS

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
@@ -29,7 +30,7 @@ def chromium() -> str | None:
     """Path of a Chromium; None if there is none."""
     named = os.environ.get("ASSAY_CHROMIUM")
     found = [named] if named else [shutil.which(name) for name in NAMES]
-    if not any(found):
+    if not any(found) and find_spec("playwright"):
         from playwright.sync_api import sync_playwright
 
         with sync_playwright() as play:

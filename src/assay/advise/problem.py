@@ -4,7 +4,7 @@ Times are rooflines until steps were timed (`calibration`); then a correction br
 depend on times, so each ledger is computed once for all rankings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from assay.estimator.capacity import peak_bytes
 from assay.estimator.timing.step_time import digests
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes
-from assay.optimizations import optimizations_of
+from assay.optimizations import Optimization, optimizations_of
 from assay.units import format_bytes
 
 
@@ -52,17 +52,25 @@ class Ranking:
 
 
 class Problem:
-    """Candidates for one run on one machine.
+    """Candidates for one run on one machine; `serves` tells which techniques may be part of one.
 
     Raises `UsageError` if the rates of the machine are not known, or the need of the run itself is not.
     """
 
-    def __init__(self, run: ResolvedRun, machine: Machine, limits: Limits) -> None:
+    def __init__(
+        self,
+        run: ResolvedRun,
+        machine: Machine,
+        limits: Limits,
+        serves: Callable[[Optimization], bool] = lambda technique: True,
+    ) -> None:
         self.run, self.machine, self.limits = run, machine, limits
         rates = machine.rates.get(machine.device(run.device))
         if rates is None:
             raise UsageError("the rates of this machine are not known; run `assay machine` first")
-        able, self.different = elements(run, machine)
+        known, self.different = elements(run, machine)
+        able = tuple(one for one in known if serves(one.one))
+        self.kept_out = tuple(one for one in known if one not in able)
         losses = limits.losses or {}
         self.unseen = tuple(one for one in able if one.one.unseen)
         self.refused = tuple(one for one in able if not keeps((one,), losses, limits.loss_change))

@@ -44,7 +44,7 @@ def advice(problem: Problem, ranking: Ranking, device: str, command: str, *, abs
             *_interactions(problem, ranking),
             *_untimed(problem, ranking),
         ),
-        sources=_sources(problem, ranking),
+        sources=sources(problem, ranking.best.stack),
         command=f"{command} --with {best.title}" if best.stack else command,
     )
 
@@ -92,9 +92,10 @@ def _with_roofline(problem: Problem, stack: tuple[Element, ...]) -> tuple[float,
     return None if seconds is None else (seconds, need, run.tokens_per_step)
 
 
-def _sources(problem: Problem, ranking: Ranking) -> tuple[str, ...]:
+def sources(problem: Problem, stack: Positions) -> tuple[str, ...]:
+    """Return the source of each measured change of the loss that speaks for a stack."""
     losses = problem.limits.losses or {}
-    lossy = [one.one for one in problem.named(ranking.best.stack) if one.one.promised is Numerics.LOSSY]
+    lossy = [one.one for one in problem.named(stack) if one.one.promised is Numerics.LOSSY]
     return tuple(f"{one.name()}: {losses[one.name()].source}" for one in lossy if one.name() in losses)
 
 

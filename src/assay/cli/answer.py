@@ -39,14 +39,13 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
 
 def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
     """Print a study's table, its sections, its last lines and the path of its page, or one JSON value with all."""
-    from rich.console import Console
-
     from assay.cli.console import print_blocks, print_json
     from assay.report.blocks import Facts
     from assay.report.closing.study import closing
     from assay.report.scaled.answer import answer_report
     from assay.report.study.sections import answer_values, filled
     from assay.report.terminal.comparison import print_comparison
+    from assay.report.terminal.console import legible_console
     from assay.scaling.studied.answer import answer_of
 
     if as_json:
@@ -56,7 +55,7 @@ def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> 
     if scaled is not None:
         print_blocks(answer_report(scaled))
     else:
-        print_comparison(comparison, Console())
+        print_comparison(comparison, legible_console())
         for one in filled(comparison):
             if one.section.printed:
                 typer.echo(f"\n{one.section.title}")

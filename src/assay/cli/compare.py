@@ -32,7 +32,10 @@ _Timeout = Annotated[
     typer.Option(metavar="SECONDS", help="Stop a run after this time; waiting for its turn does not count."),
 ]
 _Page = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="File of the page; default: index.html in the folder of the record.")
+    Path | None,
+    typer.Option(
+        metavar="PATH", help="File of the page, with its data beside it; default: index.html in the record's folder."
+    ),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value and nothing else.")]
 

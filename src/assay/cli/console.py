@@ -1,7 +1,8 @@
 """Printing: data on standard output, everything else on standard error.
 
 A table is drawn on a terminal; in a pipe it is lines with tabs between the fields. Under ``--json`` standard output is
-exactly one JSON value, in which figures that are not finite are null.
+exactly one JSON value, in which figures that are not finite are null. Texts of records may come from anywhere, so no
+character of them steers the terminal.
 """
 
 import json
@@ -10,6 +11,8 @@ from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+
+from assay.errors import legible
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -24,7 +27,7 @@ _LABEL = 12
 
 def note(text: str) -> None:
     """Print a line on standard error for the user who waits."""
-    typer.echo(text, err=True)
+    typer.echo(legible(text), err=True)
 
 
 def plain(record: "BaseModel") -> Any:
@@ -34,7 +37,8 @@ def plain(record: "BaseModel") -> Any:
 
 def print_json(value: Any) -> None:
     """Print the one JSON value of a command's output."""
-    typer.echo(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False))
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
 
 
 def print_blocks(blocks: "Iterable[Block]") -> None:
@@ -46,9 +50,9 @@ def print_blocks(blocks: "Iterable[Block]") -> None:
             print_table(block.columns, block.rows, block.right, block.spare)
         elif isinstance(block, Facts):
             for label, text in block.rows:
-                typer.echo(f"{label:<{_LABEL}}{text}")
+                typer.echo(legible(f"{label:<{_LABEL}}{text}"))
         else:
-            typer.echo(block)
+            typer.echo(legible(block))
 
 
 def print_table(
@@ -59,7 +63,7 @@ def print_table(
     On a terminal that is too narrow, columns named in `spare` are left out, in that order, until the rest fits. If it
     never does, the names of the rows are folded.
     """
-    whole = [tuple(row) for row in rows]
+    columns, *whole = (tuple(map(legible, row)) for row in (columns, *rows))
     if not sys.stdout.isatty():
         typer.echo("\n".join("\t".join(line) for line in (columns, *whole)))
         return
@@ -99,3 +103,8 @@ def _table(
     for row in rows:
         table.add_row(*(row[index] for index in shown))
     return table
+
+
+def _escaped(line: str) -> str:
+    """Return a line of JSON with escapes for characters that would steer a terminal; it has the same value."""
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)

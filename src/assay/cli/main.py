@@ -194,7 +194,6 @@ def _application() -> typer.Typer:
         name="assay",
         cls=_Verbs,
         callback=_assay,
-        add_completion=False,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -100,3 +100,8 @@ def seconds_of(option: str, text: str) -> float:
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Id or name of a run, the start of either, or last.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+
+Page = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="File of the page, with its data beside it; default: beside the record."),
+]

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 def _progress(meter: Meter) -> "Progress":
     """Return a bar, and below it the figures of the meter, which is read at every redraw as time advances."""
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.text import Text
+
+    from assay.report.terminal.console import legible_console
 
     class Figures(Progress):
         def get_renderables(self) -> "Iterable[RenderableType]":
@@ -30,7 +32,7 @@ def _progress(meter: Meter) -> "Progress":
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
-        console=Console(stderr=True, markup=False, highlight=False),
+        console=legible_console(stderr=True, markup=False, highlight=False),
         transient=True,
         refresh_per_second=8,
     )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import AbsentGpu, Json, Memory, Of, Overrides, Source, count_of
+from assay.cli.options import AbsentGpu, GpusPerNode, Json, Memory, Of, Overrides, Source, count_of
 
 
 def recommend(
@@ -13,6 +13,10 @@ def recommend(
     memory: Memory = None,
     of: Of = None,
     device: AbsentGpu = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs of --device; also recommend a layout.")
+    ] = None,
+    gpus_per_node: GpusPerNode = None,
     tokens: Annotated[
         str | None, typer.Option("--tokens", metavar="COUNT", help="Print how long a training on them takes: 1B.")
     ] = None,
@@ -37,12 +41,13 @@ def recommend(
 
     Every compatible stack is searched. Memory is that of the ledger. Front-runners are timed on this machine, and
     correct the roofline of all others. Techniques that train differently are listed apart. What the configuration turns
-    on itself stays on.
+    on itself stays on. With several --gpus, layouts over them are planned from datasheets, and nothing is timed.
 
     \b
         assay recommend gpt2-124m --memory 8GB
         assay recommend shakespeare-char-cpu --memory 1GB --max-loss-change 0.01 --verify
         assay recommend gpt2-124m --device a100-40gb --tokens 10B
+        assay recommend gpt2-124m training.batch_size=512 --device a100 --gpus 64 --tokens 1B
     """
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
@@ -54,6 +59,8 @@ def recommend(
         memory_bytes=None if memory is None else parse_bytes(memory),
         of=of,
         device=device,
+        gpus=gpus,
+        gpus_per_node=gpus_per_node,
         tokens=None if tokens is None else count_of("--tokens", tokens),
         max_loss_change=None if max_loss_change == 1 else max_loss_change,
         calibrate=calibrate,

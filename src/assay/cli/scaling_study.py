@@ -1,15 +1,13 @@
 """`assay scaling run`, `points` and `report`: a law from runs of one's own."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assay.cli.answer import finish
-from assay.cli.options import Json, Overrides, Source, seconds_of
+from assay.cli.options import Json, Overrides, Page, Source, seconds_of
 
 _Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, its name, or last.")]
-_Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
 
 
 def run_study(
@@ -28,7 +26,7 @@ def run_study(
         int | None, typer.Option(metavar="N", min=1, max=100, help="Seeds of each fitted run; default: 3.")
     ] = None,
     executor: Annotated[str, typer.Option(metavar="NAME", help="Where the runs go: local, ray, slurm.")] = "local",
-    page: _Page = None,
+    page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Train sizes of a model at several budgets of FLOPs, fit a law, and test it on a run of ten times the compute.
@@ -76,15 +74,16 @@ def study_points(
     """Print size, tokens, FLOPs and loss of every run of a study as CSV, which `assay scaling fit` reads."""
     from assay.api.isoflop import points
     from assay.cli.console import print_json
+    from assay.errors import legible
 
     found = points(study) if every else points(study).of_law
     if as_json:
         print_json([vars(one) for one in found])
     else:
-        typer.echo(found.to_csv(), nl=False)
+        typer.echo(legible(found.to_csv()), nl=False)
 
 
-def study_report(study: _Study, page: _Page = None, as_json: Json = False) -> None:
+def study_report(study: _Study, page: Page = None, as_json: Json = False) -> None:
     """Print the answer of a study of scaling, and write its page anew from the record."""
     from assay.api.isoflop import answer
     from assay.api.study import show

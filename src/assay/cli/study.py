@@ -1,12 +1,11 @@
 """`assay study`: plan and run a file or a study of the library; list studies, show, follow, stop and resume one."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assay.cli.answer import finish, print_answer
-from assay.cli.options import Json, Overrides
+from assay.cli.options import Json, Overrides, Page
 from assay.cli.tracked import Track
 
 app = typer.Typer(help="Write, plan, run, list, show, follow, stop and resume studies; a comparison is one.")
@@ -21,7 +20,6 @@ _Source = Annotated[
     str, typer.Argument(metavar="STUDY|FILE", help="A study of the library by its name, or a YAML file.")
 ]
 _Scale = Annotated[str | None, typer.Option(metavar="NAME", help="A scale of the study, such as small; default: full.")]
-_Page = Annotated[Path | None, typer.Option(metavar="PATH", help="File of the page; default: beside the record.")]
 
 
 @app.command("new")
@@ -76,7 +74,7 @@ def run_study(
     loss_only: Annotated[
         bool, typer.Option("--loss-only", help="Measure no times, and run cells beside each other.")
     ] = False,
-    page: _Page = None,
+    page: Page = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +124,7 @@ def resume_study(
     study: _Name,
     mode: _Mode = "missing",
     max_hours: _Hours = None,
-    page: _Page = None,
+    page: Page = None,
     track: Track = None,
     as_json: Json = False,
 ) -> None:
@@ -226,7 +224,7 @@ def compare_machines(
 
 
 @app.command("report")
-def report_study(study: _Name, page: _Page = None) -> None:
+def report_study(study: _Name, page: Page = None) -> None:
     """Write the page of a study anew, from its record."""
     from assay.api.study import show
     from assay.config import Home

@@ -12,13 +12,15 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from assay.errors import legible
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 VIEWS = (("/", "Runs"), ("/studies", "Studies"), ("/what-if", "What if"), ("/scaling", "Scaling"))
 """Address and title of each view, in the order of the navigation."""
 
-_LONGEST = 20_000
+LONGEST = 20_000
 """Characters of one text on a page; a longer one is cut."""
 
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -61,15 +63,7 @@ def _templates() -> "Environment":
 
 
 def _finalized(value: Any) -> Any:
-    return legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def legible(text: str, most: int = _LONGEST) -> str:
-    """Return a text without characters that steer a terminal or turn its direction, and cut to `most` characters."""
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
-    if cut.isprintable():
-        return cut
-    return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in cut)
+    return legible(value, LONGEST) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def script_json(value: object) -> Markup:

@@ -1,4 +1,4 @@
-"""Memory of the server between requests: entries of runs, studies, and digested logs. Files stay the truth."""
+"""Memory of the server between requests: entries and results of runs, studies, digested logs. Files stay the truth."""
 
 from threading import Event
 from typing import cast
@@ -6,6 +6,7 @@ from typing import cast
 from starlette.requests import Request
 
 from assay.config.home import Home
+from assay.dashboard.runs.results import Results
 from assay.dashboard.runs.watching import Watch
 from assay.dashboard.studies.answer import Answers
 from assay.dashboard.studies.known import Studies
@@ -17,8 +18,9 @@ class State:
 
     def __init__(self, home: Home) -> None:
         self.watch = Watch(home)
+        self.results = Results()
         self.tails = Tails()
-        self.studies = Studies(home, self.tails)
+        self.studies = Studies(home)
         self.answers = Answers()
         self.ending = Event()
         """Set once the server ends, so that streams end before it."""

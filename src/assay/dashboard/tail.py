@@ -49,7 +49,7 @@ class Tail:
 
 
 class Tails:
-    """The tails in use, by path; the one that was used least recently is forgotten."""
+    """The tails of runs, by path, which are large; the one that was used least recently is forgotten."""
 
     def __init__(self) -> None:
         self._tails: OrderedDict[Path, Tail] = OrderedDict()

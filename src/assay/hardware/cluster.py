@@ -75,6 +75,11 @@ class Cluster(Frozen):
         return self.nodes * self.gpus_per_node
 
     @property
+    def gpu(self) -> str:
+        """The name that a user gives to the accelerator."""
+        return next(name for name, sheet in DATASHEETS.items() if sheet == self.datasheet)
+
+    @property
     def network(self) -> Network:
         """Links inside and between the nodes."""
         return Network(inner=self.datasheet.inner, outer=self.datasheet.outer, ranks_per_node=self.gpus_per_node)

@@ -23,7 +23,7 @@ def detect() -> Machine:
     return Machine(
         processor=_processor_field("model name") or platform.processor() or platform.machine(),
         cores=len(usable_cores()),
-        memory_bytes=min(psutil.virtual_memory().total, _group_limit()),
+        memory_bytes=min(filter(None, (psutil.virtual_memory().total, group_limit()))),
         instructions=tuple(flag for flag in _TELLING if flag in flags),
         instruction_set=instruction_set(flags, os.environ),
         accelerators=_nvidia(),
@@ -43,12 +43,13 @@ def _processor_field(name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
-def _group_limit() -> int:
+def group_limit(system: Path = Path("/sys")) -> int | None:
+    """Return the bytes that the control group grants, from the kernel's folder; None if it sets no limit."""
     try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        text = (system / "fs/cgroup/memory.max").read_text().strip()
     except OSError:
-        return 2**63
-    return int(text) if text.isdigit() else 2**63
+        return None
+    return int(text) if text.isdigit() else None
 
 
 def _nvidia() -> tuple[Accelerator, ...]:

@@ -8,11 +8,24 @@ import platform
 import shutil
 from collections.abc import Iterator
 
+from assay.hardware.detect import group_limit
 from assay.hardware.host import Finding, Host, State
 from assay.units import format_bytes
 
 OLDEST_TORCH = (2, 11)
-_EXTRAS = {"transformers": "hf", "torchao": "low-bit", "ray": "ray", "submitit": "slurm"}
+_EXTRAS = {
+    "transformers": "hf",
+    "torchao": "low-bit",
+    "ray": "ray",
+    "submitit": "slurm",
+    "starlette": "dashboard",
+    "uvicorn": "dashboard",
+    "plotly": "dashboard",
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+    "trackio": "trackio",
+}
 """Optional packages, and the extra of assay that installs each."""
 _QUIET = 0.1
 """Jitter of a machine on which a change of a few per cent can be measured within minutes."""
@@ -104,7 +117,7 @@ def _cores(host: Host) -> Finding:
 
 
 def _memory(host: Host) -> Finding:
-    limited = (host.devices / "fs/cgroup/memory.max").is_file()
+    limited = group_limit(host.devices) is not None
     means = "the limit of the control group is respected" if limited else "no control group limits it here"
     return Finding(subject="memory", here=format_bytes(host.machine.memory_bytes), state=State.GOOD, means=means)
 

@@ -10,6 +10,7 @@ from math import exp
 from types import TracebackType
 from typing import Self
 
+from assay.errors import legible
 from assay.hardware.resident import Resident
 from assay.store.event_log import Event
 from assay.units import format_bytes, format_count, format_seconds
@@ -184,7 +185,7 @@ class RunLines:
             done, total = self._meter.position
             text = ", ".join(filter(None, (f"{self._meter.phase} {done}/{total}", self._meter.figures())))
         if text is not None:
-            print(text, file=sys.stderr, flush=True)
+            print(legible(text), file=sys.stderr, flush=True)
             self._last = time.monotonic()
 
     def _due(self) -> bool:

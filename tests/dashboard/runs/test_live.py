@@ -7,6 +7,7 @@ import pytest
 from assay.config import Home
 from assay.dashboard.runs import one
 from assay.dashboard.runs.live import Course, point
+from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.reconcile import begun
@@ -71,7 +72,7 @@ def test_the_page_of_a_living_run_reads_no_log(
 ) -> None:
     folder = made(home, ready_run)
     say(folder, step(0))
-    monkeypatch.setattr("assay.dashboard.runs.one.is_running", lambda folder: True)
+    monkeypatch.setattr("assay.dashboard.runs.results.is_running", lambda folder: True)
     monkeypatch.setattr("assay.store.run_folder.RunFolder.log", lambda self: pytest.fail("the log was read"))
     text = client(home).get(f"/runs/{folder.id}").text
     assert '<span class="status" id="status">running</span>' in text
@@ -84,5 +85,6 @@ def test_differences_to_another_run(home: Home, ready_run: ReadyRun) -> None:
     text = client(home).get(f"/runs/{folders[0].id}?against={folders[1].id}").text
     assert "−25.0 %" in text
     assert "No setting differs." in text
-    result = one.present(folders[0])
-    assert one.against(result, "no-such-run", home)[1].startswith("there is no run 'no-such-run'")
+    results = Results()
+    refusal = one.against(results.of(folders[0]), "no-such-run", home, results)[1]
+    assert refusal.startswith("there is no run 'no-such-run'")

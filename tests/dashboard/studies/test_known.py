@@ -1,12 +1,15 @@
 """The list of studies: what their plans and logs say, read once."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from assay.config import Home
+from assay.dashboard import tail
 from assay.dashboard.state import State
 from assay.records.study import ComparisonRecord
+from assay.store.event_log import Event, read_since
 from assay.studies.folder import StudyFolder, StudyPlan
 from support.comparisons import record
 from support.dashboards import batches, client
@@ -76,3 +79,33 @@ def test_a_study_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
     assert "study.json cannot be read" in line.question
     assert client(home).get("/studies").status_code == 200
     assert client(home).get(f"/studies/{folder.id}").status_code == 404
+
+
+def test_each_of_200_logs_is_read_once(studied: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [StudyFolder(studied.path.with_name(f"20261124-000000-{number:07x}")) for number in range(199)]
+    for one in others:
+        shutil.copytree(studied.path, one.path)
+    read: dict[Path, list[int]] = {}
+
+    def counted(path: Path, offset: int, most: int) -> tuple[list[Event], int]:
+        found, end = read_since(path, offset, most)
+        read.setdefault(path, []).append(end - offset)
+        return found, end
+
+    monkeypatch.setattr(tail, "read_since", counted)
+    known = State(home_of(studied)).studies
+    for _ in range(3):
+        assert [line.status for line in known.known()] == ["complete"] * 200
+    size = studied.events_file.stat().st_size
+    assert len(read) == 200
+    assert all(sum(counts) == size for counts in read.values())
+
+    studied.append({"event": "plan"})
+    grown = studied.events_file.stat().st_size
+    others[0].path.rename(studied.path.parents[1] / "elsewhere")
+    assert len(known.known()) == 199
+    assert sum(read[studied.events_file]) == grown
+    others[0].path.mkdir()
+    shutil.copytree(others[1].path, others[0].path, dirs_exist_ok=True)
+    known.known()
+    assert sum(read[others[0].events_file]) == 2 * size, "a tail of a study that was gone is forgotten"

@@ -163,8 +163,14 @@ def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison,
     assert path == tmp_path / "reports" / comparison.record.id / "index.html"
     assert path.read_text() == render(comparison)
     assert [entry.name for entry in path.parent.glob("*.html")] == ["index.html"]
-    elsewhere = write_page(comparison, Home(tmp_path), tmp_path / "my page.html")
+    names = {one.name for one in path.parent.iterdir()} - {"index.html"}
+    assert {"answer.json", "rows.csv", "cells.parquet"} <= names
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    elsewhere = write_page(comparison, Home(tmp_path / "other"), place / "my page.html")
     assert elsewhere.read_text() == path.read_text()
+    assert {one.name for one in place.iterdir()} == {"my page.html", *(f"my page-{name}" for name in names)}
+    assert not (tmp_path / "other" / "reports").exists()
 
 
 def test_a_page_replaces_a_page_and_no_other_file(tmp_path: Path) -> None:

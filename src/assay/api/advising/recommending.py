@@ -2,12 +2,15 @@
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.advise.advice import Advice
-from assay.api.advising.result import Recommendation
+from assay.api.advising.known import loss_changes, machine_of
+from assay.api.advising.over_ranks import cluster_of, placed
+from assay.api.advising.result import LayoutRecommendation, Recommendation, values_of
+from assay.api.advising.verification import verified
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
 from assay.api.fitting import budget_of
 from assay.config.home import Home, home_of
@@ -31,6 +34,8 @@ def recommend(
     memory_bytes: int | None = None,
     of: str | None = None,
     device: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
     tokens: float | None = None,
     max_loss_change: float | None = MAX_LOSS_CHANGE,
     calibrate: float = CALIBRATION_SECONDS,
@@ -38,33 +43,30 @@ def recommend(
     machine: "Machine | None" = None,
     home: Home | Path | str | None = None,
     on_progress: Callable[[str], None] = lambda message: None,
-) -> Recommendation:
+) -> Recommendation | LayoutRecommendation:
     """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
 
     `memory_bytes`, `of` and `device` are those of `capacity`. Front-runners are timed here for about `calibrate`
     seconds, unless the device is absent. A lossy technique needs a measured change of the loss of at most
-    `max_loss_change`, a fraction; None allows all. `verify` trains the first three. Raises `UsageError`, also if
-    nothing fits.
+    `max_loss_change`, a fraction; None allows all. `verify` trains the first three. Several `gpus` of a device also
+    have a layout, and the answer is planned. Raises `UsageError`, also if nothing fits.
     """
-    from assay.advise.problem import Limits
-    from assay.analysis.catalogue import device_of
-    from assay.api.advising.known import loss_changes, machine_of
-    from assay.api.advising.verification import verified
     from assay.launch.prepare import threads_of
 
+    there = cluster_of(gpus, gpus_per_node, device, of)
     place, budget = home_of(home), budget_of(memory_bytes, device)
     _check(max_loss_change, calibrate, tokens)
     _check_verified(verify, device)
     run = _resolved(source, overrides, device, place)
     here = machine or machine_of(device, place, threads_of(run), on_progress)
-    limited = of or ("tensors" if device is None else "device")
-    limits = Limits(budget, limited, max_loss_change, loss_changes(device_of(here)))
+    limits = _limits(budget, of or ("tensors" if device is None else "device"), max_loss_change, here)
+    if there is not None:
+        return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), tokens)
     seconds = calibrate if device is None and machine is None else 0.0
     command = " ".join(("assay train", *_words(source, overrides)))
     found = _searched(run, here, limits, _Asked(command, device, seconds, place, on_progress))
     study = verified(found, place, on_progress) if verify else None
-    values = {each.name: getattr(found, each.name) for each in fields(Advice)}
-    return Recommendation(**values, verified=study, tokens=tokens)
+    return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,13 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
         return advice(problem, ranking, name, asked.command, absent=asked.device is not None)
 
 
+def _limits(budget: int, of: str, max_loss_change: float | None, here: "Machine") -> "Limits":
+    from assay.advise.problem import Limits
+    from assay.analysis.catalogue import device_of
+
+    return Limits(budget, of, max_loss_change, loss_changes(device_of(here)))
+
+
 def _check(max_loss_change: float | None, calibrate: float, tokens: float | None) -> None:
     """Raise `UsageError` for a number that makes no sense."""
     if max_loss_change is not None and not 0 <= max_loss_change < 1:
@@ -125,13 +134,15 @@ def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, ho
         run = run.model_copy(update={"device": "cuda"})
     found = resolved(run.with_vocabulary())
     if run.ranks > 1:
-        raise UsageError("stacks are searched for one device; leave out ranks, or plan with assay estimate --nodes")
+        raise UsageError("stacks are searched for one device; leave out ranks, and give --gpus")
     if found.model.vocab_size is None:
         found = found.with_vocabulary(prepare(run.data, home.ready()).vocab_size)
     return found
 
 
-def _words(source: Source, overrides: tuple[str, ...]) -> list[str]:
-    """Return a configuration as words of a command."""
+def _words(source: Source, overrides: tuple[str, ...], planned: "ResolvedRun | None" = None) -> list[str]:
+    """Return a configuration as words of a command; a `planned` one also names a vocabulary that its text decided."""
     named = [title_of(source) if isinstance(source, Run) else str(source)] if source is not None else ["demo"]
+    if planned is not None and configure(source, overrides).with_vocabulary().model.vocab_size is None:
+        overrides = (*overrides, f"model.vocab_size={planned.model.vocab_size}")
     return [shlex.quote(word) for word in (*named, *overrides)]

@@ -1,10 +1,11 @@
-"""A recommendation: the advice, and the comparison that verified it."""
+"""Recommendations: advice for one device with its verification, and advice on a layout over several GPUs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from assay.advise.advice import Advice
+from assay.advise.placed import LayoutAdvice
 from assay.report.notebook import Shown
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
     from assay.api.study_results import StudyResult
     from assay.report.blocks import Block
+
+
+def values_of(found: Advice | LayoutAdvice, kind: type) -> dict[str, Any]:
+    """Return the fields of advice, for a result that adds to them."""
+    return {each.name: getattr(found, each.name) for each in fields(kind)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,3 +67,31 @@ class Recommendation(Shown, Advice):
         from assay.report.predicted.advice import advice_report
 
         return advice_report(self, self.tokens, self.measured)
+
+
+@dataclass(frozen=True, repr=False)
+class LayoutRecommendation(Shown, LayoutAdvice):
+    """Advice on a layout over several GPUs that may be absent."""
+
+    tokens: float | None = None
+    """Tokens of a whole training; None if no budget was given."""
+
+    def __repr__(self) -> str:
+        return f"<recommended: {self.recommended.title}, of {self.candidates} layouts>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
+        seconds = None if self.tokens is None else self.training_seconds(self.tokens)
+        return super().to_dict() | {"training_seconds": seconds}
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a row per layout of the frontier: tokens/s, bytes, shares of waiting."""
+        import pandas
+
+        return pandas.json_normalize([one.to_dict() for one in self.frontier])
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.predicted.layouts import layout_report
+
+        return layout_report(self, self.tokens)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from math import exp, isfinite
 from typing import Any
 
-from assay.dashboard.pages import legible
+from assay.dashboard.pages import LONGEST
+from assay.errors import legible
 from assay.launch.progress import Meter
 from assay.records.evidence import Evidence, ValueProof
 from assay.report.run import proof
@@ -56,7 +57,7 @@ class Course:
             "evaluations": evaluations,
             "blocks": blocks,
             "proofs": proofs,
-            "phase": legible(self._meter.phase),
+            "phase": legible(self._meter.phase, LONGEST),
             "done": self._meter.done,
             "total": self._meter.steps,
             "left": format_seconds(left) if left else None,
@@ -89,9 +90,10 @@ def _proof(event: Event) -> str | None:
     """Sentence of an event that proves something, or says something to the user; None for all others."""
     try:
         if event["event"] == "evidence":
-            return legible(proof(Evidence.model_validate({name: event[name] for name in Evidence.model_fields})))
+            item = Evidence.model_validate({name: event[name] for name in Evidence.model_fields})
+            return legible(proof(item), LONGEST)
         if event["event"] == "values":
-            return legible(f"values: {value_check(ValueProof.model_validate(event['proof']))}")
+            return legible(f"values: {value_check(ValueProof.model_validate(event['proof']))}", LONGEST)
     except ValueError:  # a later version may write other fields
         return None
-    return legible(event["text"]) if event["event"] == "note" else None
+    return legible(event["text"], LONGEST) if event["event"] == "note" else None

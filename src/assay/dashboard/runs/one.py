@@ -1,35 +1,17 @@
-"""The page of one run: its summary and proofs, its configuration, and its differences to another run.
-
-A run that has not ended shows its configuration and prediction; its figures come with the events (`live`). So its log
-is not read for the page.
-"""
+"""The page of one run: its summary and proofs, its configuration, and its differences to another run."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from assay.config.home import Home
+from assay.dashboard.runs.results import Results
 from assay.errors import UsageError
 from assay.records.run import RunResult
 from assay.report.blocks import Block, Table
 from assay.report.difference import changed, configurations, environments, figures
 from assay.report.run import flat, proof, run_report
 from assay.report.wording import value_check
-from assay.store.liveness import is_running
 from assay.store.lookup import find
-from assay.store.reconcile import begun, settle
-from assay.store.run_folder import RunFolder
-
-
-def present(folder: RunFolder) -> RunResult:
-    """Return the result of a run, or of a living one its beginning. Raises `UsageError` if it cannot be read."""
-    if ended(folder):
-        return settle(folder, recorded=False)
-    return begun(folder.spec())
-
-
-def ended(folder: RunFolder) -> bool:
-    """True if a run has a result, or no process any more."""
-    return folder.stamp() != 0 or not is_running(folder)
 
 
 def content(result: RunResult, home: Home) -> dict[str, Any]:
@@ -48,10 +30,10 @@ def content(result: RunResult, home: Home) -> dict[str, Any]:
     }
 
 
-def against(result: RunResult, other: str, home: Home) -> tuple[list[Block], str]:
+def against(result: RunResult, other: str, home: Home, results: Results) -> tuple[list[Block], str]:
     """Return the differences of a run to another one, and a sentence if there is no such run."""
     try:
-        theirs = present(find(home, other))
+        theirs = results.of(find(home, other))
     except UsageError as error:
         return [], str(error)
     return list(differences(result, theirs)), ""

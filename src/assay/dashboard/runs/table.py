@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from assay.dashboard.pages import legible
+from assay.errors import legible
 from assay.report.runs import COLUMNS, FIGURES, SPARE, row
 from assay.store.entry import Entry
 

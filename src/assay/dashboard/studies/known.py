@@ -1,14 +1,17 @@
-"""The studies of a home: one line each, from their plans and logs. A plan is read once, and again when it changes."""
+"""The studies of a home: one line each, from their plans and logs.
+
+A plan is read once, and again when it changes. A log is read once, and then from where the last reading ended, however
+many studies there are.
+"""
 
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 from assay.config.home import Home
-from assay.dashboard.pages import legible
 from assay.dashboard.studies.progress import Course, merged
-from assay.dashboard.tail import Tail, Tails
-from assay.errors import UsageError
+from assay.dashboard.tail import Tail
+from assay.errors import UsageError, legible
 from assay.studies.folder import StudyFolder, StudyPlan, folders
 
 _LONGEST = 200
@@ -42,15 +45,20 @@ class _Planned(NamedTuple):
 class Studies:
     """The studies of a home. Any thread may use it."""
 
-    def __init__(self, home: Home, tails: Tails) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._tails = tails
+        self._tails: dict[Path, Tail] = {}
+        """One for each study of the home. They are small: a digest has the states of cells only."""
         self._plans: dict[Path, tuple[int, _Planned]] = {}
         self._lock = threading.Lock()
 
     def known(self) -> list[Line]:
         """All studies, newest first; one that cannot be read is damaged."""
-        return [self.line(folder) for folder in reversed(folders(self._home))]
+        there = folders(self._home)
+        logs = {folder.events_file for folder in there}
+        with self._lock:
+            self._tails = {log: tail for log, tail in self._tails.items() if log in logs}
+        return [self.line(folder) for folder in reversed(there)]
 
     def line(self, folder: StudyFolder) -> Line:
         """Return one study for the list."""
@@ -76,7 +84,9 @@ class Studies:
 
     def tail(self, folder: StudyFolder) -> Tail:
         """Return the tail of a study's log."""
-        return self._tails.of(folder.events_file, Course)
+        log = folder.events_file
+        with self._lock:
+            return self._tails.setdefault(log, Tail(log, Course()))
 
     def _planned(self, folder: StudyFolder) -> _Planned:
         """Read what the list needs, or recall it. Raises `UsageError` if a file cannot be read."""

@@ -8,7 +8,7 @@ The log is read through `dashboard.tail`, never as a whole for each look, and no
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from assay.dashboard.pages import legible
+from assay.errors import legible
 from assay.store.event_log import Event
 from assay.studies.folder import StudyFolder
 

@@ -40,17 +40,17 @@ _FRONT = "pareto_front"
 def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
     """Write the page to `path`, or to `index.html` in the folder of the comparison's record; whole or not at all.
 
-    The folder also gets the page's data (`data.write_data`). Returns the page's path. Raises `UsageError` as
-    `check_page`, and `StorageError`.
+    Beside it is the page's data (`data.write_data`); the names of its files begin with that of `path`, because other
+    files may be there. Returns the page's path. Raises `UsageError` as `check_page`, and `StorageError`.
     """
     from assay.report.page.data import write_data
 
-    folder = home.reports / comparison.record.id
     if path is None:
-        path = folder / "index.html"
+        path, prefix = home.reports / comparison.record.id / "index.html", ""
     else:
         check_page(path)
-    write_data(comparison, folder)
+        prefix = f"{path.stem}-"
+    write_data(comparison, path.parent, prefix)
     write_file(path, render(comparison).encode())
     return path.absolute()
 

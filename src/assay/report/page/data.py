@@ -1,4 +1,4 @@
-"""The data of a page as files in the study's folder: its rows, its processes, their steps, and memory over a step.
+"""The data of a page as files beside it: its rows, its processes, their steps, and memory over a step.
 
 The files are `rows.csv`, `cells.csv`, `losses.csv` and `memory.csv`, and the same as `.parquet`. `answer.json` is the
 value that ``--json`` prints. Figures are in base units: seconds, bytes, nats per token, and changes as fractions. The
@@ -25,17 +25,20 @@ _OF_STEP = ("train_loss", "seconds", "val_loss")
 _MEMORY = ("row", "place", "instant", "category", "bytes")
 
 
-def write_data(comparison: Comparison, folder: Path) -> None:
-    """Write the answer and the tables of a page into a folder, each whole or not at all. Raises `StorageError`."""
+def write_data(comparison: Comparison, folder: Path, prefix: str = "") -> None:
+    """Write the answer and the tables of a page into a folder, each whole or not at all, as `prefix` and its name.
+
+    Raises `StorageError`.
+    """
     import pyarrow
 
     from assay.report.study.sections import answer_values  # loads numpy, which other results do not need
 
-    write_file(folder / "answer.json", _json(answer_values(comparison)))
+    write_file(folder / f"{prefix}answer.json", _json(answer_values(comparison)))
     for name, frame in frames(comparison).items():
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        write_file(folder / f"{name}.csv", _csv(table))
-        write_file(folder / f"{name}.parquet", _parquet(table))
+        write_file(folder / f"{prefix}{name}.csv", _csv(table))
+        write_file(folder / f"{prefix}{name}.parquet", _parquet(table))
 
 
 def frames(comparison: Comparison) -> "dict[str, pandas.DataFrame]":

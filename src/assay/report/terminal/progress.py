@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from assay.errors import legible
 from assay.executors.base import Ended, Interrupting, News, Planned, Turn
 from assay.report.terminal.board import Board
 
@@ -66,13 +67,14 @@ class Live:
     """The board, redrawn as the cells advance."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.live import Live as Display
+
+        from assay.report.terminal.console import legible_console
 
         self._board = Board()
         self._notice = "preparing"
         self._display = Display(
-            console=Console(stderr=True, highlight=False),
+            console=legible_console(stderr=True, highlight=False),
             get_renderable=self._draw,
             transient=True,
             refresh_per_second=8,
@@ -137,7 +139,7 @@ class Live:
 
 def note(text: str) -> None:
     """Print a line on standard error, and flush it so that it is seen at once."""
-    print(text, file=sys.stderr, flush=True)
+    print(legible(text), file=sys.stderr, flush=True)
 
 
 def _columns(waves: "list[tuple[Cell, ...]]") -> "list[tuple[str, dict[str, Cell]]]":

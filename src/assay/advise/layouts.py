@@ -1,0 +1,189 @@
+"""Layouts of a step over absent GPUs, and the fastest one whose fullest rank stays within a budget.
+
+A candidate is a mesh of all GPUs, a kind of data parallelism, a number of micro-batches, and a stack of one device. Its
+memory and its time are those of its plan (`estimator.projection`). All candidates are planned, so nothing is pruned.
+
+The stacks are those that no other beats in both time and memory in the search on one device. That search has only
+techniques that a plan expresses, and a rank's share of the batch. Plans do not choose among kernels: they leave out
+memory traffic, so they would prefer explicit attention to a fused kernel.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from assay.advise.elements import Stack
+from assay.advise.ledgers import Positions
+from assay.advise.placed import LayoutAdvice, Placed
+from assay.advise.problem import Limits, Problem
+from assay.advise.recommend import sources
+from assay.advise.search import EQUAL, Bounds, frontier
+from assay.advise.shapes import warnings
+from assay.config.mesh import ONE_DEVICE, Mesh
+from assay.config.run import ResolvedRun, Spec
+from assay.cost.analytic.layout import Layout
+from assay.errors import UsageError
+from assay.estimator.projection import project
+from assay.hardware import Machine
+from assay.hardware.cluster import Cluster
+from assay.optimizations import Optimization, optimizations_of, resolved
+from assay.units import format_bytes
+
+_REPLICAS = (
+    Spec(name="data_parallel"),
+    Spec(name="zero_optimizer"),
+    Spec(name="fully_sharded", fields={"reshard": False}),
+    Spec(name="fully_sharded"),
+)
+"""Kinds of data parallelism, from the one that sends least."""
+_UNLIMITED = 2**62
+"""Bytes that any stack stays within, so that the search on one device answers how memory is traded for time."""
+_RUNNERS_UP = 5
+
+
+def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: Limits, words: str) -> LayoutAdvice:
+    """Return the answer for a run on a cluster; `machine` has one of its devices, with rates.
+
+    `words` are the configuration in a command. Raises `UsageError` if no layout can be planned. If none fits, it has
+    the smallest memory that was found.
+    """
+    problem, stacks = on_one_device(run, machine, cluster, limits)
+    found = layouts(run, cluster, [problem.named(stack) for stack in stacks])
+    fitting = found.fitting(limits.budget_bytes)
+    first = best(fitting)
+    return LayoutAdvice(
+        run=run,
+        cluster=cluster,
+        budget_bytes=limits.budget_bytes,
+        recommended=first,
+        frontier=pareto(fitting, limits.budget_bytes),
+        runners_up=runners_up(fitting, first),
+        candidates=len(found.placed),
+        refused=len(found.refused),
+        lossy=tuple(map(str, problem.refused)),
+        unplanned=tuple(dict.fromkeys(one.one.name() for one in problem.kept_out if one.one.cuts() == 1)),
+        warnings=(*warnings(run.model, on_gpu=True), *_precision(first)),
+        sources=sources(problem, stacks[first.place]),
+        words=words,
+    )
+
+
+def _precision(first: Placed) -> Iterator[str]:
+    """Yield a sentence if the recommended techniques compute in 32 bits, which plans do not cover."""
+    if not any("16-bit products" in one.bears() for one in optimizations_of(first.projection.run)):
+        yield (
+            "plans assume 16-bit products, and no technique that computes so is part of the answer; without one a step "
+            "takes more time and memory than is planned"
+        )
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Candidates of a run on a cluster."""
+
+    placed: tuple[Placed, ...]
+    refused: tuple[str, ...]
+    """Reason of each combination that a check refuses; it is no candidate."""
+
+    def fitting(self, budget_bytes: int) -> list[Placed]:
+        """Return the candidates within a budget, the fastest first. Raises `UsageError` if there are none."""
+        if not self.placed:
+            why = f": {self.refused[-1]}" if self.refused else "; choose a number that divides batch, heads or layers"
+            raise UsageError(f"no layout of these GPUs can be planned{why}")
+        found = [one for one in self.placed if one.need_bytes <= budget_bytes]
+        if not found:
+            least = min(self.placed, key=lambda one: (one.need_bytes, one.preference))
+            raise UsageError(
+                f"nothing fits into {format_bytes(budget_bytes)}; the smallest memory of a fullest rank is "
+                f"{least.need_bytes} bytes ({format_bytes(least.need_bytes)}), on {least.mesh} with {least.title}"
+            )
+        return sorted(found, key=lambda one: (one.seconds, one.preference))
+
+
+def best(fitting: Sequence[Placed]) -> Placed:
+    """Return the simplest of those that are as fast as the first one."""
+    return min((one for one in fitting if one.seconds <= EQUAL * fitting[0].seconds), key=lambda one: one.preference)
+
+
+def pareto(fitting: Sequence[Placed], budget_bytes: int) -> tuple[Placed, ...]:
+    """Return the fastest one, and each that needs noticeably less memory than all faster ones."""
+    times: dict[Positions, float] = {(i,): one.seconds for i, one in enumerate(fitting)}
+    points = frontier(times, Bounds((), lambda key: fitting[key[0]].need_bytes), budget_bytes)
+    return tuple(fitting[point.stack[0]] for point in points)
+
+
+def runners_up(fitting: Sequence[Placed], first: Placed) -> tuple[Placed, ...]:
+    """Return the fastest one of each other mesh, the fastest first."""
+    fastest: dict[Mesh, Placed] = {}
+    for one in fitting:
+        fastest.setdefault(one.mesh, one)
+    return tuple(one for mesh, one in fastest.items() if mesh != first.mesh)[:_RUNNERS_UP]
+
+
+def layouts(run: ResolvedRun, cluster: Cluster, stacks: Sequence[Stack]) -> Layouts:
+    """Plan every mesh, division of the batch and stack. `stacks` are in the order of preference."""
+    found, refused = [], []
+    for mesh in meshes(run, cluster):
+        for division, (place, stack) in product(divisions(run, mesh), enumerate(stacks)):
+            added = (*division, *(each.spec for each in stack))
+            asked = run.model_copy(update={"optimizations": (*run.optimizations, *added)})
+            try:
+                found.append(Placed(tuple(map(str, added)), place, project(asked, cluster)))
+            except UsageError as reason:
+                refused.append(str(reason))
+    return Layouts(tuple(found), tuple(refused))
+
+
+def meshes(run: ResolvedRun, cluster: Cluster) -> Iterator[Mesh]:
+    """Yield each mesh of all GPUs that divides heads and batch, with tensor groups no larger than a node."""
+    size, model = cluster.size, run.model
+    divisors = [degree for degree in range(1, size + 1) if size % degree == 0]
+    for tp, pp in product(divisors, repeat=2):
+        if tp > cluster.gpus_per_node or model.n_head % tp or pp > model.n_layer or size % (tp * pp):
+            continue
+        mesh = Mesh(pp=pp, dp=size // (tp * pp), tp=tp)
+        if run.sequences_per_step % mesh.dp == 0:
+            yield mesh
+
+
+def divisions(run: ResolvedRun, mesh: Mesh) -> Iterator[tuple[Spec, ...]]:
+    """Yield the techniques that divide a step so: each kind of data parallelism with 1, 2, 4, … micro-batches."""
+    tensor = () if mesh.tp == 1 else (Spec(name="tensor_parallel", fields={"degree": mesh.tp}),)
+    rows = run.sequences_per_step // mesh.dp
+    for kind in [(one,) for one in _REPLICAS] if mesh.dp > 1 else [()]:
+        for parts in (2**power for power in range(rows.bit_length()) if rows % 2**power == 0):
+            yield *kind, *tensor, *_cut(mesh.pp, parts)
+
+
+def _cut(stages: int, parts: int) -> tuple[Spec, ...]:
+    if stages > 1:
+        return (Spec(name="pipeline_parallel", fields={"degree": stages, "micro_batches": parts}),)
+    return () if parts == 1 else (Spec(name="gradient_accumulation", fields={"micro_batches": parts}),)
+
+
+def on_one_device(
+    run: ResolvedRun, machine: Machine, cluster: Cluster, limits: Limits
+) -> tuple[Problem, list[Positions]]:
+    """Return the search on one device of the cluster, and its stacks from the best to the one that needs least.
+
+    Raises `UsageError` if the run itself cannot be predicted there.
+    """
+    wide = run.model_copy(update={"ranks": cluster.size})
+
+    def expressed(one: Optimization) -> bool:
+        try:
+            one.lay_out(Layout(ONE_DEVICE, 1))
+            one.check(wide, cluster.machine)
+        except UsageError:
+            return False
+        return True
+
+    least = run.batch_divisor * prod(one.cuts() for one in optimizations_of(run))
+    share = max(1, run.training.batch_size // (cluster.size * least)) * least
+    training = run.training.model_copy(update={"batch_size": share})
+    one = resolved(run.model_copy(update={"training": training}))
+    problem = Problem(one, machine, replace(limits, budget_bytes=_UNLIMITED), expressed)
+    ranking = problem.rank(machine)
+    smaller = [point.stack for point in ranking.frontier if point.need_bytes < ranking.best.need_bytes]
+    return problem, [ranking.best.stack, *smaller]

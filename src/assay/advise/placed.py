@@ -1,0 +1,152 @@
+"""A layout with its plan, and the answer over several absent GPUs as plain data."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any
+
+from assay.config.mesh import AXES, Mesh
+from assay.config.run import ResolvedRun
+from assay.estimator.communication import seconds
+from assay.estimator.projection import Projection
+from assay.hardware.cluster import Cluster
+from assay.optimizations import Numerics, numerics_of
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A layout with a stack, and its plan."""
+
+    stack: tuple[str, ...]
+    """Techniques that are added to the configuration, as a user writes them."""
+    place: int
+    """Place of the stack of one device in the search there; 0 is the best."""
+    projection: Projection
+
+    @property
+    def title(self) -> str:
+        """The techniques as a user writes them after ``--with``."""
+        return "+".join(self.stack)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of all ranks."""
+        return self.projection.plan.layout.mesh
+
+    @property
+    def numerics(self) -> Numerics:
+        """The loosest promise of all techniques about the loss."""
+        return numerics_of(self.projection.run)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds of a step."""
+        return self.projection.plan.step_seconds
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of all ranks that are trained on in a second."""
+        return self.projection.plan.tokens_per_second
+
+    @cached_property
+    def need_bytes(self) -> int:
+        """Bytes of the rank that holds most."""
+        return ceil(self.projection.plan.memory_bytes)
+
+    @property
+    def communication_share(self) -> float:
+        """Share of a step in which the busiest rank waits for collectives; sends of a pipeline are idle time."""
+        planned, network = self.projection.plan, self.projection.cluster.network
+        collectives = [one for one in planned.communications if one.axis != "pp"]
+        return seconds(collectives, self.mesh, network) / self.seconds
+
+    @property
+    def idle_share(self) -> float:
+        """Share of a step in which an average rank waits for its pipeline."""
+        planned = self.projection.plan
+        return planned.bubble * planned.played.makespan_seconds / self.seconds
+
+    @property
+    def preference(self) -> tuple[int, int, int, int, float]:
+        """Key of the simplest among equally fast ones: the better stack, fewer techniques, fewer micro-batches."""
+        parts = self.projection.plan.layout.micro_batches
+        return self.place, len(self.stack), parts, self.need_bytes, self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
+        return {
+            "optimizations": self.title,
+            "mesh": {axis: self.mesh.degree(axis) for axis in AXES},
+            "micro_batches": self.projection.plan.layout.micro_batches,
+            "tokens_per_second": self.tokens_per_second,
+            "step_seconds": self.seconds,
+            "need_bytes": self.need_bytes,
+            "communication_share": self.communication_share,
+            "idle_share": self.idle_share,
+            "mfu": self.projection.mfu,
+            "numerics": self.numerics.value,
+        }
+
+
+@dataclass(frozen=True)
+class LayoutAdvice:
+    """The layout to train with, within a budget of memory for each rank. All of it is planned from datasheets."""
+
+    run: ResolvedRun
+    cluster: Cluster
+    budget_bytes: int
+    recommended: Placed
+    frontier: tuple[Placed, ...]
+    """The fastest one that fits, and those that trade time for memory."""
+    runners_up: tuple[Placed, ...]
+    """The fastest one of each other mesh."""
+    candidates: int
+    """Layouts with their stacks that were planned."""
+    refused: int
+    """Combinations that a check refuses."""
+    lossy: tuple[str, ...]
+    """Techniques that the limit of the loss leaves out."""
+    unplanned: tuple[str, ...]
+    """Techniques of one device that no plan expresses, or that run on one device only."""
+    warnings: tuple[str, ...]
+    sources: tuple[str, ...]
+    """Configuration, device and date of each measured change of the loss that the answer uses."""
+    words: str
+    """The configuration as words of a command."""
+
+    @property
+    def command(self) -> str:
+        """The command that plans the recommended layout again."""
+        nodes = f"--nodes {self.cluster.nodes} --gpus-per-node {self.cluster.gpus_per_node} --gpu {self.cluster.gpu}"
+        return f"assay estimate {self.words} {nodes} --with {self.recommended.title}"
+
+    @property
+    def train_command(self) -> str | None:
+        """The command that trains so on one node; None for several, which no command of assay starts."""
+        if self.cluster.nodes > 1:
+            return None
+        return f"assay train {self.words} --nproc {self.cluster.size} --with {self.recommended.title}"
+
+    def training_seconds(self, tokens: float) -> float:
+        """Return the seconds in which the recommended layout trains on so many tokens."""
+        return tokens / self.recommended.tokens_per_second
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
+        return {
+            "device": self.cluster.gpu,
+            "nodes": self.cluster.nodes,
+            "gpus_per_node": self.cluster.gpus_per_node,
+            "budget_bytes": self.budget_bytes,
+            "recommended": self.recommended.to_dict(),
+            "command": self.command,
+            "train_command": self.train_command,
+            "frontier": [one.to_dict() for one in self.frontier],
+            "runners_up": [one.to_dict() for one in self.runners_up],
+            "candidates": self.candidates,
+            "refused_by_checks": self.refused,
+            "refused": list(self.lossy),
+            "unplanned": list(self.unplanned),
+            "warnings": list(self.warnings),
+            "measured": False,
+        }
