@@ -79,6 +79,11 @@ def with_margin(seconds: float, margin: float) -> str:
     return f"{format_seconds(seconds)} ± {margin:.0%}".replace("%", " %")
 
 
+def with_factor(seconds: float, factor: float | None) -> str:
+    """Format seconds and how many times as long or as short they may be as ``"35.2 ms ×÷ 2.2"``."""
+    return format_seconds(seconds) if factor is None else f"{format_seconds(seconds)} ×÷ {factor:.1f}"
+
+
 def format_seconds(seconds: float) -> str:
     """Format seconds as ``"35.2 ms"``, ``"1.20 s"``, ``"3 min 05 s"`` or ``"2 h 10 min"``."""
     if seconds < 1e-3:

@@ -1,9 +1,14 @@
 """Advice from times that were measured: they decide, they are marked, and hindrances are named."""
 
+from math import log
+
+import pytest
+
 from assay.advise.advice import Advice
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import advice
 from assay.config import ResolvedRun
+from assay.estimator.timing.roofline import PEAKS_FACTOR
 from assay.estimator.timing.step_time import digest
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import resolved
@@ -40,7 +45,7 @@ def test_a_stack_that_was_timed_to_be_slow_is_not_recommended() -> None:
     alone = _answer()
     assert {"sdpa_attention", "bf16_mixed"} <= set(alone.recommended.stack) | {"bf16_mixed"}
     assert not alone.recommended.timed
-    assert alone.recommended.margin is None
+    assert alone.recommended.margin == pytest.approx(log(PEAKS_FACTOR))
     slow = {"bare": 1.0, "sdpa_attention": 0.9, "bf16_mixed": 0.9, "bf16_full": 5.0, "sdpa_attention__bf16_mixed": 3.0}
     found = _answer(**slow, fp16_mixed=9.0, fp16_full=9.0)
     assert not {"bf16_full", "fp16_mixed", "fp16_full"} & set(found.recommended.stack)

@@ -67,6 +67,22 @@ def _frontier(every: dict[Positions, tuple[float, int]], budget: int) -> list[tu
     return found
 
 
+def test_on_a_device_the_answer_is_that_of_brute_force_with_few_whole_simulations() -> None:
+    names = {"sdpa_attention", "bf16_mixed", "activation_checkpointing", "fused_adamw", "foreach_adamw", "cuda_graphs"}
+    problem, plain = restricted(names, of="device"), restricted(names, of="device")
+    needs = {stack: need for stack in plain.roofline if (need := plain.need(stack)) is not None}
+    assert len(needs) >= 20
+    for stack, need in needs.items():
+        assert problem.ledgers.least_bytes(stack) <= need
+        assert not problem.ledgers.exceeds(stack, need)
+        assert problem.ledgers.exceeds(stack, need - 2**22)
+    budget = max(needs.values())
+    points = frontier(problem.roofline, problem.bounds, budget)
+    every = {stack: (seconds, needs[stack]) for stack, seconds in plain.roofline.items() if stack in needs}
+    assert [(point.stack, point.need_bytes) for point in points] == _frontier(every, budget)
+    assert problem.replayed < len(needs) / 2
+
+
 def test_the_smallest_need_is_that_of_brute_force() -> None:
     problem, every = _all()
     least = smallest(problem.roofline, problem.bounds)

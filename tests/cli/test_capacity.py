@@ -19,6 +19,7 @@ def test_the_table_has_the_largest_of_each_setting(assay: Assay) -> None:
     assert said.code == 0
     for text in ("sequences per step", "context", "layers", "width", "The budget is 8.58 MiB."):
         assert text in said.out
+    assert "These are predictions, and no run was made. --verify trains each answer for three steps." in said.out
     value = assay("capacity", "demo", *TINY, "--memory", "9MB", "--json").value
     assert (value["memory_bytes"], value["of"]) == (9_000_000, "tensors")
     assert all(one["peak_bytes"] <= 9_000_000 < one["next_bytes"] for one in value["largest"])

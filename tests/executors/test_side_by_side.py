@@ -12,14 +12,16 @@ import pytest
 
 from assay.config import Home, load
 from assay.errors import StorageError
-from assay.executors.base import Ended, News, Started, Stepped, Work
+from assay.executors.base import Ended, Interrupting, News, Started, Stepped, Work
 from assay.executors.local import Local
+from assay.executors.side_by_side import _Living
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, StudyEnding
 from assay.store.event_log import Event
 from support.designs import design
 from support.fake_child import FakeFolder
+from support.faults import until
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
 
@@ -145,3 +147,30 @@ def test_an_interrupt_lets_the_living_cells_end_and_starts_no_other() -> None:
     assert done.ending is StudyEnding.INTERRUPTED
     assert {one.cell.name for one in done.cells} == {cell.name for cell in CELLS[:2]}
     assert not stage.alive
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_stop_does_not_wait_for_a_cell_that_is_starting(kill: bool) -> None:
+    """The first cell may wait for an import of torch; it is stopped once it is there, and no other one starts."""
+    stage, heard = Stage(), list[News]()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(cell: Cell) -> Child:
+        begun.set()
+        go_on.wait(10.0)
+        return Child(stage, cell)
+
+    living = _Living(replace(work(stage, 2, heard), start=slow))
+    threads = [threading.Thread(target=living.run, args=(cell, 0)) for cell in CELLS[:2]]
+    for one in threads:
+        one.start()
+    assert begun.wait(10.0)
+    stopping = threading.Thread(target=living.kill if kill else living.interrupt)
+    stopping.start()
+    until(lambda: living._stopping and (kill or any(isinstance(one, Interrupting) for one in heard)), "it waits", 10.0)
+    go_on.set()
+    for one in (*threads, stopping):
+        one.join(10.0)
+        assert not one.is_alive()
+    status = Status.KILLED if kill else Status.INTERRUPTED
+    assert [one.result.status for one in living.done.cells] == [status]

@@ -42,6 +42,14 @@ def test_more_turns_make_the_margin_smaller() -> None:
     assert times(turns, 0.1, 1.0).margin(8) < times(turns[:8], 0.1, 1.0).margin(8)
 
 
+@pytest.mark.parametrize(("others", "widens"), [(None, False), (0.0, False), (0.05, False), (0.2, True), (0.5, True)])
+def test_a_steady_load_makes_the_margin_wider_although_all_turns_agree(others: float | None, widens: bool) -> None:
+    loaded = times([1.0] * 9, 0.1, 1.0).model_copy(update={"others_share": others})
+    assert loaded.under_load is widens
+    expected = (BETWEEN_PROCESSES**2 + (others or 0.0) ** 2) ** 0.5 if widens else BETWEEN_PROCESSES
+    assert loaded.margin(8) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_a_shallow_model_is_timed_as_it_is(layers: int) -> None:
     assert depths(layers) == (layers,)

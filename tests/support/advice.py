@@ -32,11 +32,13 @@ def problem(*changes: str, budget: int = PLENTY, of: str = "tensors", loss_chang
     return Problem(small(*changes), HERE, Limits(budget, of, loss_change))
 
 
-def restricted(names: set[str], budget: int = PLENTY) -> Problem:
-    """Return the problem whose elements are only some techniques."""
+def restricted(names: set[str], budget: int = PLENTY, of: str = "tensors") -> Problem:
+    """Return the problem whose elements are only some techniques; on a GPU if `of` is ``device``."""
     from assay.advise.ledgers import Ledgers
 
-    found = problem(budget=budget)
+    there = of == "device"
+    run = small().model_copy(update={"device": "cuda"}) if there else small()
+    found = Problem(run, THERE if there else HERE, Limits(budget, of))
     found.found = tuple(one for one in found.found if one.one.name() in names)
-    found.ledgers = Ledgers(found.run, HERE, found.found, RATES, "tensors")
+    found.ledgers = Ledgers(found.run, found.machine, found.found, RATES, of)
     return found

@@ -16,7 +16,7 @@ class Choice:
     seconds: float
     """Seconds of a step."""
     margin: float | None
-    """Half of the 95 % interval relative to the seconds; None for a plain roofline."""
+    """Half of the 95 % interval of the seconds' logarithm; None if the error of such a roofline was never measured."""
     timed: bool
     """True if steps of it were timed on this machine."""
     tokens: int

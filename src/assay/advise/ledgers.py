@@ -17,9 +17,10 @@ from assay.advise.elements import Element
 from assay.config.run import ResolvedRun
 from assay.cost import Cost
 from assay.cost.scratch import scratch_by_operation
+from assay.cost.simulation.reserved import exceeds, recorded, with_update
 from assay.cost.simulation.served import Passes, Update, most_bytes, passes, saved_at_least, update
 from assay.errors import UsageError
-from assay.estimator.device_memory import least_around
+from assay.estimator.device_memory import CONTEXT, least_around, working_storage_of_gpu
 from assay.estimator.estimate import bare_ledger
 from assay.estimator.timing.roofline import Work, pass_work, update_work
 from assay.estimator.timing.step_time import at_depth
@@ -60,6 +61,8 @@ class Ledgers:
         self._updates: dict[tuple[object, ...], _Update] = {}
         self._passes: dict[tuple[Positions, int], Passes] = {}
         self._quick: dict[tuple[Positions, int], Passes] = {}
+        self._events: dict[Positions, list[int]] = {}
+        """Requests and frees of forward and backward at the whole depth, where the search needs them."""
 
     def _at(self, layers: int) -> _Depth:
         from assay.optimizations import optimizations_of
@@ -69,6 +72,11 @@ class Ledgers:
         for one in optimizations_of(run):
             cost = one.predict(cost, run, self.machine)
         return _Depth(run, {(): cost})
+
+    @cached_property
+    def _deep(self) -> _Depth:
+        """The model of the whole depth."""
+        return self._depths[0] if len(self._depths) == 1 else self._at(self.run.model.n_layer)
 
     @cached_property
     def idle(self) -> frozenset[int]:
@@ -116,7 +124,25 @@ class Ledgers:
         found = [(d.run.model.n_layer, need(place, shape, rule)) for place, d in enumerate(self._depths)]
         (low, least), (high, most) = found[0], found[-1]
         extra = 0 if low == high else (self.run.model.n_layer - high) * (most - least) // (high - low)
-        return most + extra + least_around(self.of, self._on_gpu)
+        return most + extra + least_around(self.of, self.machine, on_gpu=self._on_gpu)
+
+    def exceeds(self, stack: Positions, limit_bytes: float) -> bool:
+        """True if a stack needs more of a device than a limit for certain, by a few simulated steps of its allocator.
+
+        Stacks that differ in the rule of their update share the requests of forward and backward. The need of captured
+        graphs is not known, so they have none within any limit.
+        """
+        if self.of != "device":
+            return False
+        shape, rule = self._parted(stack)
+        cost = self._ledger(self._deep, shape)
+        if cost is None or cost.replayed:
+            return True
+        if shape not in self._events:
+            self._events[shape] = recorded(cost)
+        whole = self._ruled(self._deep, cost, rule)
+        working = working_storage_of_gpu(self.machine)
+        return exceeds(whole, with_update(self._events[shape], whole), working, limit_bytes - CONTEXT.high)
 
     def _whole(self, works: Sequence[Work | None]) -> Work | None:
         """Return the work at the whole depth, on the line through that of the shallow ones; None if one is unknown."""
@@ -160,14 +186,14 @@ class Ledgers:
         every = [self._known(place, shape) for place in range(len(self._depths))]
         key = (*(id(one.pieces) for one in every), *(id(one.optimizer.shards) for one in every), rule or shape)
         if key not in self._updates:
-            ruled = [self._ruled(place, one, rule) for place, one in enumerate(every)]
+            ruled = [self._ruled(depth, one, rule) for depth, one in zip(self._depths, every, strict=True)]
             needs = tuple(update(one, on_gpu=self._on_gpu) for one in ruled)
             self._updates[key] = _Update(self._whole(list(map(self._update_work, ruled))), needs)
         return self._updates[key]
 
-    def _ruled(self, place: int, cost: Cost, rule: Positions) -> Cost:
+    def _ruled(self, depth: _Depth, cost: Cost, rule: Positions) -> Cost:
         """Return a ledger with the rule of an element."""
-        alone = self._ledger(self._depths[place], rule) if rule else None
+        alone = self._ledger(depth, rule) if rule else None
         return cost if alone is None else cost.updated_by(alone.optimizer.rule)
 
     def _update_work(self, cost: Cost) -> Work | None:
@@ -177,7 +203,7 @@ class Ledgers:
     def _need_at(self, place: int, shape: Positions, rule: Positions) -> int:
         cost = self._known(place, shape)
         if cost.optimizer.in_backward or cost.sharding.on_host:
-            ruled = self._ruled(place, cost, rule)
+            ruled = self._ruled(self._depths[place], cost, rule)
             return most_bytes(ruled, self._scratch(ruled), on_gpu=self._on_gpu)
         key = (shape, place)
         if key not in self._passes:

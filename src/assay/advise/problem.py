@@ -7,6 +7,7 @@ depend on times, so each ledger is computed once for all rankings.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 
 from assay.advise.advice import Choice
 from assay.advise.correction import corrected
@@ -17,6 +18,7 @@ from assay.advise.search import Bounds, Point, frontier, simplest, smallest
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
+from assay.estimator.timing.roofline import error_factor
 from assay.estimator.timing.step_time import digests
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes
@@ -42,7 +44,7 @@ class Ranking:
 
     seconds: dict[Positions, float]
     margins: dict[Positions, float]
-    """Half of the 95 % interval, relative; empty if nothing was timed."""
+    """Half of the 95 % interval of the logarithm; empty if the errors of such rooflines were never measured."""
     timed: frozenset[Positions]
     frontier: list[Point]
     best: Point
@@ -98,6 +100,12 @@ class Problem:
         return found
 
     @property
+    def roofline_margin(self) -> float | None:
+        """Half of the 95 % interval of a roofline's logarithm; None if it was never held against measured steps."""
+        factor = error_factor(self.ledgers.rates)
+        return None if factor is None else log(factor)
+
+    @property
     def replayed(self) -> int:
         """Number of candidates whose whole ledger was computed."""
         return len(self._needs)
@@ -122,7 +130,7 @@ class Problem:
     @property
     def bounds(self) -> Bounds:
         """Bounds of the needs."""
-        return Bounds((self.ledgers.quick_bytes, self.ledgers.least_bytes), self.need)
+        return Bounds((self.ledgers.quick_bytes, self.ledgers.least_bytes), self.need, self.ledgers.exceeds)
 
     @cached_property
     def _by_digest(self) -> dict[str, Positions]:
@@ -162,7 +170,8 @@ class Problem:
         if nothing fits, with the smallest budget that would do.
         """
         layers, timed = self.run.model.n_layer, self.timed(machine)
-        seconds, margins = dict(self.roofline), dict[Positions, float]()
+        margin = self.roofline_margin
+        seconds, margins = dict(self.roofline), {} if margin is None else dict.fromkeys(self.roofline, margin)
         if timed:
             measured = {stack: times.seconds(layers) for stack, times in timed.items()}
             right = corrected(self.roofline, measured, len(self.found))

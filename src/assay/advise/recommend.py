@@ -76,7 +76,8 @@ def _different(problem: Problem, ranking: Ranking, best: Choice) -> Iterator[Cho
             seconds = best.seconds * roofline / problem.roofline[ranking.best.stack]
             fits = need <= problem.limits.budget_bytes
             changed = replace(best, stack=tuple(map(str, stack)), seconds=seconds, need_bytes=need, fits=fits)
-            yield replace(changed, timed=False, tokens=tokens, margin=None, numerics=Numerics.DIFFERENT_TRAINING)
+            margin, numerics = problem.roofline_margin, Numerics.DIFFERENT_TRAINING
+            yield replace(changed, timed=False, tokens=tokens, margin=margin, numerics=numerics)
 
 
 def _with_roofline(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, int, int] | None:

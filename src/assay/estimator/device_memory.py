@@ -26,6 +26,7 @@ from typing import Literal
 from assay.cost.simulation.reserved import Interval, reserved
 from assay.errors import UsageError, among, shown
 from assay.estimator.estimate import Estimate
+from assay.hardware import Machine
 
 Of = Literal["tensors", "process", "device"]
 OF: tuple[Of, ...] = ("tensors", "process", "device")
@@ -75,7 +76,12 @@ def working_storage(found: Estimate) -> Interval:
     """Return the bytes that libraries keep, or on a CPU take for a moment, in addition to tensors."""
     if found.machine.device(found.run.device) != "cuda":
         return Interval(0, found.library_scratch_bytes or 0)
-    capability = next((one.compute_capability for one in found.machine.accelerators), None)
+    return working_storage_of_gpu(found.machine)
+
+
+def working_storage_of_gpu(machine: Machine) -> Interval:
+    """Return the bytes that cuBLAS keeps on the first accelerator of a machine."""
+    capability = next((one.compute_capability for one in machine.accelerators), None)
     if capability is None:
         return Interval(_WORKSPACE, 2 * _HOPPER_WORKSPACE)
     if capability >= _HOPPER:
@@ -94,10 +100,10 @@ def need_of(of: str) -> Callable[[Estimate], int]:
     return needs[of]
 
 
-def least_around(of: str, on_gpu: bool) -> int:
+def least_around(of: str, machine: Machine, *, on_gpu: bool) -> int:
     """Return the bytes that a need has at least beyond those of tensors as an allocator serves them."""
     if on_gpu:
-        return CONTEXT.high if of == "device" else 0
+        return CONTEXT.high + working_storage_of_gpu(machine).high if of == "device" else 0
     return OBJECTS + (STARTED.high if of == "process" else 0)
 
 

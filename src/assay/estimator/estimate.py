@@ -21,9 +21,9 @@ from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.composition import Composed, composed
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
-from assay.estimator.timing.roofline import step_seconds
+from assay.estimator.timing.roofline import error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
-from assay.hardware import Machine
+from assay.hardware import Machine, Rates
 from assay.hardware.peaks import peak_flops
 from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
@@ -111,13 +111,21 @@ class Estimate:
             small = tuple(_ledger(at_depth(self.run, depth), self.machine) for depth in times.depths)
             if affine(self.cost, small, layers):
                 return from_times(times, layers)
-        return None if self.roofline_seconds is None else StepTime(self.roofline_seconds)
+        return None if self.roofline_seconds is None else StepTime(self.roofline_seconds, factor=self.roofline_factor)
 
     @cached_property
     def roofline_seconds(self) -> float | None:
         """Seconds of the step's work at the rates of the run's device; None if a rate was not measured."""
-        rates = self.machine.rates.get(self.machine.device(self.run.device))
-        return None if rates is None else step_seconds(self.cost, rates)
+        return None if self._rates is None else step_seconds(self.cost, self._rates)
+
+    @property
+    def roofline_factor(self) -> float | None:
+        """Up to how many times as long or as short a step is, in 95 % of measured cases; None if it is not known."""
+        return None if self._rates is None else error_factor(self._rates)
+
+    @property
+    def _rates(self) -> Rates | None:
+        return self.machine.rates.get(self.machine.device(self.run.device))
 
     @property
     def step_seconds(self) -> float | None:
@@ -137,7 +145,9 @@ class Estimate:
             "peak_flops": peak_flops(self.machine, self.machine.device(self.run.device)),
             "step_seconds": self.step_seconds,
             "step_seconds_margin": None if self.step_time is None else self.step_time.margin,
+            "under_load": self.step_time is not None and self.step_time.under_load,
             "roofline_seconds": self.roofline_seconds,
+            "roofline_factor": self.roofline_factor,
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class EveryRank:
         """Values of a run's `predicted` record: those of the fullest rank, with the work and the time of all ranks."""
         if len(self.ranks) == 1:
             return self.fullest.predicted()
-        time = {"step_seconds": self.step_seconds, "roofline_seconds": self.step_seconds}
+        time = {"step_seconds": self.step_seconds, "roofline_seconds": self.step_seconds, "roofline_factor": None}
         found = {**self.fullest.predicted(), "step_flops": self.step_flops, **time, **self._utilization()}
         return {**found, "bubble_share": self.bubble_share, "ranks": self._by_rank()}
 

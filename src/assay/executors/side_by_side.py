@@ -50,19 +50,28 @@ class _Living:
         self._work = work
         self._tell = work.tell
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        """Held while a cell starts, which may take as long as an import of torch, so that `_lock` is not."""
         self._children: dict[str, RunningCell] = {}
-        self._stopping = False
+        self._stopping = self._killing = False
 
     def run(self, cell: Cell, wave: int) -> None:
         """Run one cell to its end."""
-        with self._lock:
-            if self._stopping:
-                return
-            self._tell(Turn(cell, "start"))
+        with self._starting:
+            with self._lock:
+                if self._stopping:
+                    return
+                self._tell(Turn(cell, "start"))
             entered = self._work.start(cell)
             child = entered.__enter__()
+        with self._lock:
             self._children[cell.name] = child
+            late, killed = self._stopping, self._killing
         try:
+            if killed:
+                child.kill()
+            elif late:
+                child.interrupt()
             self._say(Started(cell, child.folder.id, wave))
             for event in child.events():
                 if (news := of_run(event, cell)) is not None:
@@ -78,23 +87,23 @@ class _Living:
     def interrupt(self) -> None:
         """Let every living cell save and end; at a second Ctrl-C, kill them all."""
         self.done.ending = StudyEnding.INTERRUPTED
+        self._stopping = True
         try:
             with self._lock:
-                self._stopping = True
                 self._tell = without_a_terminal(self._work.tell)
                 self._tell(Interrupting())
                 children = list(self._children.values())
             for child in children:
                 child.interrupt()
-            while self._children:
+            while self._children or self._starting.locked():
                 threading.Event().wait(0.05)
         except KeyboardInterrupt:
             self.kill()
 
     def kill(self) -> None:
         """Kill every living cell, also one that is about to start."""
+        self._stopping = self._killing = True
         with self._lock:
-            self._stopping = True
             children = list(self._children.values())
         for child in children:
             with suppress(OSError):

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -35,7 +36,9 @@ def usable_cores() -> set[int]:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
+@cache
 def _processor_field(name: str) -> str:
+    """Return a field of the first processor, which does not change while a program runs; empty off Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -35,6 +35,10 @@ class StepTimes(Frozen):
     depths: tuple[int, ...]
     turns: tuple[tuple[float, ...], ...]
     """Seconds of one step at each depth, for each turn."""
+    host_turns: tuple[tuple[float, ...], ...] = ()
+    """Seconds in which the host queued a step of an accelerator; empty on a CPU."""
+    device_turns: tuple[tuple[float, ...], ...] = ()
+    """Seconds between the events before and after a step in an accelerator's queue; empty on a CPU."""
     others_share: float | None = None
     """Share of all cores that other programs used meanwhile; None if it is not known."""
 
@@ -46,10 +50,25 @@ class StepTimes(Frozen):
         """Seconds of a step with so many blocks."""
         return statistics.median(self._turns(layers))
 
+    def apart(self, layers: int) -> tuple[float, float] | None:
+        """Seconds of the host and of its accelerator, which work at the same time; None on a CPU."""
+        if not self.host_turns or not self.device_turns:
+            return None
+        host, device = (
+            statistics.median(_extrapolated(self.depths, turn, layers) for turn in turns)
+            for turns in (self.host_turns, self.device_turns)
+        )
+        return host, device
+
     def margin(self, layers: int) -> float:
-        """Half of the 95 % interval, relative to the seconds."""
+        """Half of the 95 % interval, relative to the seconds.
+
+        Under load, the share of the cores that others used is one of its parts: a step without them may be as much
+        quicker.
+        """
         error = 2 * relative_error(self._turns(layers))
-        return float((error**2 + BETWEEN_PROCESSES**2) ** 0.5)
+        load = self.others_share or 0.0 if self.under_load else 0.0
+        return float((error**2 + BETWEEN_PROCESSES**2 + load**2) ** 0.5)
 
     @property
     def under_load(self) -> bool:

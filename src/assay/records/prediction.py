@@ -55,6 +55,11 @@ class Predicted(Record):
     link; None if these are unknown."""
     step_seconds_margin: float | None = None
     """Half of the 95 % interval relative to `step_seconds`, if steps were timed; None for a roofline."""
+    under_load: bool = False
+    """True if other programs used the machine while steps were timed; the margin is wider then."""
+    roofline_factor: float | None = None
+    """Up to how many times as long or as short as its roofline a step is, in 95 % of measured cases; None if it is not
+    known."""
     roofline_seconds: float | None = None
     """Seconds of the work at measured rates; None in older records, whose `step_seconds` is that."""
     memory: MemoryOverStep | None = None

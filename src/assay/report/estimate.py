@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from assay.report.blocks import Block, Table
 from assay.report.predicted.composition import composition_table, compositions_table
 from assay.report.ranks import ranks_report
-from assay.units import format_bytes, format_count, format_flops, format_seconds, with_margin
+from assay.units import format_bytes, format_count, format_flops, format_seconds, with_factor, with_margin
 
 if TYPE_CHECKING:
     from assay.cost.simulation.reserved import Interval
@@ -62,11 +62,16 @@ def _time(every: "EveryRank") -> dict[str, str]:
         return {"step time": _unknown_time(every)}
     if found.margin is not None:
         load = ", timed while other programs worked" if found.under_load else ""
-        return {"step time, from timed steps of few blocks": f"{with_margin(found.seconds, found.margin)}{load}"}
+        rows = {"step time, from timed steps of few blocks": f"{with_margin(found.seconds, found.margin)}{load}"}
+        if found.apart is not None:
+            host, device = map(format_seconds, found.apart)
+            rows["host and device, at the same time"] = f"{host} to queue the step, {device} on the device"
+        return rows
     together = "" if len(every.ranks) == 1 else " of all ranks"
     machine = every.fullest.machine
     rates = machine.rates[machine.device(every.run.device)]
-    rows = {f"step time{together}, a roofline at the rates measured here": format_seconds(found.seconds)}
+    time = with_factor(found.seconds, found.factor)
+    rows = {f"step time{together}, a roofline at the rates measured here": time}
     return {**rows, "caution, these rates": rates.caveat} if rates.caveat else rows
 
 

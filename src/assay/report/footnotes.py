@@ -12,8 +12,9 @@ from assay.units import format_bytes
 
 
 def footnotes(comparison: Comparison) -> list[str]:
-    """Return all footnotes: method, smallest change, errors of the predictions, library scratch, caveats."""
-    measured = (_smallest_change(comparison), _prediction_errors(comparison), _scratch(comparison))
+    """Return all footnotes: method, smallest change, errors and load of the predictions, library scratch, caveats."""
+    predicted = (_prediction_errors(comparison), _predicted_under_load(comparison))
+    measured = (_smallest_change(comparison), *predicted, _scratch(comparison))
     found = [_method(comparison), _evaluated_on(comparison), *measured]
     return [sentence for sentence in (comparison.record.started_from, *found, *comparison.caveats) if sentence]
 
@@ -74,6 +75,13 @@ def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     told = {name: fine_percent(error) for name, error in errors.items() if error is not None}
     return f"Error of the predicted peak of tensors: {listed(told)}." if told else ""
+
+
+def _predicted_under_load(comparison: Comparison) -> str:
+    found = [one.result.predicted for one in comparison.record.cells]
+    if not any(one is not None and one.under_load for one in found):
+        return ""
+    return "Other programs worked while steps were timed for the predictions, so these have wider margins."
 
 
 def _scratch(comparison: Comparison) -> str:

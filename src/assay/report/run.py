@@ -7,7 +7,7 @@ from assay.records.evidence import BEGINNING_ONLY
 from assay.report.blocks import Block, Facts, Table
 from assay.report.closing.run import closing, utilization
 from assay.report.formats import UNKNOWN, amount, figure, leaves, spelled
-from assay.units import format_count, format_flops, format_seconds, with_margin
+from assay.units import format_count, format_flops, format_seconds, with_factor, with_margin
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
@@ -143,9 +143,12 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 
 def _predicted_step(predicted: "Predicted") -> str:
-    """Format the predicted step time, with its margin if it is from timed steps."""
+    """Format the predicted step time with its margin, and with the load under which steps were timed."""
     seconds, margin = predicted.step_seconds or 0.0, predicted.step_seconds_margin
-    return f"{format_seconds(seconds)} by a roofline" if margin is None else with_margin(seconds, margin)
+    if margin is None:
+        return f"{with_factor(seconds, predicted.roofline_factor)} by a roofline"
+    load = " (timed while other programs worked)" if predicted.under_load else ""
+    return f"{with_margin(seconds, margin)}{load}"
 
 
 def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ import pytest
 from assay.config import Spec
 from assay.cost import Cost
 from assay.estimator import estimate
-from assay.estimator.timing.roofline import step_seconds
+from assay.estimator.timing.roofline import OPERATORS_FACTOR, PEAKS_FACTOR, error_factor, step_seconds
 from assay.hardware import Rates
 from assay.hardware.operators import CALLING, MOVING, OperatorSpeed, flash_key, key_of
 from assay.optimizations import resolved
@@ -73,3 +73,9 @@ def test_calls_count_for_every_operator() -> None:
     calls = seconds(cost, rated(**{CALLING: constant(1e3, 1e3)})) - seconds(cost, rated())
     counted = sum(any(tensor.view_of is None for tensor in one.outputs) for one in cost.tape)
     assert calls == pytest.approx(counted * (2e-3 - RATES.launch_seconds - RATES.backward_launch_seconds))
+
+
+def test_the_error_of_a_roofline_is_known_on_a_cpu_and_smaller_with_measured_operators() -> None:
+    operators = RATES.model_copy(update={"operators": PEAKS})
+    assert (error_factor(operators), error_factor(RATES)) == (OPERATORS_FACTOR, PEAKS_FACTOR)
+    assert error_factor(RATES.model_copy(update={"device": "cuda"})) is None

@@ -123,6 +123,12 @@ def test_the_prediction_of_a_run_has_the_margin() -> None:
     assert estimate(run, MACHINE).predicted()["step_seconds_margin"] is None
 
 
+def test_the_prediction_of_a_run_says_under_which_load_its_steps_were_timed() -> None:
+    run = configured("model.n_layer=7")
+    assert not estimate(run, with_times(run)).predicted()["under_load"]
+    assert estimate(run, with_times(run, others_share=0.5)).predicted()["under_load"]
+
+
 def test_the_digest_of_a_stack_is_that_of_all_settings_together() -> None:
     """Digests are keys of files that were written earlier, so their text must stay."""
     run = configured("device=cpu", stack="sdpa_attention+bf16_mixed")

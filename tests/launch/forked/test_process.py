@@ -61,3 +61,15 @@ def test_it_is_signalled_until_it_has_ended(
     server.send(str(-number).encode())
     assert process.wait() == -number
     process.kill()  # the number of an ended process may be another's
+
+
+def test_another_process_with_its_number_is_neither_it_nor_signalled(
+    served: tuple[ForkedProcess, socket.socket], sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    process, server = served
+    assert process._known is not None
+    process._known = process._known.model_copy(update={"started": 1.0, "start_ticks": 1})
+    server.close()
+    assert process.wait(10.0) == -signal.SIGKILL
+    process.kill()
+    assert sleeper.poll() is None

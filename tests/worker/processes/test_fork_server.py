@@ -1,10 +1,13 @@
 """A child that is forked from the server has the record of one that has imported everything itself."""
 
+import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from assay.data import Prepared
@@ -14,6 +17,7 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
 from assay.store.run_folder import RunFolder
+from assay.worker.processes import fork_server as fork_server_module
 from support.runs import run_folder
 from support.workers import finished
 
@@ -92,3 +96,32 @@ def test_it_lives_on_when_nobody_asks_the_server_any_more(corpus: Prepared, tmp_
     result = folder.result()
     assert result is not None
     assert (result.status, result.steps) == (Status.DONE, 60)
+
+
+def test_a_fork_that_fails_costs_one_child_and_not_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError("too many processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reply, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, reply, open(os.devnull, "rb") as nothing:
+        with given:
+            socket.send_fds(ours, [b"[]"], [*[nothing.fileno()] * 4, given.fileno()])
+        ours.shutdown(socket.SHUT_WR)
+        assert fork_server_module.served(theirs) is None
+        reply.settimeout(5.0)
+        assert reply.recv(8) == b"0", "the parent is told that there is no child"
+
+
+def test_children_do_not_share_the_numbers_of_numpys_global_generator() -> None:
+    before = np.random.get_state()
+    try:
+        drawn = set()
+        for _ in range(3):
+            np.random.set_state(before)
+            fork_server_module.draw_anew()
+            drawn.add(float(np.random.random()))
+        assert len(drawn) == 3
+    finally:
+        np.random.set_state(before)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from assay.config import ResolvedRun, Spec
 from assay.hardware.step_times import Answer, Task
@@ -30,17 +31,41 @@ def test_steps_of_both_depths_are_timed_in_turns(names: tuple[str, ...]) -> None
     times = step_times.answered(task(*(Spec(name=name) for name in names))).times
     assert times is not None
     assert times.depths == (1, 3)
+    assert times.apart(5) is None
     assert len(times.turns) >= 3
     assert all(shallow > 0 and deep > 0 for shallow, deep in times.turns)
 
 
 def test_each_model_has_its_own_number_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_times, "_stepper", lambda run, folder: lambda: float(run.model.n_layer))
+    monkeypatch.setattr(step_times, "_stepper", lambda run, folder: lambda: (float(run.model.n_layer),))
     times = step_times.answered(task()).times
     assert times is not None
     assert times.depths == (1, 3)
     assert set(times.turns) == {(1.0, 3.0)}
     assert len(times.turns) == 8  # equal turns need no more
+
+
+def test_an_accelerators_steps_have_the_times_of_host_and_device_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stepper(run: ResolvedRun, folder: Path) -> object:
+        return lambda: (float(run.model.n_layer), 0.5, 0.25 * run.model.n_layer)
+
+    monkeypatch.setattr(step_times, "_stepper", stepper)
+    times = step_times.answered(task()).times
+    assert times is not None
+    assert (times.seconds(5), times.apart(5)) == (5.0, (0.5, 1.25))
+    assert Answer.model_validate_json(Answer(digest="abc", times=times).model_dump_json()).times == times
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_device_is_timed_by_its_own_events() -> None:
+    found = task()
+    on_cuda = tuple(one.model_copy(update={"device": "cuda"}) for one in found.runs)
+    times = step_times.answered(found.model_copy(update={"runs": on_cuda})).times
+    assert times is not None
+    apart = times.apart(5)
+    assert apart is not None
+    assert 0 < min(apart) <= max(apart) <= 1.2 * times.seconds(5)
 
 
 @pytest.mark.parametrize(("seconds", "timed"), [(0.05, 3), (0.5, 1)])
@@ -49,10 +74,10 @@ def test_the_first_step_of_a_turn_is_not_timed(
 ) -> None:
     """It finds the caches as the other model left them."""
     steps = [9.0, 9.0, seconds, *(seconds + 0.001 * number for number in range(timed))]
-    left = iter(steps)
+    left = iter([(one,) for one in steps])
     monkeypatch.setattr(step_times, "_stepper", lambda run, folder: left.__next__)
     turn = step_times._settled(run_with(), tmp_path)
-    assert turn() == pytest.approx(seconds + 0.001 * (timed // 2))
+    assert turn() == (pytest.approx(seconds + 0.001 * (timed // 2)),)
     assert next(left, "all done") == "all done"
 
 

@@ -40,10 +40,15 @@ class Block:
     """Neighbours in the same segment."""
 
 
+class Full(Exception):  # it is an answer, not an error
+    """A request needs a segment beyond the allocator's limit."""
+
+
 @dataclass
 class CachingAllocator:
-    """Reserved and allocated bytes while blocks are requested and freed."""
+    """Reserved and allocated bytes while blocks are requested and freed. Raises `Full` beyond the limit."""
 
+    limit_bytes: float = float("inf")
     reserved_bytes: int = 0
     allocated_bytes: int = 0
     """Bytes of the blocks in use, rounded as the allocator rounds them."""
@@ -102,6 +107,8 @@ class CachingAllocator:
         nbytes = segment_bytes(size)
         block = Block(self.reserved_bytes, nbytes, size <= SMALL_REQUEST)
         self.reserved_bytes += nbytes
+        if self.reserved_bytes > self.limit_bytes:
+            raise Full
         return block
 
     def _remove(self, block: Block, free: list[Key]) -> None:

@@ -16,9 +16,10 @@ is not simulated.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from assay.cost.simulation.allocator import Category, Ledger, Storage
-from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, CachingAllocator
+from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, CachingAllocator, Full
 from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
 
@@ -71,19 +72,46 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
     """
     if cost.replayed:
         return None
-    ledger = Recorded(cost.held_bytes)
-    for tensor in cost.batch.tensors:
-        ledger.take(tensor.nbytes)
-    replay(cost, ledger)
-    played = [_played(cost, ledger.events, working.high, delay) for delay in _DELAYS]
+    events = with_update(recorded(cost), cost)
+    played = [_played(cost, events, working.high, delay) for delay in _DELAYS]
     in_use = min(one.allocated_peak_bytes for one in played) - working.high + working.low
     low = -(-in_use // ROUNDED_SEGMENT) * ROUNDED_SEGMENT
     return Interval(low, max(one.reserved_bytes for one in played))
 
 
-def _played(cost: Cost, events: Sequence[int], working: int, delay: int) -> CachingAllocator:
-    """Return the allocator after some steps that begin with no memory at all."""
-    allocator = CachingAllocator()
+def recorded(cost: Cost) -> list[int]:
+    """Return the requests and frees of a step before its update, as in `Recorded.events`."""
+    ledger = Recorded(cost.held_bytes)
+    for tensor in cost.batch.tensors:
+        ledger.take(tensor.nbytes)
+    replay(cost, ledger, update=False)
+    return ledger.events
+
+
+def with_update(events: list[int], cost: Cost) -> list[int]:
+    """Return the events of a whole step, whose update takes one temporary after the other."""
+    requests = sum(event >= 0 for event in events)
+    temporaries = ((one.nbytes, -1 - requests - place) for place, one in enumerate(cost.update))
+    return [*events, *chain.from_iterable(temporaries)]
+
+
+def exceeds(cost: Cost, events: Sequence[int], working: Interval, limit_bytes: float) -> bool:
+    """True if the high end of `reserved` is above a limit for certain; the simulation ends there, so this is quick.
+
+    `events` are those of `with_update`. The answer is only ever wrong in that a need above the limit is not noticed.
+    """
+    try:
+        _played(cost, events, working.high, _DELAYS[-1], limit_bytes)
+    except Full:
+        return True
+    return False
+
+
+def _played(
+    cost: Cost, events: Sequence[int], working: int, delay: int, limit_bytes: float = float("inf")
+) -> CachingAllocator:
+    """Return the allocator after some steps that begin with no memory at all. Raises `Full` beyond the limit."""
+    allocator = CachingAllocator(limit_bytes)
     for tensor in cost.held_at_first:
         allocator.allocate(tensor.nbytes)
     allocator.allocate(working)

@@ -20,9 +20,9 @@ class PlayedStage:
         self.output = cost.tape[inside[-1]].outputs[0].name if cost.order else None
         """Output of the stage, None without a pipeline. It is kept until the stage's backward, which receives its
         gradient."""
-        made = {one.name for index in inside for one in (*cost.tape[index].outputs, *cost.tape[index].extras)}
-        given = {one.name for one in (*cost.tables, *cost.batch.tensors)} | cost.parameters.keys()
-        self.lasting = cost.values.keys() - made | given
+        given = {one.name for one in (*cost.tables, *cost.batch.tensors, *cost.batch.picked)} | cost.parameters.keys()
+        elsewhere = [one for one in cost.tape if not one.within(*sites)] if sites else ()
+        self.lasting = given.union(one.name for each in elsewhere for one in (*each.outputs, *each.extras))
         """Values that exist before a pass, or belong to another stage on the same rank."""
         operations = [cost.tape[index] for index in self.indices]
         groups = [one for one in cost.sharding.groups if any(each.within(*one.sites) for each in operations)]

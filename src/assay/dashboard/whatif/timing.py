@@ -7,7 +7,7 @@ from assay.dashboard.whatif.question import HERE, Question
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.hardware.cluster import DATASHEETS
-from assay.units import format_seconds, with_margin
+from assay.units import format_seconds, with_factor, with_margin
 
 _SHEET = "a roofline of the datasheet's peaks: no step is faster, and real ones take 1.5 to 4 times as long"
 _MEASURED = "a roofline at the rates measured on this machine, which ranks stacks better than it times them"
@@ -37,7 +37,7 @@ def timing(question: Question, found: Estimate) -> Timing:
     if question.device != HERE:
         return Timing(step.seconds, format_seconds(step.seconds), _SHEET)
     caveat = found.machine.rates[found.machine.device(found.run.device)].caveat
-    return Timing(step.seconds, format_seconds(step.seconds), f"{_MEASURED}{f'; {caveat}' if caveat else ''}")
+    return Timing(step.seconds, with_factor(step.seconds, step.factor), f"{_MEASURED}{f'; {caveat}' if caveat else ''}")
 
 
 def _unknown(question: Question, found: Estimate) -> Timing:

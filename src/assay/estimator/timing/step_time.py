@@ -26,8 +26,14 @@ class StepTime:
     seconds: float
     margin: float | None = None
     """Half of the 95 % interval relative to the seconds, if steps were timed; None for a roofline."""
+    factor: float | None = None
+    """Up to how many times as long or as short as its roofline a step is, in 95 % of measured cases.
+
+    None for timed steps, and if no such roofline was held against measured steps."""
     under_load: bool = False
     """True if other programs used the machine while steps were timed."""
+    apart: tuple[float, float] | None = None
+    """Seconds of the host and of its accelerator, which work at the same time; None on a CPU and for a roofline."""
 
 
 def digest(run: ResolvedRun, device: str) -> str | None:
@@ -74,7 +80,8 @@ def timed(run: ResolvedRun, machine: Machine) -> StepTimes | None:
 
 def from_times(times: StepTimes, layers: int) -> StepTime:
     """Return the time of a step with so many blocks."""
-    return StepTime(times.seconds(layers), times.margin(layers), times.under_load)
+    apart = times.apart(layers)
+    return StepTime(times.seconds(layers), times.margin(layers), under_load=times.under_load, apart=apart)
 
 
 def affine(whole: Cost, small: tuple[Cost, ...], layers: int) -> bool:

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import IO
 
-from assay.store.liveness import this_process
+from assay.store.liveness import is_alive, this_process
 
 _POLL_SECONDS = 0.05
 
@@ -27,6 +27,8 @@ class ForkedProcess:
         """Exit code, or minus the number of the signal that killed it; None while it is not known to have ended."""
         self._reply = reply
         self._served = True
+        self._known = this_process(pid)
+        """The process with its start time, because its number may later be another's; None if it has ended already."""
 
     def poll(self) -> int | None:
         """Return the exit code if the process has ended."""
@@ -48,7 +50,7 @@ class ForkedProcess:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
-        if self.returncode is None:
+        if self.returncode is None and (self._served or self._lives()):
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -57,13 +59,16 @@ class ForkedProcess:
         if self.returncode is None and self._served:
             self._listen(seconds)
         while self.returncode is None and not self._served:
-            if this_process(self.pid) is None:
+            if not self._lives():
                 self.returncode = -signal.SIGKILL
             elif seconds is not None and time.monotonic() - began >= seconds:
                 break
             else:
                 time.sleep(_POLL_SECONDS)
         return self.returncode
+
+    def _lives(self) -> bool:
+        return self._known is not None and is_alive(self._known)
 
     def _listen(self, seconds: float | None) -> None:
         """Wait at most so many seconds for what the server says."""

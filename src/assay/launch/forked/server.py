@@ -52,7 +52,8 @@ class ForkServer:
     def fork(self, arguments: Sequence[str], log: IO[bytes], lock: IO[bytes]) -> ForkedProcess | None:
         """Fork a worker with these arguments, which leads a process group of its own.
 
-        Its standard error goes to `log`, and it keeps `lock` open. Returns None if the server cannot start, or is gone.
+        Its standard error goes to `log`, and it keeps `lock` open. Returns None if the server cannot start, is gone, or
+        could not fork this time.
         """
         with self._lock:
             control = self._control or self._started()
@@ -70,12 +71,11 @@ class ForkServer:
             finally:
                 os.close(given)
                 os.close(taken)
-        number = _number(reply)
+        number = self._number(reply)
         if number is None:
             for end in (stdin, stdout):
                 os.close(end)
             reply.close()
-            self._give_up()
             return None
         return ForkedProcess(number, open(stdin, "wb"), open(stdout, "rb"), reply)
 
@@ -100,6 +100,17 @@ class ForkServer:
         self._control = ours
         return ours
 
+    def _number(self, reply: socket.socket) -> int | None:
+        """Wait for a child's number; None if the server refuses. One that is silent or has ended is given up."""
+        reply.settimeout(_PATIENCE_SECONDS)
+        said = b""
+        with suppress(OSError):
+            said = reply.recv(64)
+        if not said:
+            self._give_up()
+            return None
+        return int(said) or None  # 0: it could not fork this time
+
     def _give_up(self) -> None:
         """End a server that does not answer, so that no later request of its queue is served."""
         with self._lock:
@@ -117,12 +128,3 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-
-def _number(reply: socket.socket) -> int | None:
-    """Wait for a child's number; None if none comes."""
-    reply.settimeout(_PATIENCE_SECONDS)
-    with suppress(OSError):
-        said = reply.recv(64)
-        return int(said) if said else None
-    return None

@@ -25,13 +25,14 @@ def advice_report(found: "Advice", tokens: float | None = None, measured: Measur
     """
     yield Facts.of(_answer(found, tokens))
     rows = [(one.title, _speed(one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
-    yield Table.of(("stack", "tokens/s", "needs", "loss"), rows, ("tokens/s", "needs"), ("loss",))
+    speed = "tokens/s, at most" if found.absent else "tokens/s"
+    yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
     if found.parts:
         yield Table.of(("element", "step time", "memory", "loss"), _contributions(found), ("step time", "memory"))
     if found.different:
         yield "These train differently, so the loss is another one. Each joins the recommended stack:"
         different = [(one.title, _speed(one), format_bytes(one.need_bytes)) for one in found.different]
-        yield Table.of(("stack", "tokens/s", "needs"), different, ("tokens/s", "needs"))
+        yield Table.of(("stack", speed, "needs"), different, (speed, "needs"))
     yield from (f"Caution: {one}." for one in found.warnings)
     yield _basis(found)
     yield from _left_out(found)

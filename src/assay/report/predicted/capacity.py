@@ -39,6 +39,8 @@ def capacity_report(found: "Sequence[Fitting]", budget_bytes: int, of: str = "te
             yield f"Nothing fits into {format_bytes(budget_bytes)} by a smaller {_TITLES[one.largest.key]}: {least}."
         if one.failure:
             yield f"{one.largest.key}={one.largest.value}: {one.failure}"
+    if not verified:
+        yield "These are predictions, and no run was made. --verify trains each answer for three steps."
     yield (
         f"The budget is {format_bytes(budget_bytes)}. Each setting grows alone, with all others as configured. Needs "
         f"are {MEANING[of]}."

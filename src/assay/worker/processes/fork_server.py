@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -38,15 +39,45 @@ def served(requests: socket.socket) -> list[str] | None:
                 message, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, _DESCRIPTORS)
                 if not message:
                     return None
-                child = os.fork()
-                if child == 0:
+                child = _forked()
+                if child is None:
+                    _refuse(descriptors)
+                elif child == 0:
                     for one in living.values():
                         one.close()
                     requests.detach()  # its descriptor becomes the child's standard input
                     _take(descriptors)
+                    draw_anew()
                     arguments: list[str] = json.loads(message)
                     return arguments
-                living[child] = _answered(child, descriptors)
+                else:
+                    living[child] = _answered(child, descriptors)
+
+
+def _forked() -> int | None:
+    """Fork; return 0 in the child and its number in the server, or None if the system refuses for now."""
+    try:
+        return os.fork()
+    except OSError:  # too many processes, or too little memory
+        return None
+
+
+def _refuse(descriptors: Sequence[int]) -> None:
+    """Say 0 instead of a child's number; the parent then starts this one itself."""
+    for one in descriptors[:-1]:
+        os.close(one)
+    with socket.socket(fileno=descriptors[-1]) as reply, suppress(OSError):
+        reply.send(b"0")
+
+
+def draw_anew() -> None:
+    """Seed numpy's global generator anew, which a child would otherwise share with all others of the server.
+
+    Nothing of ours uses it, but a user's model may. Python's own generator seeds itself after a fork, and torch's has a
+    fixed seed in every new process.
+    """
+    if numpy := sys.modules.get("numpy.random"):
+        numpy.seed()
 
 
 def _answered(child: int, descriptors: Sequence[int]) -> socket.socket:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
@@ -29,6 +29,12 @@ from assay.hardware.step_times import Answer, StepTimes, Task, relative_error
 from assay.optimizations import optimizations_of
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 
+if TYPE_CHECKING:
+    from assay.step.program import Step
+    from assay.training.probes import ActivationNorms
+
+Timed = tuple[float, ...]
+"""Seconds of a step; on an accelerator also those in which the host queued it, and those between two of its events."""
 _QUICK = 0.1
 """Seconds of a step below which a turn has several."""
 _FEWEST, _ENOUGH, _MOST = 3, 8, 40
@@ -54,28 +60,37 @@ def answered(task: Task) -> Answer:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
             models = [stack.enter_context(_model(run, place / str(at))) for at, run in enumerate(task.runs)]
-            turns, share = _turns(models, task.seconds)
+            found, share = _turns(models, task.seconds)
         except (UsageError, RuntimeError, MemoryError, OSError) as error:
             return Answer(digest=task.digest, refused=first_line(error))
     depths = tuple(run.model.n_layer for run in task.runs)
-    return Answer(digest=task.digest, times=StepTimes(depths=depths, turns=turns, others_share=share))
+    whole, host, device = (_part(found, place) for place in range(3))
+    times = StepTimes(depths=depths, turns=whole, host_turns=host, device_turns=device, others_share=share)
+    return Answer(digest=task.digest, times=times)
 
 
-def _turns(models: Sequence[Callable[[], float]], seconds: float) -> tuple[tuple[tuple[float, ...], ...], float | None]:
-    """Return the seconds of each turn, and the share of the cores that others used meanwhile."""
+def _part(turns: Sequence[Sequence[Timed]], place: int) -> tuple[tuple[float, ...], ...]:
+    """Return one of the times of every step; empty if steps have no such time."""
+    if len(turns[0][0]) <= place:
+        return ()
+    return tuple(tuple(one[place] for one in turn) for turn in turns)
+
+
+def _turns(models: Sequence[Callable[[], Timed]], seconds: float) -> tuple[list[tuple[Timed, ...]], float | None]:
+    """Return the times of each turn by model, and the share of the cores that others used meanwhile."""
     from assay.instruments.rates.agreement import OthersShare
 
-    turns: list[tuple[float, ...]] = []
+    turns: list[tuple[Timed, ...]] = []
     began = time.perf_counter()
     with OthersShare() as others:
-        while not _enough(turns, time.perf_counter() - began, seconds):
+        while not _enough(_part(turns, 0) if turns else (), time.perf_counter() - began, seconds):
             turns.append(tuple(model() for model in models))
-    return tuple(turns), others.share
+    return turns, others.share
 
 
 @contextlib.contextmanager
-def _model(run: ResolvedRun, folder: Path) -> Iterator[Callable[[], float]]:
-    """Yield a function that does the steps of one turn of a run, in a forked process, and returns their seconds.
+def _model(run: ResolvedRun, folder: Path) -> Iterator[Callable[[], Timed]]:
+    """Yield a function that does the steps of one turn of a run, in a forked process, and returns their times.
 
     Raises `RuntimeError` with the fault if the run's step cannot be built or done.
     """
@@ -98,26 +113,29 @@ def _model(run: ResolvedRun, folder: Path) -> Iterator[Callable[[], float]]:
             os.waitpid(child, 0)
 
 
-def _asked(line: TextIO) -> float:
-    """Ask a forked process for one turn, and return its seconds."""
+def _asked(line: TextIO) -> Timed:
+    """Ask a forked process for one turn, and return its times."""
     line.write("go\n")
     line.flush()
     said = line.readline()
     try:
-        return float(said)
+        found = tuple(map(float, said.split()))
     except ValueError:
-        raise RuntimeError(said.strip() or "its process died") from None
+        raise RuntimeError(said.strip()) from None
+    if not found:
+        raise RuntimeError("its process died")
+    return found
 
 
 def _serve(end: socket.socket, run: ResolvedRun, folder: Path) -> NoReturn:
     """Do a turn for each line that is read, until the other end is closed. A fault is one line, and the last."""
     when_closed(0, lambda: os._exit(PARENT_GONE))
-    turn: Callable[[], float] | None = None
+    turn: Callable[[], Timed] | None = None
     with contextlib.suppress(BaseException), end.makefile("rw") as line:
         for _ in line:
             try:
                 turn = turn or _settled(run, folder)
-                said = repr(turn())
+                said = " ".join(map(repr, turn()))
             except (UsageError, RuntimeError, MemoryError) as error:
                 said = first_line(error)
             line.write(f"{said}\n")
@@ -125,7 +143,7 @@ def _serve(end: socket.socket, run: ResolvedRun, folder: Path) -> NoReturn:
     os._exit(0)
 
 
-def _settled(run: ResolvedRun, folder: Path) -> Callable[[], float]:
+def _settled(run: ResolvedRun, folder: Path) -> Callable[[], Timed]:
     """Return a function that does one turn of a run, whose first steps are done."""
     from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
 
@@ -135,16 +153,16 @@ def _settled(run: ResolvedRun, folder: Path) -> Callable[[], float]:
     keep_freed_memory()
     step()
 
-    def turn() -> float:
-        """Return the median seconds of the steps after the first one: three if steps are quick, or else one."""
-        timed = 3 if step() < _QUICK else 1
-        return statistics.median(step() for _ in range(timed))
+    def turn() -> Timed:
+        """Return the median times of the steps after the first one: three if steps are quick, or else one."""
+        timed = 3 if step()[0] < _QUICK else 1
+        return tuple(map(statistics.median, zip(*(step() for _ in range(timed)), strict=True)))
 
     return turn
 
 
-def _stepper(run: ResolvedRun, folder: Path) -> Callable[[], float]:
-    """Build the step of a run on random tokens; return a function that does the next step and returns its seconds."""
+def _stepper(run: ResolvedRun, folder: Path) -> Callable[[], Timed]:
+    """Build the step of a run on random tokens; return a function that does the next step and returns its times."""
     from assay.data import open_prepared
     from assay.data.random_tokens import write_random
     from assay.parallel.ranks import ALONE
@@ -160,7 +178,25 @@ def _stepper(run: ResolvedRun, folder: Path) -> Callable[[], float]:
     step = build_step(run, data, device, optimizations_of(run), ALONE, fresh=True)
     probes, indices = ActivationNorms(step), itertools.count(1)
     train_until_updated(step, 0, probes)
-    return lambda: train_step(step, next(indices), probes).seconds
+    if device.type == "cuda":
+        return lambda: _timed_on_cuda(step, next(indices), probes)
+    return lambda: (train_step(step, next(indices), probes).seconds,)
+
+
+def _timed_on_cuda(step: "Step", index: int, probes: "ActivationNorms") -> Timed:
+    """Do a step of an accelerator; an event ends it in the queue, before its figures are read."""
+    import torch
+
+    from assay.training.loop import read
+    from assay.training.queued_step import take
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin.record()
+    taken = take(step, index, probes)
+    end.record()
+    (record,) = read(step, [taken])
+    end.synchronize()
+    return record.seconds, taken.seconds, float(begin.elapsed_time(end)) / 1e3
 
 
 def _enough(turns: Sequence[tuple[float, ...]], spent: float, allowed: float) -> bool:
