@@ -64,8 +64,9 @@ bench: setup
 
 docs: setup
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/study_pages.py
 
-# The commands of the tutorial and of the how-tos, as they are written, in a home of their own. Minutes.
+# The commands of the README, the tutorial and the how-tos, as they are written, in a home of their own. An hour or less.
 docs-run: setup
 	$(BIN)/python docs/walk.py
 

@@ -16,14 +16,14 @@ from assay.optimizations import catalogue
 from support.docs import DOCS, program
 
 ROOT = Path(__file__).parents[1]
-WALKED = [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), *WALKED[1:]]
+WALKED = program("walk").PAGES
+PAGES = [ROOT / "CONTRIBUTING.md", *sorted({*DOCS.glob("*.md"), *WALKED})]
 TRANSLATED = [DOCS / "coming-from.md", DOCS / "left-out.md", *WALKED]
 
 
 def shown(page: str) -> set[str]:
     """Return the commands of a page: lines of its blocks, and code in its text, without the remarks beside them."""
-    blocks = re.findall(r"```(?:sh|text)?\n(.*?)```", page, flags=re.DOTALL)
+    blocks = re.findall(r"```(?:sh|console|text)?\n(.*?)```", page, flags=re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     text = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     named = [" ".join(one.split()) for one in re.findall(r"`(assay [^`]*)`", text)]
@@ -70,14 +70,28 @@ def test_a_wrong_command_cannot(wrong: str, root: Any) -> None:
 
 def test_every_verb_is_run_by_a_page_that_is_walked(walk: Any) -> None:
     run = [
-        line.split()[1]
+        command.split()[1]
         for page in WALKED
         for block in walk.blocks(page.read_text(encoding="utf-8"))
-        if block.language == "sh"
-        for line in block.text.splitlines()
-        if line.startswith("assay ")
+        if block.language in ("sh", "console")
+        for command in block.commands
+        if command.startswith("assay ")
     ]
     assert set(run) == set(VERBS)
+
+
+def test_every_command_in_the_reading_matter_is_run_or_listed(walk: Any) -> None:
+    """Blocks of commands that a walk would pass over stand in none of its pages, but for what `make` does."""
+    for page in WALKED:
+        text = page.read_text(encoding="utf-8")
+        passed_over = re.findall(r"```(?:text)?\n((?:\$ )?assay .*?)```", text, flags=re.DOTALL)
+        assert not passed_over, f"{page.name}: {passed_over}"
+
+
+def test_what_is_not_run_has_a_reason(walk: Any) -> None:
+    unrun = [one for page in WALKED for block in walk.blocks(page.read_text(encoding="utf-8")) for one in block.unrun]
+    assert len(unrun) < 20
+    assert all(re.search(r" \([a-z0-9].{5,}\)$", one) for one in unrun), unrun
 
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.stem)
@@ -132,9 +146,46 @@ false
     assert (tmp_path / "home.txt").read_text().strip() == str(tmp_path / "home")
 
 
+def test_notes_fill_in_keep_and_leave_out(walk: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+<!-- keeps: kept.py -->
+```python
+one = 1
+```
+<!-- with: RUN=small FILE=my-file -->
+<!-- unrun: sleep (minutes) | false (it fails) -->
+```sh
+sleep 1000
+echo RUN > FILE    # a remark; RUNNER is no placeholder
+echo RUNNER >> FILE
+false
+```
+<!-- says: one = 1 -->
+```console
+$ cat kept.py      (a remark that no shell reads)
+one = 1
+```
+<!-- serves: ready -->
+```sh
+echo ready; exec sleep 1000
+```
+"""
+    assert walked(walk, tmp_path, text) == 5
+    assert (tmp_path / "my-file").read_text() == "small\nRUNNER\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "page.md: not run: sleep 1000 (minutes)",
+        "page.md: not run: false (it fails)",
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
-    ["```sh\nfalse\n```", "<!-- exits: 1 -->\n```sh\ntrue\n```", "<!-- says: yes -->\n```sh\necho no\n```"],
+    [
+        "<!-- serves: ready -->\n```sh\necho ready; exit 0\n```",
+        "```sh\nfalse\n```",
+        "<!-- exits: 1 -->\n```sh\ntrue\n```",
+        "<!-- says: yes -->\n```sh\necho no\n```",
+    ],
 )
 def test_a_walk_stops_where_a_reader_would(walk: Any, tmp_path: Path, text: str) -> None:
     with pytest.raises(walk.Stumbled):

@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 from assay.config import Home
 from assay.data import load_tokenizer
 from assay.model.weights import load_model
+from assay.worker.ending.sample import add_sample
+from assay.worker.result import Findings
 from cli.conftest import Assay
 from support.trained import Trained
 
@@ -46,6 +48,13 @@ def test_the_likeliest_token_is_what_the_newest_checkpoint_says(assay: Assay, tr
     assert (sampled["text"], sampled["steps"]) == (likeliest, 5)
     again = assay("sample", "last", "--prompt", "fox", "--tokens", "1", "--temperature", "0", "--top-k", "1", "--json")
     assert untimed(sampled) == untimed(again.value) | {"top_k": None}
+
+
+def test_a_run_records_the_beginning_of_what_the_command_writes(assay: Assay, trained: Trained) -> None:
+    folder = trained(3)
+    findings = Findings(folder.spec(), phases=None)
+    add_sample(findings, folder)
+    assert assay("sample", folder.id, "--json").value["text"].startswith(findings.sample.text)
 
 
 def untimed(value: dict[str, object]) -> dict[str, object]:

@@ -10,42 +10,12 @@ import pytest
 
 import assay
 from assay.errors import UsageError
+from assay.report.plain import plain_text
+from support.docs import DOCS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "own-model.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-NANOGPT = '''
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.nn import functional
-
-
-@dataclass
-class GPTConfig:
-    block_size: int
-    vocab_size: int
-    n_layer: int
-    n_head: int
-    n_embd: int
-    dropout: float
-    bias: bool
-
-
-class GPT(nn.Module):
-    """A model with the interface of nanoGPT's."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
-        self.head = nn.Linear(config.n_embd, config.vocab_size, bias=config.bias)
-
-    def forward(self, ids, targets):
-        logits = self.head(self.embed(ids))
-        return logits, functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
-        return torch.optim.AdamW(self.parameters(), learning_rate, betas, weight_decay=weight_decay)
-'''
+NANOGPT = (DOCS / "walked" / "own-model.md" / "model.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -87,6 +57,12 @@ def test_the_model_of_the_page_trains_with_proven_techniques(recurrent: tuple[st
     assert [one.verdict for one in result.evidence] == [True, True]
     assert result.values is not None
     assert result.values.verdict, result.values
+    assert result.predicted is not None
+    assert result.predicted.traced
+    measured, traced = result.memory.tensors_peak_bytes, result.predicted.tensors_peak_bytes
+    assert measured is not None
+    assert traced == pytest.approx(measured, rel=0.02)
+    assert "KiB, traced" in plain_text(result.report())
 
 
 @pytest.mark.slow
@@ -99,6 +75,10 @@ def test_the_model_of_the_page_is_compared(recurrent: tuple[str, ...], tmp_path:
         for row in ("activation_checkpointing", "baseline")
     )
     assert max(kept) < min(plain)
+    assert {row.treatment: row.predicted.traced for row in found.rows if row.predicted} == dict.fromkeys(rows, True)
+    (row,) = (row for row in found.rows if row.treatment == "activation_checkpointing")
+    change = row.effects["tensors_peak_bytes"].change
+    assert row.predicted_change["tensors_peak_bytes"] == pytest.approx(change, abs=0.02)
 
 
 def test_a_technique_of_other_layers_is_refused(recurrent: tuple[str, ...], tmp_path: Path) -> None:

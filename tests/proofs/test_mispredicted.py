@@ -53,6 +53,14 @@ def test_a_peak_that_saves_less_than_predicted_is_mentioned() -> None:
     )
 
 
+def test_a_trace_that_misses_blames_no_technique() -> None:
+    (said,) = alone(103 * MIB, 50 * MIB, saved_bytes=None, traced=True)
+    assert said == (
+        "the peak of tensors is 103 MiB, but 100 MiB was predicted: kernels take memory that no operator returns, or "
+        "the step does other work with real values than in a trace"
+    )
+
+
 def test_less_memory_than_predicted_is_as_suspect() -> None:
     peak, saved = alone(60 * MIB, 20 * MIB)
     assert "60.0 MiB" in peak

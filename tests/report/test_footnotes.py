@@ -1,6 +1,8 @@
 import pytest
 
-from assay.report.footnotes import listed
+from assay.analysis.comparison import analyse
+from assay.report.footnotes import footnotes, listed
+from support.comparisons import TREATMENTS, record
 
 
 @pytest.mark.parametrize(
@@ -14,3 +16,10 @@ from assay.report.footnotes import listed
 )
 def test_a_text_that_many_rows_share_is_said_once(told: dict[str, str], says: str) -> None:
     assert listed(told) == says
+
+
+def test_a_column_that_a_system_does_not_tell_is_named_with_the_reason() -> None:
+    told = {"memory.process_peak_bytes": "only Linux has it", "blocks.load": "no column, so it is not said"}
+    found = footnotes(analyse(record(changes={TREATMENTS[0]: {"missing": told}})))
+    assert "Not measured: process, peak (only Linux has it)." in found
+    assert not any("Not measured" in one for one in footnotes(analyse(record())))

@@ -77,7 +77,7 @@ def test_every_row_can_run_or_is_known_to_need_another_machine(name: str, scale:
     assert gone == ABSENT.get((name, scale), set())
     assert len(notes) == len(gone)
     every = {cell.treatment for cell in cells}
-    check_expectations(one.expects, every)
+    check_expectations(one.expects, every, {})
     check_published(one.published, every)
 
 

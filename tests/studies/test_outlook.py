@@ -9,6 +9,9 @@ from assay.config import load
 from assay.config.home import Home
 from assay.errors import UsageError
 from assay.optimizations import resolved
+from assay.report.blocks import Table
+from assay.report.formats import UNKNOWN
+from assay.report.study.outlook import outlook_report
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, _steps, outlook
 
@@ -38,6 +41,22 @@ def test_the_whole_is_the_sum_over_processes_that_can_run() -> None:
     assert (plan.processes, plan.seconds) == (8, 40.0 + 10.0 + 20.0)
     unknown = plan._replace(rows=(*rows, row(2)))
     assert unknown.seconds is None
+
+
+def test_every_cell_is_listed_with_its_row_and_seed_and_rows_that_cannot_run_are_not() -> None:
+    able, other = row(8, seconds=10.0, peak_bytes=7), row(4, seconds=5.0, share=0.5)._replace(label="other")
+    rows = (able._replace(label="baseline"), other, row(4, problem="no such thing"))
+    plan = Outlook("", "factorial", "", "demo", 2, rows, (), drifts=3, first_seed=5)
+    found = plan.cells()
+    assert len(found) == 12
+    assert [one.name for one in found[:3]] == ["baseline", "baseline (again)", "other"]
+    assert [(one.seed, one.process) for one in found[::3]] == [(5, 0), (5, 1), (6, 0), (6, 1)]
+    assert (found[1].peak_bytes, found[1].seconds, found[2].seconds, found[2].share) == (7, 10.0, 5.0, 0.5)
+    assert plan.plain(cells=True)["cells"][2]["name"] == "other"
+    assert "cells" not in plan.plain(cells=False)
+    table = [block for block in outlook_report(plan, cells=True) if isinstance(block, Table)][-1]
+    assert table.rows[2] == ("other", "5", "1", UNKNOWN, "5.00 s", "if it goes on")
+    assert len([block for block in outlook_report(plan) if isinstance(block, Table)]) == 1
 
 
 def test_a_control_that_cannot_run_ends_the_plan_before_other_rows(tmp_path: Path) -> None:

@@ -112,6 +112,6 @@ def check_statements(study: "Study", rows: set[str]) -> None:
     from assay.analysis.stated.expectations import check_expectations
     from assay.analysis.stated.published import check_published
 
-    check_expectations(study.expects, rows)
+    check_expectations(study.expects, rows, {key: one.levels for key, one in study.by_key().items()})
     check_published(study.published, rows)
     check_ranking(study.weights, study.ranking)

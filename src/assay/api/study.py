@@ -143,9 +143,9 @@ def stop(name: str, home: Home | Path | str | None = None, wait_seconds: float =
 
     Raises `UsageError` if no process of this machine runs the study, or if it has not stopped in time.
     """
-    import os
-    import signal
     import socket
+
+    import psutil
 
     from assay.studies.folder import find
 
@@ -156,8 +156,8 @@ def stop(name: str, home: Home | Path | str | None = None, wait_seconds: float =
         raise UsageError(f"no process runs the study {folder.id}")
     if holder.host != socket.gethostname():
         raise UsageError(f"the study {folder.id} runs on {holder.host}; stop it there")
-    with suppress(ProcessLookupError):  # it has just ended
-        os.kill(holder.pid, signal.SIGTERM)
+    with suppress(psutil.NoSuchProcess):  # it has just ended
+        psutil.Process(holder.pid).terminate()  # on Windows it ends at once, without saving
     end = time.monotonic() + wait_seconds
     while folder.running:
         if time.monotonic() > end:

@@ -40,7 +40,8 @@ def train(
     ones. `name` is the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The
     first Ctrl-C saves and stops the run, a second one kills it; the result then has the status `interrupted`. Running
     out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
-    anything is written, and `StorageError` if the disk refuses.
+    anything is written, and `StorageError` if the disk refuses. A run of one process ends with a short text of its
+    model, which is in its result.
     """
     from assay.api.run_results import TrainedRun
     from assay.launch.spawn import start
@@ -53,7 +54,8 @@ def train(
         _can_be_called(name, resume, place)
     folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
     prepared = replace(prepared, preset=preset_of(source), name=name)
-    with start(prepared, place, resume=folder, timeout=timeout) as child:
+    alone = prepared.run.ranks == 1
+    with start(prepared, place, resume=folder, timeout=timeout, sample=alone) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
         told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
         tell(_event("run", **where, **told, **_yardsticks(prepared, child), eval_interval=done.training.eval_interval))

@@ -41,6 +41,7 @@ def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> 
     """Print a study's table, its sections, its last lines and the path of its page, or one JSON value with all."""
     from assay.cli.console import print_blocks, print_json
     from assay.report.blocks import Facts
+    from assay.report.closing.scaling import closing as scaling_closing
     from assay.report.closing.study import closing
     from assay.report.scaled.answer import answer_report
     from assay.report.study.sections import answer_values, filled
@@ -54,6 +55,8 @@ def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> 
     scaled = answer_of(comparison.record)
     if scaled is not None:
         print_blocks(answer_report(scaled))
+        typer.echo()
+        print_blocks([Facts.of(scaling_closing(scaled))])
     else:
         print_comparison(comparison, legible_console())
         for one in filled(comparison):

@@ -21,8 +21,24 @@ _Figure = Annotated[
 ]
 
 
+_Against = Annotated[
+    str | None,
+    typer.Option("--against", metavar="MODULE:FUNCTION", help="A baseline whose values the step must have."),
+]
+_Numerics = Annotated[
+    str,
+    typer.Option("--numerics", metavar="KIND", help="How near its values must be: exact, reassociated or lossy."),
+]
+
+
 def measure(
-    step: _Step, tokens: _Tokens = None, blocks: _Blocks = 5, figure: _Figure = None, as_json: Json = False
+    step: _Step,
+    tokens: _Tokens = None,
+    blocks: _Blocks = 5,
+    against: _Against = None,
+    numerics: _Numerics = "reassociated",
+    figure: _Figure = None,
+    as_json: Json = False,
 ) -> None:
     """Measure a training step of your own: memory by part, time, operators, modules.
 
@@ -31,6 +47,9 @@ def measure(
 
     \b
         assay measure train.py:build --tokens 768
+        assay measure fast.py:build --against train.py:build
+
+    Exit codes: 0 done; 2 wrong input; 3 the step computes other values than its baseline, or does not differ from it.
     """
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
@@ -39,9 +58,11 @@ def measure(
 
     if figure is not None:
         drawable(figure)
-    found = api.measure(step, tokens=tokens, blocks=blocks)
+    found = api.measure(step, tokens=tokens, blocks=blocks, against=against, numerics=numerics)  # type: ignore[arg-type]
     print_json(found.to_dict()) if as_json else print_blocks(found.report())
     drawn = None if figure is None else found.plot()
     if figure is not None and drawn is not None:
         save(drawn, figure)
         note(f"figure written to {figure}")
+    if found.proof is not None:
+        raise typer.Exit(found.proof.status.exit_code)

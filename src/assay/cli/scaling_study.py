@@ -89,6 +89,8 @@ def study_report(study: _Study, page: Page = None, as_json: Json = False) -> Non
     from assay.api.study import show
     from assay.cli.console import print_blocks, print_json
     from assay.config import Home
+    from assay.report.blocks import Facts
+    from assay.report.closing.scaling import closing
     from assay.report.page import write_page
     from assay.report.scaled.answer import answer_report, answer_values
 
@@ -98,6 +100,8 @@ def study_report(study: _Study, page: Page = None, as_json: Json = False) -> Non
         print_json({**answer_values(found), "page": str(path)})
     else:
         print_blocks(answer_report(found))
+        typer.echo()
+        print_blocks([Facts.of(closing(found))])
         typer.echo(str(path))
 
 

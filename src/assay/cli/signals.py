@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from assay.platforms import HANG_UP, STOPPING
 
 
 def stop_on_signals() -> None:
     """Raise `KeyboardInterrupt` in the main thread when one of the signals arrives."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _hang_up)
+    if HANG_UP is not None and signal.getsignal(HANG_UP) is not signal.SIG_IGN:
+        signal.signal(HANG_UP, _hang_up)
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def deaf() -> Iterator[None]:
 
 
 def _hang_up(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(number, signal.SIG_IGN)
     _leave_the_terminal()
     raise KeyboardInterrupt
 

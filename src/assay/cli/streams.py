@@ -5,10 +5,11 @@ gets their number, so that printed text would end up in it. The null device take
 """
 
 import codecs
-import fcntl
 import os
 import sys
 from contextlib import suppress
+
+from assay.platforms import writable
 
 _SPELLED = {
     "−": "-", "–": "-", "×": "x", "·": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "±": "+-",
@@ -22,27 +23,19 @@ _ERRORS = "assay.spelled"
 
 def settle() -> bool:
     """Make the three standard streams usable. Returns False if standard output cannot be written."""
-    writable = _writable(1)
+    printable = writable(1)
     _fill_closed()
     codecs.register_error(_ERRORS, _spell)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_ERRORS)
-    return writable
+    return printable
 
 
 def silence() -> None:
     """Send standard output to the null device, after the reader of a pipe has closed it."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _writable(number: int) -> bool:
-    """True if the descriptor is open for writing."""
-    try:
-        return fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
-    except OSError:
-        return False
 
 
 def _fill_closed() -> None:

@@ -44,6 +44,7 @@ def plan_study(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="First time steps of few blocks, for at most a minute.")
     ] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Also list every cell: each row at each seed.")] = False,
     as_json: Json = False,
 ) -> None:
     """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
@@ -58,10 +59,9 @@ def plan_study(
     with watcher() as watch:
         found = plan(source, *(overrides or ()), scale=scale, calibrate=calibrate, on_progress=watch.prepare)
     if as_json:
-        rows = [row._asdict() for row in found.rows]
-        print_json({**found._asdict(), "rows": rows, "processes": found.processes, "seconds": found.seconds})
+        print_json(found.plain(cells=cells))
     else:
-        print_blocks(outlook_report(found))
+        print_blocks(outlook_report(found, cells=cells))
 
 
 @app.command("run")

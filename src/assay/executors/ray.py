@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from assay.errors import UsageError
 from assay.executors.base import Work
 from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles, installed
+from assay.platforms import STOPPING
 
 
 class Ray(Elsewhere):
@@ -77,7 +78,7 @@ def _own_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in STOPPING}
     try:
         yield
     finally:

@@ -6,9 +6,7 @@ process that it started. A run with turns works piece by piece, and `turn` grant
 in which the child works, without the time in which it waits.
 """
 
-import os
 import queue
-import signal
 import subprocess
 import threading
 import time
@@ -19,7 +17,8 @@ from typing import IO, Protocol, Self
 
 from assay.errors import StorageError, UsageError
 from assay.launch.outcome import Stop, ending
-from assay.records.events import GO
+from assay.platforms import SIGNALS_STOP, kill_group
+from assay.records.events import GO, STOP
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.event_log import Event, parse_event
@@ -108,8 +107,7 @@ class Child:
 
     def kill(self) -> None:
         """Kill the child at once, with every process that it started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)
 
     def result(self) -> RunResult:
         """Let the child finish, and return its result, which is then also in the folder and in the store."""
@@ -169,7 +167,10 @@ class Child:
         if self._stop is None:
             self._stop = why
             self._left = grace_seconds
-            self._process.terminate()
+            if SIGNALS_STOP:
+                self._process.terminate()
+            else:
+                self._say(f"{STOP}\n".encode())
 
     def _reap(self) -> None:
         """Wait for the process to exit. It sends no more events, so it has ended or is about to."""

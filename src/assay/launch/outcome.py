@@ -8,6 +8,7 @@ import signal
 from typing import Literal
 
 from assay.errors import UsageError
+from assay.platforms import KILL
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.reconcile import compose, ended_unseen
@@ -55,6 +56,6 @@ def _without_launcher(number: int) -> str:
 
 
 def _signalled(number: int) -> str:
-    if number == signal.SIGKILL:
+    if number == KILL:
         return "killed by signal 9, perhaps by the system because memory ran out"
     return f"killed by signal {number} ({signal.strsignal(number) or 'unknown'})"

@@ -1,4 +1,7 @@
-"""Programs of a user's own, measured in a process of its own: the parent imports neither torch nor the user's code."""
+"""Programs of a user's own, measured or traced in a process of its own.
+
+The parent imports neither torch nor the user's code.
+"""
 
 import json
 import subprocess
@@ -9,12 +12,17 @@ from typing import Any
 
 from assay.config.run import ResolvedRun
 from assay.config.source import names_a_function
-from assay.errors import UsageError
+from assay.errors import UsageError, first_line
+from assay.hardware import Machine
+from assay.records.evidence import ValueProof
 from assay.records.own.step import OwnStep
 from assay.records.own.traced import TracedPeak
+from assay.records.prediction import Predicted
 from assay.records.status import Status
 
 _CHILD = (sys.executable, "-P", "-m", "assay.worker.programs.own")
+_TRACE_SECONDS = 60.0
+"""Time after which a run goes on without its prediction."""
 
 
 def measured(name: str, folder: Path | str | None, title: str, tokens: int | None, blocks: int) -> OwnStep:
@@ -22,21 +30,48 @@ def measured(name: str, folder: Path | str | None, title: str, tokens: int | Non
 
     Raises `UsageError` for a fault of the user's code, and `RuntimeError` if the process ends without an answer.
     """
+    task = {"name": _named(name), "folder": _where(folder), "title": title, "tokens": tokens, "blocks": blocks}
+    return OwnStep.model_validate_json(_answer(task))
+
+
+def proven(name: str, against: str, folder: Path | str | None, numerics: str) -> ValueProof:
+    """Compare the values of the step that `name` returns with those of its baseline `against`. Raises as `measured`."""
+    task = {"name": _named(name), "against": _named(against), "folder": _where(folder), "numerics": numerics}
+    return ValueProof.model_validate_json(_answer(task))
+
+
+def traced(run: ResolvedRun, seconds: float | None = None) -> TracedPeak:
+    """Trace the step of a run on fake tensors. Raises as `measured`, and `UsageError` after so many `seconds`."""
+    return TracedPeak.model_validate_json(_answer({"run": run.model_dump(mode="json")}, seconds))
+
+
+def predicted(run: ResolvedRun, machine: Machine) -> Predicted:
+    """Predict the peak of a run by a trace of its step. A trace that fails stops no run: the answer says why."""
+    if machine.device(run.device) != "cpu":
+        return Predicted(refused="a trace follows the kernels of a CPU, and this run uses others")
+    try:
+        peak = traced(run, _TRACE_SECONDS)
+    except (UsageError, RuntimeError, OSError, ValueError) as error:
+        return Predicted(refused=first_line(error))
+    return Predicted(tensors_peak_bytes=peak.peak_bytes, tensors_peak_instant=peak.instant, traced=True)
+
+
+def _named(name: str) -> str:
     if not names_a_function(name):
         raise UsageError(f"{name!r} names no function; write module:function or file.py:function")
-    where = str(Path.cwd() if folder is None else folder)
-    return OwnStep.model_validate_json(
-        _answer({"name": name, "folder": where, "title": title, "tokens": tokens, "blocks": blocks})
-    )
+    return name
 
 
-def traced(run: ResolvedRun) -> TracedPeak:
-    """Trace the step of a run on fake tensors. Raises as `measured`."""
-    return TracedPeak.model_validate_json(_answer({"run": run.model_dump(mode="json")}))
+def _where(folder: Path | str | None) -> str:
+    return str(Path.cwd() if folder is None else folder)
 
 
-def _answer(task: Mapping[str, Any]) -> str:
-    done = subprocess.run(_CHILD, input=f"{json.dumps(task)}\n", capture_output=True, text=True, check=False)
+def _answer(task: Mapping[str, Any], seconds: float | None = None) -> str:
+    given = f"{json.dumps(task)}\n"
+    try:
+        done = subprocess.run(_CHILD, input=given, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"the program gave no answer within {seconds:g} seconds") from error
     lines = done.stderr.strip().splitlines() or ["it printed no message"]
     if done.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(lines[-1])

@@ -66,6 +66,8 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     with leaving_nothing(run, home):
         prepared = _corpus(run, home.ready(), progress)
         run = run.with_vocabulary(prepared.vocab_size)
+        if run.model.own is not None:
+            progress("following a step without its memory", None)
         return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
 
 
@@ -103,11 +105,15 @@ def leaving_nothing(run: Run, home: Home) -> Iterator[None]:
 
 
 def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
-    """The estimator's prediction for a run with a known vocabulary; None if its model or a technique has no ledger."""
+    """Predict a run with a known vocabulary by the estimator; None if a technique has no ledger.
+
+    No ledger knows a model of the user's own. Its peak is that of a trace, which takes a process of its own.
+    """
     from assay.estimator.ranks import estimate_every_rank
+    from assay.launch.own import predicted
 
     if run.model.own is not None:
-        return None
+        return predicted(run, machine)
     try:
         return Predicted.model_validate(estimate_every_rank(run, machine).predicted())
     except Unpredicted:

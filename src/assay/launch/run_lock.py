@@ -5,7 +5,6 @@ the child that it starts. A process that trains the run itself keeps it. A refus
 process removes the earlier result, and `run.json` is restored if no process has begun.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,9 @@ from assay.config.home import Home
 from assay.errors import StorageError, UsageError
 from assay.files import refused, write_file
 from assay.launch.prepare import ReadyRun
+from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
+from assay.store.liveness import is_alive
 from assay.store.reconcile import begun
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 
@@ -91,7 +92,7 @@ def _length(path: Path) -> int:
 
 def _within(home: Home, folder: Path) -> str:
     """The folder relative to the home, which may be copied or moved; a folder outside the home stays absolute."""
-    return str(folder.relative_to(home.root) if folder.is_relative_to(home.root) else folder)
+    return folder.relative_to(home.root).as_posix() if folder.is_relative_to(home.root) else str(folder)
 
 
 def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
@@ -107,10 +108,16 @@ def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
 def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
     """Lock a run's folder, and yield the open lock file. Raises `UsageError` if another process trains the run."""
     with refused(folder.path):
-        lock = folder.lock_file.open("ab")
-    with lock:
+        file = folder.lock_file.open("ab")
+    with file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
-            raise UsageError(f"the run {folder.id} is still running; stop it first") from None
-        yield lock
+            raise _still_running(folder) from None
+        if not LOCKS_ARE_INHERITED and (known := folder.process()) is not None and is_alive(known):
+            raise _still_running(folder)
+        yield file
+
+
+def _still_running(folder: RunFolder) -> UsageError:
+    return UsageError(f"the run {folder.id} is still running; stop it first")

@@ -21,6 +21,7 @@ from assay.launch.forked.server import ForkServer
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed
 from assay.optimizations import mesh_of
+from assay.platforms import own_session
 from assay.store.liveness import this_process
 from assay.store.run_folder import RunFolder
 
@@ -46,16 +47,19 @@ def start(
     resume: RunFolder | None = None,
     timeout: float | None = None,
     server: ForkServer | None = None,
+    sample: bool = False,
 ) -> Child:
     """Start a run in a new folder, or resume one in the folder of a stopped run.
 
     `turns` is the number of timed blocks that wait to be granted. `timeout` limits the seconds in which the child
-    works. A run on one rank is forked from the `server`, if there is one. Raises `UsageError` if another process trains
+    works. A run on one rank is forked from the `server`, if there is one. With `sample` it records a short text of its
+    model at the end. Raises `UsageError` if another process trains
     the run, and `StorageError` if the disk or the system refuses. A new folder is then removed, and an old one is
     unchanged.
     """
     with claimed(ready, home, resume) as claim:
-        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, turns, claim.lock, server)
+        arguments = [*(["--turns", str(turns)] if turns is not None else []), *(["--sample"] if sample else [])]
+        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, arguments, claim.lock, server)
     return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout, earlier=claim.stamp)
 
 
@@ -69,9 +73,9 @@ def _environment() -> dict[str, str]:
 
 
 def _spawn(
-    folder: RunFolder, ranks: int, turns: int | None, lock: IO[bytes], server: ForkServer | None = None
+    folder: RunFolder, ranks: int, options: Sequence[str], lock: IO[bytes], server: ForkServer | None = None
 ) -> Process:
-    arguments = [str(folder.path), *(["--turns", str(turns)] if turns is not None else [])]
+    arguments = [str(folder.path), *options]
     with refused(folder.path), folder.log_file.open("ab") as log:
         forked = server.fork(arguments, log, lock) if server is not None and ranks == 1 else None
         process = forked or _started(arguments, ranks, log, lock)
@@ -94,6 +98,5 @@ def _started(arguments: Sequence[str], ranks: int, log: IO[bytes], lock: IO[byte
         stdout=subprocess.PIPE,
         stderr=log,
         env=_environment(),
-        start_new_session=True,
-        pass_fds=(lock.fileno(),),
+        **own_session(lock),
     )

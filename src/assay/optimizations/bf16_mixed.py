@@ -15,23 +15,13 @@ from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import Expected, lossy
+from assay.reference.expected import IN_BFLOAT16, Expected
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_GRADIENT_ERROR = 0.1
-"""Largest relative error of one gradient."""
-_SLOPE_ERROR = 0.02
-"""Largest error of a gradient's scale."""
-_LOSS_ERROR = 1e-3
-"""Largest relative error of the loss."""
-_ROUNDED = 2**-12
-"""Relative error that bfloat16 must cause in some gradient."""
-_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Bf16Mixed(Optimization):
@@ -71,7 +61,7 @@ class Bf16Mixed(Optimization):
         return replace(program, precision=precision)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        return expected.loosened(gradients=_NEAR)
+        return expected.loosened(gradients=IN_BFLOAT16)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.precision import products_in

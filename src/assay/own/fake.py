@@ -71,7 +71,7 @@ def trace_run(run: ResolvedRun) -> TracedPeak:
             program = one.apply(program, run)
         if program.witness(Captures) is not None or program.witness(StepGraphs) is not None:
             raise UsageError(
-                "compiled code and replayed graphs show no operators to a trace; leave them out of --trace"
+                "compiled code and replayed graphs show no operators to a trace; leave them out, or measure the step"
             )
         with _fake() as ledger:
             step = build(replace(program, batches=partial(_rows, ledger, program.batches)))

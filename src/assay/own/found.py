@@ -30,7 +30,9 @@ def finding() -> Iterator[Found]:
 
     def enter(module: nn.Module, _: Any) -> None:
         depth[0] += 1
-        if depth[0] == 1 and module not in found.modules and any(True for _ in module.parameters()):
+        # Recomputation in backward calls a part of a module that is known.
+        known = depth[0] > 1 or any(module is part for one in found.modules for part in one.modules())
+        if not known and any(True for _ in module.parameters()):
             found.modules.append(module)
 
     def leave(*_: Any) -> None:

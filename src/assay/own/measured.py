@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from assay.errors import UsageError
@@ -28,6 +28,7 @@ from assay.instruments.memory.process import read, reset_peak, trim
 from assay.instruments.trace import StepTracer
 from assay.own.adapted import is_compiled, step_of
 from assay.own.found import Found, finding
+from assay.own.loss import loss_of
 from assay.own.timed import steps_of_a_block, timed, timed_block
 from assay.records.anatomy import Anatomy
 from assay.records.memory import Memory
@@ -66,10 +67,7 @@ class OwnMeasurement:
     @property
     def loss(self) -> float | None:
         """Loss that the last step returned: a number, or a tensor of one element; else None."""
-        one = self.returned
-        if isinstance(one, Tensor) and one.numel() == 1:
-            return float(one.detach())
-        return float(one) if isinstance(one, int | float) and not isinstance(one, bool) else None
+        return loss_of(self.returned)
 
     @property
     def device(self) -> torch.device:

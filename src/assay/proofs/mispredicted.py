@@ -1,7 +1,8 @@
 """Sentences on measured memory and communication that are not what the ledger predicted.
 
 A technique may pass its proof and still not save what it promises: its tensors live too long, or it communicates too
-often. The ledger of a rare stack may be wrong, too, so such a difference is a warning and not a failure.
+often. The ledger of a rare stack may be wrong, too, so such a difference is a warning and not a failure. A traced
+prediction follows the very program that runs, so a difference from it has other causes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ _ROUTED = "all_to_all"
 
 _MORE = "the optimizations may not save what they promise, or the prediction of this stack is wrong"
 _LESS = "the step may leave out some of its work, or the prediction of this stack is wrong"
+_TRACED = "kernels take memory that no operator returns, or the step does other work with real values than in a trace"
 
 
 class _Pair(NamedTuple):
@@ -51,7 +53,9 @@ def mispredicted(result: RunResult) -> list[str]:
         memory = result.memory
         saved = sum(memory.saved_bytes.values()) if memory.saved_bytes else None
         peak = _Pair(None, memory.tensors_peak_bytes, predicted.tensors_peak_bytes)
-        return [*_memory([peak], [_Pair(None, saved, predicted.saved_bytes)], TOLERANCE, _unseen(result))]
+        kept = [_Pair(None, saved, predicted.saved_bytes)]
+        meaning = _TRACED if predicted.traced else None
+        return [*_memory([peak], kept, TOLERANCE, _unseen(result), meaning)]
     exchanged = any(one.collective == _ROUTED for said in predicted.ranks for one in said.sent)
     routed = exchanged and result.config.model.n_expert is not None
     both = [(one, predicted.ranks[one.rank]) for one in result.ranks]
@@ -67,9 +71,11 @@ def _unseen(result: RunResult) -> int:
     return _UNSEEN_BYTES * max(1, threads // max(1, len(result.ranks)))
 
 
-def _memory(peaks: Sequence[_Pair], saved: Sequence[_Pair], tolerance: float, unseen: int) -> Iterator[str]:
+def _memory(
+    peaks: Sequence[_Pair], saved: Sequence[_Pair], tolerance: float, unseen: int, meaning: str | None = None
+) -> Iterator[str]:
     if worst := _worst([one for one in peaks if one.differs(tolerance, unseen)]):
-        yield f"the peak of tensors{_compared(worst)}"
+        yield f"the peak of tensors{_compared(worst, meaning)}"
     if worst := _worst([one for one in saved if one.differs(TOLERANCE, 0)]):
         yield f"the memory saved for backward{_compared(worst)}"
 
@@ -78,11 +84,11 @@ def _worst(pairs: Sequence[_Pair]) -> _Pair | None:
     return max(pairs, key=lambda one: abs((one.measured or 0) - (one.predicted or 0)), default=None)
 
 
-def _compared(one: _Pair) -> str:
+def _compared(one: _Pair, meaning: str | None = None) -> str:
     where = "" if one.rank is None else f" on rank {one.rank}"
     measured, predicted = one.measured or 0, one.predicted or 0
-    meaning = _MORE if measured > predicted else _LESS
-    return f"{where} is {format_bytes(measured)}, but {format_bytes(predicted)} was predicted: {meaning}"
+    why = meaning or (_MORE if measured > predicted else _LESS)
+    return f"{where} is {format_bytes(measured)}, but {format_bytes(predicted)} was predicted: {why}"
 
 
 def _communication(both: Sequence[tuple[RankResult, PredictedRank]], *, routed: bool) -> Iterator[str]:

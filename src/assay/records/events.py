@@ -14,6 +14,9 @@ from assay.records.timing import Block
 GO, AGAIN = "go", "again"
 """Words that grant a turn: the next piece of work, or one more timed block."""
 
+STOP = "stop"
+"""Word that requests a stop where no signal can (`platforms.SIGNALS_STOP`)."""
+
 Count = Annotated[int, Field(strict=True, gt=-(2**63), lt=2**63)]
 """An integer that fits a column of SQLite."""
 Number = Annotated[float, Field(strict=True)]

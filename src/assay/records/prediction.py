@@ -32,6 +32,7 @@ class MemoryOverStep(Record):
         return tuple(map(sum, zip(*self.layers.values(), strict=True)))
 
 
+# More than 20 fields: each figure of a run has its prediction here, under the same name.
 class Predicted(Record):
     """The estimator's prediction of a result's figures, and FLOPs. On several ranks, of the rank that holds most."""
 
@@ -68,6 +69,10 @@ class Predicted(Record):
     """Prediction for each rank; empty on one rank."""
     bubble_share: float | None = None
     """Idle share of a pipeline with equal stages by its schedule's formula, (p−1)/(vm + p−1) or a variant."""
+    traced: bool = False
+    """True if the peak is that of the program itself on fake tensors, because no ledger knows its operations."""
+    refused: str | None = None
+    """Why nothing is predicted, in one sentence; None if something is."""
 
     def utilization(self, seconds: float) -> dict[str, float]:
         """Return the MFU and the HFU of a step that takes so many seconds, as far as their parts are known.

@@ -5,7 +5,7 @@ not figures, because the machine, the framework and often the model differ.
 """
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -24,6 +24,8 @@ class PublishedColumn(_Part):
     """Heading in the document, with its unit."""
     metric: str | None = None
     """Metric of ours whose change is compared; None if there is none of the same meaning."""
+    seen: Literal["tokens", "documents"] | None = None
+    """Unit of the text that a row has seen, if the column counts it; the answer of a ladder shows it."""
     digits: int = Field(default=0, ge=0)
     """Printed decimals."""
     note: str = ""

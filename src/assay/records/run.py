@@ -20,6 +20,16 @@ from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 
 
+class Sample(Record):
+    """A short text that the trained model wrote when its run had ended."""
+
+    prompt: str
+    text: str
+    """The continuation of the prompt, at most 200 characters."""
+    temperature: float
+    seed: int
+
+
 # More than 20 fields: it is the published record; users, pages and the index read its figures by these flat names.
 class RunResult(Record):
     """The complete record of one run."""
@@ -64,6 +74,8 @@ class RunResult(Record):
     phase_seconds: Mapping[str, float] = Field(default_factory=dict)
     """Seconds of each phase; they sum to the wall time of the last process."""
     memory: Memory = Field(default_factory=Memory)
+    missing: Mapping[str, str] = Field(default_factory=dict)
+    """Figures that this system does not tell, each with the reason; empty in records older than this field."""
     ranks: tuple[RankResult, ...] = ()
     """Record of each rank; empty on one rank. `memory` has the highest figures of all ranks."""
     predicted: Predicted | None = None
@@ -73,6 +85,8 @@ class RunResult(Record):
     proven_until: Literal["beginning", "end"] | None = None
     """`end` if a step traced after the last checkpoint showed the same; None without evidence and in older records."""
     environment: Environment | None = None
+    sample: Sample | None = None
+    """A text of the trained model; None for cells of studies, larger models, several ranks, and older records."""
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None
     skipped_steps: int = 0

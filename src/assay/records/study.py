@@ -53,17 +53,25 @@ class Cell(Frozen):
 
 
 class Expectation(Frozen):
-    """An expected change of one row against the control, stated before the study runs."""
+    """An expected change of one row against the control, or an effect of factors, stated before the study runs."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, strict=False)
 
-    row: str
-    """Label of the row, as the plan of the study lists it."""
+    row: str = ""
+    """Label of the row, as the plan of the study lists it; empty if an effect is expected."""
+    effect: Mapping[str, str] = Field(default_factory=dict, max_length=3)
+    """A level of one factor for its main effect, or of two or three for their interaction; empty for a row."""
     metric: str
     """Name of a metric, such as `step_seconds`, `tensors_peak_bytes` or `val_loss`."""
     change: Literal["lower", "higher", "none"]
     size: float = Field(default=0.0, ge=0.0)
     """A fraction: the change is at least so large, or, if none is expected, at most so large."""
+
+    @model_validator(mode="after")
+    def _row_or_effect(self) -> Self:
+        if bool(self.row) == bool(self.effect):
+            raise ValueError("give either a row, or an effect such as {optimizations: lion}")
+        return self
 
     @model_validator(mode="after")
     def _none_has_a_size(self) -> Self:
@@ -93,7 +101,7 @@ class Stated(Setting):
     question: str = ""
     """The question that the study answers, in one sentence."""
     expects: tuple[Expectation, ...] = ()
-    """Expected changes, each with the keys row, metric, change (lower, higher or none) and size (a fraction)."""
+    """Expected changes, each with the keys row or effect, metric, change (lower, higher or none) and size."""
     target_loss: float | None = Field(default=None, gt=0.0)
     """A loss in nats per token; the answer has each row's time until it is reached for good."""
     loss_margin: float = Field(default=0.01, gt=0.0)

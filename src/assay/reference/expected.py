@@ -62,6 +62,10 @@ def lossy(relative: float, *, at_least: float = 0.0, slope: float = 0.0, loss: f
     return Closeness(kind="lossy", relative=relative, at_least=at_least, slope=slope, loss=loss)
 
 
+IN_BFLOAT16 = lossy(0.1, at_least=2**-12, slope=0.02, loss=1e-3)
+"""Bounds of a program whose products are in bfloat16: of one gradient, its least rounding, its scale, and the loss."""
+
+
 def summed_in_16_bits(unit_roundoff: float, tokens: int) -> float:
     """Return the relative error of a sum that is kept in 16 bits: 5 u √N, at most 0.75, for N terms, one a token.
 

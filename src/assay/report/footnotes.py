@@ -12,9 +12,10 @@ from assay.units import format_bytes
 
 
 def footnotes(comparison: Comparison) -> list[str]:
-    """Return all footnotes: method, smallest change, errors and load of the predictions, library scratch, caveats."""
-    predicted = (_prediction_errors(comparison), _predicted_under_load(comparison))
-    measured = (_smallest_change(comparison), *predicted, _scratch(comparison))
+    """Return all footnotes: method, smallest change, predictions with errors and load, missing figures, caveats."""
+    untold = (_traced(comparison), _unpredicted(comparison))
+    predicted = (*untold, _prediction_errors(comparison), _predicted_under_load(comparison))
+    measured = (_smallest_change(comparison), *predicted, _scratch(comparison), _missing(comparison))
     found = [_method(comparison), _evaluated_on(comparison), *measured]
     return [sentence for sentence in (comparison.record.started_from, *found, *comparison.caveats) if sentence]
 
@@ -71,6 +72,20 @@ def _smallest_change(comparison: Comparison) -> str:
     return f"Smallest change that can be distinguished from none: {'; '.join(parts)}.{deviation}"
 
 
+def _traced(comparison: Comparison) -> str:
+    """Sentence on traced predictions; empty if there are none."""
+    if not any(row.predicted and row.predicted.traced for row in (comparison.baseline, *comparison.rows)):
+        return ""
+    return "A traced peak is that of the program itself on tensors that have shapes and no memory."
+
+
+def _unpredicted(comparison: Comparison) -> str:
+    """Sentence on the rows of which nothing is predicted, each with the reason; empty if there are none."""
+    rows = (comparison.baseline, *comparison.rows)
+    told = {row.treatment: row.predicted.refused for row in rows if row.predicted and row.predicted.refused}
+    return f"Not predicted: {listed(told)}." if told else ""
+
+
 def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     told = {name: fine_percent(error) for name, error in errors.items() if error is not None}
@@ -91,6 +106,18 @@ def _scratch(comparison: Comparison) -> str:
     if not told:
         return ""
     return f"Peak of library scratch from torch's allocator, which is not part of the tensors: {listed(told)}."
+
+
+def _missing(comparison: Comparison) -> str:
+    """Sentence on the columns that the system of some run does not tell; empty if there are none."""
+    told = {
+        metric.title: reason
+        for one in comparison.record.cells
+        for name, reason in one.result.missing.items()
+        for metric in columns()
+        if metric.name == name.rpartition(".")[2]
+    }
+    return f"Not measured: {'; '.join(f'{title} ({reason})' for title, reason in told.items())}." if told else ""
 
 
 def listed(told: Mapping[str, str]) -> str:

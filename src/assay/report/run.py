@@ -31,6 +31,8 @@ def run_report(result: "RunResult", home: "Home", *, whole: bool = False) -> Ite
     yield Facts.of(lines(result))
     yield ""
     yield Table.of(("memory", "measured", "predicted"), _memory_rows(result), ("measured", "predicted"))
+    if result.missing:
+        yield Table.of(("not measured", "because"), result.missing.items())
     if result.ranks:
         yield from _by_rank(result)
     if whole:
@@ -97,6 +99,8 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "values", values(result.values)
     if result.proven_until == "beginning":
         yield "evidence", BEGINNING_ONLY
+    if result.sample is not None:
+        yield "text", repr(result.sample.text)
     for note in result.extra.get("notes", ()):
         yield "note", str(note)
 
@@ -137,6 +141,8 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     if predicted is not None and predicted.step_flops is not None:
         seconds = "" if predicted.step_seconds is None else f"{_predicted_step(predicted)} and "
         yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} per step"
+    if predicted is not None and predicted.refused:
+        yield "predicted", f"nothing: {predicted.refused}"
     if result.phase_seconds:
         parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
         yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"
@@ -156,7 +162,8 @@ def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
     for name, meaning in _MEMORY.items():
         measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
         if measured is not None or predicted is not None:
-            yield meaning, amount(measured), amount(predicted)
+            traced = ", traced" if predicted is not None and result.predicted and result.predicted.traced else ""
+            yield meaning, amount(measured), f"{amount(predicted)}{traced}"
     if any(scratch):
         yield "library scratch, in addition to the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
     instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)

@@ -35,6 +35,8 @@ class Texts(NamedTuple):
     remark: str
     """`not distinguishable`, `bit-equal`, or the reason why there is no interval."""
     predicted: str
+    basis: str
+    """`traced` for the prediction of a trace; empty for all others."""
     tone: Tone
 
 
@@ -48,6 +50,7 @@ def texts(row: Row, metric: Metric) -> Texts:
         interval=interval(effect.interval) if effect else "",
         remark=_remark(metric, effect, verdict),
         predicted=_predicted(row, metric),
+        basis="traced" if row.predicted and row.predicted.traced and _predicted(row, metric) else "",
         tone=_tone(metric, effect, verdict),
     )
 

@@ -6,7 +6,6 @@ start if its folder is locked. A process on another host, or in a container that
 from here. Such a run counts as running while it has no result and its files have changed within the last hour.
 """
 
-import fcntl
 import socket
 import time
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from assay.errors import UsageError
+from assay.platforms import lock
 from assay.store.run_folder import Process, RunFolder
 
 _CLOCK_SLACK_SECONDS = 2.0
@@ -71,7 +71,7 @@ def locked(file: IO[bytes]) -> bool:
     """
     for _ in range(_TRIES):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             time.sleep(_RETRY_SECONDS)
         else:
@@ -82,8 +82,8 @@ def locked(file: IO[bytes]) -> bool:
 def is_locked(path: Path) -> bool:
     """True if a process holds a file's lock, or if that cannot be told; a missing file has none."""
     try:
-        with path.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with path.open("rb") as file:
+            lock(file, shared=True)
     except FileNotFoundError:
         return False
     except OSError:
@@ -93,9 +93,9 @@ def is_locked(path: Path) -> bool:
 
 def _locked(folder: RunFolder) -> bool:
     """True if a process of this host holds the run's lock; consulted if `process.json` is missing or unreadable."""
-    with suppress(OSError), folder.lock_file.open("rb") as lock:
+    with suppress(OSError), folder.lock_file.open("rb") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock(file, shared=True)
         except BlockingIOError:
             return True
     return False

@@ -21,7 +21,7 @@ from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
 from assay.studies.constant import Constant
 from assay.studies.design import Treatment, crossed, enough
-from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged
+from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, text
 
 __all__ = ["Factor", "Study", "at_levels"]
 
@@ -65,6 +65,11 @@ class Study(Stated):
         if isinstance(value, bool):
             raise ValueError("it should be a number, and YAML reads yes, no, true and false as truth values")
         return value
+
+    @field_validator("expects", mode="before")
+    @classmethod
+    def _levels_as_texts(cls, value: Any) -> Any:
+        return [_with_texts(one) for one in value] if isinstance(value, list | tuple) else value
 
     @abstractmethod
     def factors(self) -> tuple[Factor, ...]:
@@ -136,6 +141,13 @@ class Study(Stated):
     def cells(self, base: Run) -> tuple[Cell, ...]:
         """Return the cells of every row. Raises `UsageError` as `rows` and `crossed`."""
         return crossed(self.rows(base), base.seed, self.seeds, self.processes_at_each_seed)
+
+
+def _with_texts(expected: Any) -> Any:
+    """Return an expectation as a file has it, with the levels of its effect as texts of overrides."""
+    if not isinstance(expected, Mapping) or not isinstance(expected.get("effect"), Mapping):
+        return expected
+    return {**expected, "effect": {str(key): text(level) for key, level in expected["effect"].items()}}
 
 
 def _check_levels(kind: str, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> None:

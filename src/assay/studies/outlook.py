@@ -6,7 +6,7 @@ disturbed come on top.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, Run
@@ -16,7 +16,7 @@ from assay.hardware import detect
 from assay.launch.prepare import ReadyRun, ready
 from assay.optimizations import Unavailable
 from assay.records.prediction import Predicted
-from assay.records.study import BASELINE
+from assay.records.study import AGAIN, BASELINE
 from assay.studies.base import Study
 from assay.studies.constant import sentence
 from assay.studies.design import Treatment, crossed
@@ -51,6 +51,18 @@ class RowOutlook(NamedTuple):
     """Share of the rows of its rung that will run, in a search by successive halving."""
 
 
+class CellOutlook(NamedTuple):
+    """One cell before it runs: a row at a seed, in one process."""
+
+    name: str
+    seed: int
+    process: int
+    """Index among the processes of the row at this seed."""
+    peak_bytes: int | None
+    seconds: float | None
+    share: float
+
+
 class Outlook(NamedTuple):
     """A whole study before it runs."""
 
@@ -64,6 +76,25 @@ class Outlook(NamedTuple):
     """Sentences of the design on what it can tell."""
     drifts: int
     """Further runs of the control, whose nudged weights show by how much losses drift apart (`studies.drift`)."""
+    first_seed: int = 0
+
+    def cells(self) -> tuple[CellOutlook, ...]:
+        """Return every cell that can run, in the order of the design: the control twice, then the other rows."""
+        control = self.rows[0]
+        rows = [control, control._replace(label=AGAIN), *(row for row in self.rows[1:] if row.problem is None)]
+        each = control.processes // (2 * self.seeds)
+        return tuple(
+            CellOutlook(row.label, seed, process, row.peak_bytes, row.seconds, row.share)
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for process in range(each)
+            for row in rows
+        )
+
+    def plain(self, *, cells: bool) -> dict[str, Any]:
+        """Return the plan as plain values for JSON, with every cell if `cells`."""
+        rows = [row._asdict() for row in self.rows]
+        listed = {"cells": [one._asdict() for one in self.cells()]} if cells else {}
+        return {**self._asdict(), "rows": rows, "processes": self.processes, "seconds": self.seconds, **listed}
 
     @property
     def processes(self) -> int:
@@ -119,6 +150,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
         rows=(*control, *rows[1:]),
         notes=_notes(study, seen),
         drifts=drifts,
+        first_seed=base.seed,
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from assay.studies.base import Study
-from assay.studies.factors import Factor, factor, text
+from assay.studies.conditions import check_excluded, is_excluded, read_excluded
+from assay.studies.factors import Factor, factor
 
 
 class Varied(Study):
@@ -19,7 +20,7 @@ class Varied(Study):
     vary: dict[str, InstanceOf[Factor]] = Field(min_length=1)
     """Levels of each factor, by a configuration key, by `optimizations`, or by a name if all its levels are named."""
     exclude: tuple[dict[str, str], ...] = ()
-    """Combinations to leave out: a level of some of the factors, at any levels of the others."""
+    """Combinations to leave out: levels of some factors, or conditions such as ">= 8", at any levels of the others."""
 
     @field_validator("vary", mode="before")
     @classmethod
@@ -31,20 +32,13 @@ class Varied(Study):
     @field_validator("exclude", mode="before")
     @classmethod
     def _as_texts(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
-            raise ValueError("it should be a list of mappings, each of factors and one level of theirs")
-        return tuple({str(key): text(level) for key, level in one.items()} for one in value)
+        return read_excluded(value)
 
     @model_validator(mode="after")
     def _exclude_what_is_there(self) -> "Varied":
+        check_excluded(self.exclude, self._settings())
         for one in self.exclude:
-            for key, level in one.items():
-                if key not in self.vary:
-                    raise ValueError(f"exclude names {key}, which is no factor; there are {', '.join(self.vary)}")
-                if level not in self.vary[key].levels:
-                    known = ", ".join(self.vary[key].levels)
-                    raise ValueError(f"exclude names {key}={level}, which is no level of it; there are {known}")
-            if all(self.vary[key].levels[0] == level for key, level in one.items()):
+            if is_excluded(self._values(self.control()), (one,)):
                 raise ValueError(f"exclude leaves out the control, which has {_written(one)}")
         return self
 
@@ -55,8 +49,24 @@ class Varied(Study):
     def allowed(self, combinations: Iterable[Mapping[str, str]]) -> Iterator[Mapping[str, str]]:
         """Yield the combinations that `exclude` does not name."""
         for levels in combinations:
-            if not any(all(levels[key] == level for key, level in one.items()) for one in self.exclude):
+            if not is_excluded(self._values(levels), self.exclude):
                 yield levels
+
+    def _values(self, levels: Mapping[str, str]) -> dict[str, str]:
+        """Return the level of each factor, and the value of each key that named levels change."""
+        changed = {key: value for name, level in levels.items() for key, value in self.vary[name].at(level).items()}
+        return {**changed, **levels}
+
+    def _settings(self) -> dict[str, tuple[str, ...]]:
+        """Return the levels of each factor, and the values of each key that named levels change."""
+        found: dict[str, tuple[str, ...]] = {}
+        for one in self.vary.values():
+            for level in one.levels:
+                for key, value in one.at(level).items():
+                    found[key] = (*found.get(key, ()), value)
+        return {key: one.levels for key, one in self.vary.items()} | {
+            key: values for key, values in found.items() if key not in self.vary
+        }
 
     def control(self) -> dict[str, str]:
         """Return the first level of every factor."""
@@ -64,4 +74,4 @@ class Varied(Study):
 
 
 def _written(levels: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={level}" for key, level in levels.items())
+    return ", ".join(f"{key} {level}" if level[:1] in "<>" else f"{key}={level}" for key, level in levels.items())

@@ -7,7 +7,6 @@ standard input closes.
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assay.config.home import Home
+from assay.platforms import kill_group, own_session
 from assay.tracking import TRACKERS, tracker
 
 _SENDER = (sys.executable, "-P", "-m", "assay.tracking.sender")
@@ -54,7 +54,7 @@ class TrackerProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._words,
                 env=_surroundings(self.name, self.folder),
-                start_new_session=True,
+                **own_session(),
             )
         except OSError as error:
             raise Failed(f"its process could not be started: {error.strerror or error}") from error
@@ -103,8 +103,7 @@ class TrackerProcess:
     def kill(self) -> None:
         """Kill the process with all that its library started, unless it has ended."""
         if self._process is not None and self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            kill_group(self._process.pid)
             self._process.wait()
 
     def _listen(self, answers: IO[bytes]) -> None:

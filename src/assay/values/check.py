@@ -31,8 +31,6 @@ _BASELINE_ERROR = 1e-3
 """Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
 _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
-_SHOWN = 3
-"""Failures that are reported one by one."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Check:
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
         judged += self._updates()
-        failures += failed + _sentences(judged) + self._too_equal(judged)
+        failures += failed + nearness.sentences(judged) + self._too_equal(judged)
         if not any(step.updated for step in self.recorded.steps):
             failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
         return ValueProof(
@@ -65,9 +63,9 @@ class Check:
             steps=len(self.recorded.steps),
             updates=sum(step.updated for step in self.recorded.steps),
             gradients=len({one.name for one in judged if one.what == "gradient"}),
-            loss_error=_worst(judged, "loss"),
-            gradient_error=_worst(judged, "gradient"),
-            update_error=_worst(judged, "update"),
+            loss_error=nearness.worst(judged, "loss"),
+            gradient_error=nearness.worst(judged, "gradient"),
+            update_error=nearness.worst(judged, "update"),
             used=max((one.used for one in judged), default=0.0),
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
@@ -230,20 +228,3 @@ def _baseline_failure(near: Computed, exact: Computed, expected: Expected) -> li
     if expected.model.n_expert is not None or off <= _BASELINE_ERROR:
         return []
     return [f"the float32 baseline itself is wrong: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]
-
-
-def _sentences(judged: list[Judged]) -> list[str]:
-    failed = sorted((one for one in judged if one.failed), key=lambda one: (one.step, one.what != "loss", -one.used))
-    said = [_sentence(one) for one in failed[:_SHOWN]]
-    return said + ([f"{len(failed) - _SHOWN} more values are wrong"] if len(failed) > _SHOWN else [])
-
-
-def _sentence(one: Judged) -> str:
-    what = "the loss" if one.what == "loss" else f"the {one.what} of {one.name}"
-    if one.used == float("inf"):
-        return f"{what} in step {one.step} differs from the reference (relative error {one.error:.1e})"
-    return f"{what} in step {one.step} has a relative error of {one.error:.1e}, {one.used:.3g} times its bound"
-
-
-def _worst(judged: list[Judged], what: str) -> float | None:
-    return max((one.error for one in judged if one.what == what), default=None)

@@ -42,6 +42,8 @@ ROUNDED_STATE_ERROR = 0.05
 """Largest relative error of a moment that is kept in 8 or 16 bits."""
 STATE_ERROR = 1e-3
 """Largest relative error of a moment in float32: its updates are sums, and the replay gets the same gradients."""
+_SHOWN = 3
+"""Failures that are reported one by one."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,25 @@ def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: boo
     error, size = _norm(found.double() - replayed.double()), _norm(replayed)
     bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
     return Judged("state", name, step, error / size if size else error, _over(error, bound))
+
+
+def sentences(judged: list[Judged]) -> list[str]:
+    """Return sentences on the values that are wrong, the first steps first; many of them are counted."""
+    failed = sorted((one for one in judged if one.failed), key=lambda one: (one.step, one.what != "loss", -one.used))
+    said = [_sentence(one) for one in failed[:_SHOWN]]
+    return said + ([f"{len(failed) - _SHOWN} more values are wrong"] if len(failed) > _SHOWN else [])
+
+
+def _sentence(one: Judged) -> str:
+    what = "the loss" if one.what == "loss" else f"the {one.what} of {one.name}"
+    if one.used == float("inf"):
+        return f"{what} in step {one.step} differs from the reference (relative error {one.error:.1e})"
+    return f"{what} in step {one.step} has a relative error of {one.error:.1e}, {one.used:.3g} times its bound"
+
+
+def worst(judged: list[Judged], what: str) -> float | None:
+    """Return the largest error of one kind of value; None without any."""
+    return max((one.error for one in judged if one.what == what), default=None)
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

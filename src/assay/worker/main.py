@@ -1,4 +1,4 @@
-"""The measured child: ``python -m assay.worker RUN_FOLDER [--turns N]``.
+"""The measured child: ``python -m assay.worker RUN_FOLDER [--turns N] [--sample]``.
 
 Under torchrun the arguments are ``PRESET|FILE [KEY=VALUE]... [--with NAME]...`` or ``--resume RUN …``, as for ``assay
 train``. Then no parent has prepared a folder, and the processes prepare it themselves (`rendezvous`).
@@ -65,10 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--with", dest="optimizations", action="append", default=[], metavar="NAME")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--turns", type=int)
+    parser.add_argument("--sample", action="store_true", help="record a short text of the trained model")
     options = parser.parse_intermixed_args(arguments)
     folder = RunFolder(options.source)
     if folder.spec_file.exists():
-        return _work(folder, _channel(folder, options.turns), options.turns, "import")
+        return _work(folder, _channel(folder, options.turns), options.turns, "import", options.sample)
     from assay.worker.processes.torchrun import Asked, gathered
 
     try:
@@ -93,7 +94,7 @@ def _channel(folder: RunFolder, turns: int | None) -> Channel:
     return ParentChannel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
 
 
-def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str) -> int:
+def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str, sample: bool = False) -> int:
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
@@ -109,7 +110,7 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
         pin(findings.spec.config.cores)
         from assay.worker.session import Session
 
-        Session(folder, channel, phases, findings, turns).work()
+        Session(folder, channel, phases, findings, turns, sample=sample).work()
 
     status, reason = conclude(work, lambda: f"in the phase {phases.current}")
     if reason is not None:

@@ -16,12 +16,13 @@ from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import ModuleGradient
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
-from assay.records.run import RunResult
+from assay.records.run import RunResult, Sample
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.store.figures import RunFigures, result_of
 from assay.store.run_folder import RunSpec
+from assay.worker.ending.missing import missing
 
 if TYPE_CHECKING:
     from assay.training.step_record import Position
@@ -54,6 +55,7 @@ class SteadySteps:
         return sum(self.data_seconds) / spent if spent else self.earlier_data_share
 
 
+# More than 20 fields: it becomes the published record, whose fields it fills one by one.
 @dataclass
 class Findings:
     """All results of the child so far."""
@@ -83,10 +85,13 @@ class Findings:
     loss_scale: float | None = None
     """Loss scale of the last step, if losses are scaled."""
     ranks: tuple[RankResult, ...] = ()
+    sample: Sample | None = None
+    """A text of the trained model."""
     notes: list[str] = field(default_factory=list)
 
     def result(self, status: Status, reason: str | None) -> RunResult:
         """The result so far, with the given status and reason."""
+        memory = self._memory()
         result = result_of(
             self.spec,
             status,
@@ -94,8 +99,10 @@ class Findings:
             self._figures(),
             parameters=self.parameters,
             phase_seconds=self.phases.seconds(),
-            memory=self._memory(),
+            memory=memory,
+            missing=dict(missing(memory, self.blocks, self.spec.config.ranks)),
             ranks=self.ranks,
+            sample=self.sample,
             gradients=self.gradients,
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,

@@ -40,6 +40,7 @@ from assay.training.stops import (
 )
 from assay.units import format_steps
 from assay.worker.build import build_loop, device_of
+from assay.worker.ending.sample import add_sample
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver
@@ -55,13 +56,21 @@ class Session:
     """One run in this process."""
 
     def __init__(
-        self, folder: RunFolder, channel: Channel, phases: Phases, findings: Findings, turns: int | None
+        self,
+        folder: RunFolder,
+        channel: Channel,
+        phases: Phases,
+        findings: Findings,
+        turns: int | None,
+        *,
+        sample: bool = False,
     ) -> None:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
         self.blocks = turns or BLOCKS
         self.ranks = ALONE
+        self._samples = sample and self.run.ranks == 1
 
     def work(self) -> None:
         """Run all pieces. Raises the `EarlyEnd` of a run that stops early, once the remaining pieces are done."""
@@ -96,6 +105,9 @@ class Session:
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
             prove_at_end(loop, self.findings, self.optimizations, self.ranks, self.folder, self.observer.say_evidence)
+        if self._samples and not isinstance(ended, Unproven):
+            self.phases.enter("sample")
+            add_sample(self.findings, self.folder)
         self.phases.enter("recording")
         if ended is not None:
             raise ended

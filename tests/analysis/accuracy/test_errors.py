@@ -65,6 +65,17 @@ def found(plain: RunResult) -> Accuracy:
     )
 
 
+def test_traced_peaks_are_a_figure_of_their_own(plain: RunResult) -> None:
+    traced = run(plain, "own", (98, 100), predicted=Predicted(tensors_peak_bytes=98, traced=True))
+    refused = run(plain, "refused", (None, 100), predicted=Predicted(refused="it compiles"))
+    found = accuracy([run(plain, "ours", (100, 100)), traced, refused])
+    assert [(one.quantity, one.runs, one.worst_run) for one in found.overall()] == [
+        ("memory", 1, "ours"),
+        ("traced", 1, "own"),
+    ]
+    assert (found.runs, found.others) == (2, 1)
+
+
 def test_errors_of_all_runs_are_those_by_hand(found: Accuracy) -> None:
     assert (found.runs, found.others, found.unreadable) == (3, 4, 2)
     memory, time = found.overall()

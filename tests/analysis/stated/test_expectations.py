@@ -1,13 +1,17 @@
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect
+from assay.analysis.factors.interactions import factor_effects
 from assay.analysis.stated.expectations import Outcome, check_expectations, judged, outcome
 from assay.errors import UsageError
 from assay.records.study import Expectation
+from assay.studies.kinds.factorial import Factorial
 from support.comparisons import TREATMENTS, record
+from support.factorials import compared, factorial
 
 
 def expectation(change: str, size: float = 0.0, metric: str = "step_seconds") -> Expectation:
@@ -62,7 +66,78 @@ def test_a_row_or_metric_without_a_figure_is_not_measured() -> None:
 def test_an_expectation_of_nothing_is_a_sentence(change: dict[str, Any], says: str) -> None:
     one = expectation("lower").model_copy(update={"row": "lion", **change})
     with pytest.raises(UsageError, match=says):
-        check_expectations([one], {"baseline", "lion"})
+        check_expectations([one], {"baseline", "lion"}, {})
+
+
+FACTORS = {"a": ("1", "2"), "b": ("1", "2")}
+
+
+def stated(effect: dict[str, Any], change: str = "lower", size: float = 0.0, metric: str = "step_seconds") -> Any:
+    return Expectation.model_validate({"effect": effect, "metric": metric, "change": change, "size": size})
+
+
+def test_main_effects_and_interactions_are_judged_by_the_table_of_effects() -> None:
+    """The step of `a` takes 0.8 of the control's, and with `b` 0.8 × 1.2; memory multiplies exactly."""
+
+    def figures(levels: Mapping[str, str]) -> tuple[float, float, float]:
+        both = 1.2 if levels == {"a": "2", "b": "2"} else 1.0
+        return (0.5 if levels["a"] == "2" else 1.0), (0.8 if levels["a"] == "2" else 1.0) * both, 1.0
+
+    comparison = compared(factorial(FACTORS), figures, between=0.004)
+    expects = [
+        stated({"a": "2"}, "lower", 0.05),
+        stated({"a": "2"}, "higher"),
+        stated({"b": "2", "a": "2"}, "higher", 0.1),
+        stated({"a": "2", "b": "2"}, "none", 0.01, "tensors_peak_bytes"),
+        stated({"a": "2", "b": "2"}, "lower", 0.0, "tensors_peak_bytes"),
+        stated({"c": "2"}),
+    ]
+    found = judged(expects, comparison.rows, factor_effects(comparison))
+    assert [one.outcome.value for one in found] == [
+        "confirmed",
+        "refuted",
+        "confirmed",
+        "confirmed",
+        "refuted",
+        "not measured",
+    ]
+    assert found[2].effect is not None
+    assert found[2].effect.change == pytest.approx(0.2, abs=0.03)
+
+
+def test_an_effect_that_has_an_alias_is_not_distinguishable() -> None:
+    comparison = compared(factorial(FACTORS), lambda one: (0.5 if one["a"] == "2" else 1.0, 1.0, 1.0))
+    (memory,) = (one for one in factor_effects(comparison) if one.metric == "tensors_peak_bytes")
+    mixed = [one.model_copy(update={"aliases": ((("d", "2"),),)}) for one in memory.effects]
+    aliased = memory.model_copy(update={"effects": tuple(mixed)})
+    expects = [stated({"a": "2"}, metric="tensors_peak_bytes"), stated({"d": "2"}, metric="tensors_peak_bytes")]
+    assert [one.outcome for one in judged(expects[:1], (), [memory])] == [Outcome.CONFIRMED]
+    assert [one.outcome for one in judged(expects, (), [aliased])] == [Outcome.NOT_DISTINGUISHABLE] * 2
+
+
+@pytest.mark.parametrize(
+    ("effect", "metric", "says"),
+    [
+        ({"z": "2"}, "step_seconds", "names the factor 'z', which the study does not have"),
+        ({"a": "3"}, "step_seconds", "names a=3, which is no level"),
+        ({"a": "1"}, "step_seconds", "which is the control's level"),
+        ({"a": "2"}, "tokens_per_second", "names an effect on tokens_per_second"),
+    ],
+)
+def test_an_effect_that_cannot_be_is_a_sentence(effect: dict[str, Any], metric: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_expectations([stated(effect, metric=metric)], set(), FACTORS)
+
+
+def test_an_expectation_is_of_a_row_or_of_an_effect() -> None:
+    with pytest.raises(ValueError, match="either a row, or an effect"):
+        stated({})
+
+
+def test_levels_of_an_effect_are_read_as_those_of_a_factor() -> None:
+    expects = [{"effect": {"model.bias": True}, "metric": "step_seconds", "change": "lower"}]
+    study = Factorial.model_validate({"vary": {"model.bias": [False, True]}, "expects": expects}, strict=False)
+    assert study.expects[0].effect == {"model.bias": "true"}
 
 
 def test_no_change_needs_a_size() -> None:

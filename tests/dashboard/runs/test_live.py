@@ -34,6 +34,8 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
     assert [one[0] for one in batch["steps"]] == [0, 1]
     assert batch["evaluations"] == [[2, 2.5]]
     assert batch["blocks"] == [[2, 5]]
+    (unread,) = Course(made(home, ready_run).spec())([START, step(0), {**block, "process_peak_bytes": None}])
+    assert unread["blocks"] == []
     assert batch["proofs"] == ["bf16_mixed: proven, 49 of 49"]
     assert (batch["phase"], batch["done"], batch["total"]) == ("memory pass", 2, 6)
     assert batch["left"] == "400 ms"  # four steps of a tenth of a second

@@ -12,6 +12,7 @@ from assay.dashboard.scaling.laws import studies
 from assay.dashboard.scaling.question import STUDY, Question, read
 from assay.errors import UsageError
 from assay.studies.folder import StudyFolder
+from support.dashboards import client
 from support.scaled import LAW, scaled_record
 
 STUDIED = "20261101-101010-abcde12"
@@ -112,3 +113,9 @@ def test_what_is_not_possible_is_a_sentence(name: str, value: str) -> None:
 def test_a_study_that_is_not_there_is_a_sentence(name: str, home: Home) -> None:
     with pytest.raises(UsageError):
         answer(Question(law=STUDY + name), home)
+
+
+def test_the_page_says_why_it_has_no_published_runs(home: Home) -> None:
+    page = client(home).get("/scaling").text
+    assert "No published runs are shown: " in page
+    assert "read off a figure" in page

@@ -47,6 +47,10 @@ def test_the_last_lines_have_the_result_and_what_it_is_compared_with() -> None:
         "a peak of 65.1 MiB (measured −0.2 %)"
     )
     assert found["next"] == "assay recommend demo    ranks what to turn on"
+    assert (
+        "; predicted a traced peak of 65.1 MiB (measured −0.2 %)"
+        in (lines(predicted=Predicted(tensors_peak_bytes=round(65.1 * 2**20), traced=True))["against"])
+    )
 
 
 def test_a_known_peak_gives_the_utilization() -> None:

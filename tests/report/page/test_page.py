@@ -11,7 +11,7 @@ from assay.errors import UsageError
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.status import Status
-from assay.report.page import check_page, render, write_page
+from assay.report.page import breakable, check_page, render, write_page
 from support.comparisons import ENVIRONMENT, TREATMENTS, record
 
 HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"
@@ -203,3 +203,17 @@ def test_nothing_has_to_be_scrolled_on_a_narrow_screen(text: str) -> None:
 def test_the_same_record_gives_the_same_page(comparison: Comparison, text: str) -> None:
     again = Comparison.model_validate_json(comparison.model_dump_json())
     assert render(again) == text
+
+
+def test_rows_beyond_the_last_panel_are_announced(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "rows have a panel" not in text
+    monkeypatch.setattr("assay.report.page.MOST", 1)
+    fewer = render(analyse(record(treatments=TREATMENTS[:1])))
+    assert fewer.count("Only the first 1 rows have a panel") == 1  # the panels of memory, among which is the baseline's
+
+
+def test_a_long_name_may_be_broken_at_its_joints() -> None:
+    assert breakable("shape=wide, optimizations=sgd:momentum=0+lion") == (
+        "shape=<wbr>wide, optimizations=<wbr>sgd:<wbr>momentum=<wbr>0+<wbr>lion"
+    )
+    assert breakable("<b>=") == "&lt;b&gt;=<wbr>"

@@ -7,6 +7,7 @@ from rich.console import Console
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
+from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.report.footnotes import seeds
 from assay.report.terminal.comparison import print_comparison, wide
@@ -78,6 +79,22 @@ def test_a_pipe_gets_plain_lines_whole(comparison: Comparison) -> None:
     line = next(line for line in text.splitlines() if line.startswith("Changes are relative to both runs"))
     assert len(line) > 200
     assert "Error of the predicted peak of tensors: +0.20 % in each of 6 rows." in text
+
+
+@pytest.mark.parametrize("width", [80, wide(columns()), None])
+def test_traced_peaks_are_marked_and_missing_ones_have_their_reason(width: int | None) -> None:
+    traced = {"predicted": Predicted(tensors_peak_bytes=50 * 2**20, traced=True)}
+    refused = {"predicted": Predicted(refused="its shapes depend on values")}
+    changes = {"baseline": traced, "sdpa_attention": traced, "bf16_mixed": refused}
+    text = printed(analyse(record(changes=changes)), width)
+    assert "predicted 50.0 MiB 0.0 %" in " ".join(section(text, "sdpa_attention").split())
+    assert "traced" in section(text, "sdpa_attention")
+    assert "predicted" not in section(text, "bf16_mixed")
+    assert "traced" not in section(text, "activation_checkpointing")
+    plain = " ".join(text.split())
+    assert "A traced peak is that of the program itself" in plain
+    assert "Not predicted: bf16_mixed its shapes depend on values." in plain
+    assert "traced" not in printed(analyse(record()), width)
 
 
 def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> None:

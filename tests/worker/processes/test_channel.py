@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from assay.errors import StorageError
+from assay.platforms import closed
 from assay.store.sealed import open_line
 from assay.worker.processes import channel as channel_module
-from assay.worker.processes.channel import ParentChannel, closed, when_closed
+from assay.worker.processes.channel import ParentChannel, when_closed
 
 
 class Line:
@@ -64,6 +65,15 @@ def test_a_torn_last_line_is_cut_off_before_anything_is_added(events: Path, size
     events.write_bytes(b'{"event": "start"}\n' + b'{"event": "' + b"x" * size)
     Line(events).channel.event("end")
     assert lines(events) == [{"event": "start"}, {"event": "end"}]
+
+
+def test_a_written_word_stops_a_run_where_no_signal_can(events: Path) -> None:
+    line = Line(events, in_turns=True)
+    os.write(line.say, b"go\n")
+    assert line.channel.wait("block") == "go"
+    os.write(line.say, b"stop\n")
+    assert line.channel.wait("block") == ""
+    assert line.channel.interrupted
 
 
 @pytest.mark.parametrize(("before", "after"), [(b"", b""), (b"torn", b""), (b"{}\n", b"{}\n")])

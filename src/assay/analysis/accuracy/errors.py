@@ -14,10 +14,10 @@ from assay.records.environment import Environment
 from assay.records.run import RunResult
 from assay.records.status import Status
 
-Quantity = Literal["memory", "time", "roofline"]
-QUANTITIES: tuple[Quantity, ...] = ("memory", "time", "roofline")
-"""Peak of tensors in bytes; median seconds of a steady step, predicted from timed steps of few blocks, and from the
-machine's rates."""
+Quantity = Literal["memory", "traced", "time", "roofline"]
+QUANTITIES: tuple[Quantity, ...] = ("memory", "traced", "time", "roofline")
+"""Peak of tensors in bytes by the ledger, and by a trace of a model of the user's own. Then follow the median seconds
+of a steady step, predicted from timed steps of few blocks, and from the machine's rates."""
 
 _OTHERS = {Status.NO_EFFECT, Status.WRONG_VALUES, Status.DAMAGED}
 NO_TECHNIQUE = "none"
@@ -155,7 +155,7 @@ def _predictions(result: RunResult) -> list[Prediction]:
     seconds = None if steps is None or _disturbed(result) else steps.median
     timed = None if predicted.step_seconds_margin is None else predicted.step_seconds
     pairs: dict[Quantity, tuple[float | None, float | None]] = {
-        "memory": (predicted.tensors_peak_bytes, result.memory.tensors_peak_bytes),
+        "traced" if predicted.traced else "memory": (predicted.tensors_peak_bytes, result.memory.tensors_peak_bytes),
         "time": (timed, seconds),
         "roofline": (predicted.work_seconds, seconds),
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from assay.errors import UsageError, shown
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from assay.api.own.results import MeasuredOwnStep
+    from assay.records.own.step import OwnStep
+    from assay.reference.expected import Kind
 
 
 def measure(
@@ -22,6 +24,8 @@ def measure(
     tokens: int | None = None,
     blocks: int = 5,
     folder: Path | str | None = None,
+    against: "Callable[[], Any] | str | None" = None,
+    numerics: "Kind" = "reassociated",
 ) -> "MeasuredOwnStep":
     """Measure one training step of your own: memory, time, operators, and where they go.
 
@@ -33,25 +37,77 @@ def measure(
     given, and calls the function, which returns the step. Only there the peaks of the process and of the heap are
     measured.
 
+    `against` is a baseline: a step in the same form, with a model of its own. First the values of both are compared,
+    and the result has a `proof`. `numerics` says how near losses and gradients must be: `exact`, `reassociated`
+    (another order of summation) or `lossy` (products in 16 bits).
+
     Raises `UsageError` if no optimizer makes a step, or if the module or its function fails.
     """
     from assay.api.own.results import MeasuredOwnStep
 
-    if not isinstance(blocks, int) or blocks < 1 or (tokens is not None and tokens < 1):
-        raise UsageError("blocks and tokens must be positive")
+    _check(step, against, numerics, blocks, tokens)
+    options = {"tokens": tokens, "blocks": blocks}
     if isinstance(step, str):
-        from assay.launch.own import measured
-
         if model is not None or optimizer is not None:
             raise UsageError("a step that is named as module:function brings its own model and optimizer")
-        return MeasuredOwnStep.of(measured(step, folder, title or step, tokens, blocks))
-    if not callable(step):
-        raise UsageError(f"a step is a function or the text module:function, and not {shown(step)}")
-    from assay.own.measured import measure_step
+        return MeasuredOwnStep.of(_elsewhere(step, against, folder, numerics, title or step, **options))
+    modules, optimizers = _several(model), _several(optimizer)
+    return MeasuredOwnStep.of(_here(step, against, modules, optimizers, numerics, title or _name(step), **options))
 
-    name = title or str(getattr(step, "__name__", "a step"))
-    found = measure_step(step, _several(model), _several(optimizer), title=name, tokens=tokens, blocks=blocks)
-    return MeasuredOwnStep.of(found)
+
+def _check(step: Any, against: Any, numerics: Any, blocks: Any, tokens: int | None) -> None:
+    """Raise `UsageError` for what cannot be measured."""
+    from assay.reference.expected import Kind
+
+    if not isinstance(blocks, int) or blocks < 1 or (tokens is not None and tokens < 1):
+        raise UsageError("blocks and tokens must be positive")
+    if numerics not in get_args(Kind):
+        raise UsageError(f"numerics is one of {', '.join(get_args(Kind))}, and not {shown(numerics)}")
+    for one in (step, step if against is None else against):
+        if not callable(one) and not isinstance(one, str):
+            raise UsageError(f"a step is a function or the text module:function, and not {shown(one)}")
+    if against is not None and isinstance(step, str) is not isinstance(against, str):
+        raise UsageError("the step and its baseline must both be functions, or both be texts module:function")
+
+
+def _elsewhere(
+    step: str, against: Any, folder: Path | str | None, numerics: "Kind", title: str, **options: Any
+) -> "OwnStep":
+    """Measure a step in a process of its own, and its baseline and their values in two more."""
+    from assay.launch.own import measured, proven
+    from assay.records.own.step import OwnProof
+
+    if against is None:
+        return measured(step, folder, title, **options)
+    values = proven(step, against, folder, numerics)
+    found, baseline = measured(step, folder, title, **options), measured(against, folder, against, **options)
+    return found.model_copy(update={"proof": OwnProof.of(found, baseline, values)})
+
+
+def _here(
+    step: "Callable[[], Any]",
+    against: Any,
+    modules: "Sequence[nn.Module]",
+    optimizers: "Sequence[Optimizer]",
+    numerics: "Kind",
+    title: str,
+    **options: Any,
+) -> "OwnStep":
+    """Measure a step in this process, and its baseline."""
+    from assay.own.against import compared
+    from assay.own.measured import measure_step
+    from assay.records.own.step import OwnProof
+
+    if against is None:
+        return measure_step(step, modules, optimizers, title=title, **options)
+    values = compared(step, against, numerics)
+    baseline = measure_step(against, title=_name(against), **options)
+    found = measure_step(step, modules, optimizers, title=title, **options)
+    return found.model_copy(update={"proof": OwnProof.of(found, baseline, values)})
+
+
+def _name(step: Any) -> str:
+    return str(getattr(step, "__name__", "a step"))
 
 
 def _several(given: Any) -> Sequence[Any]:

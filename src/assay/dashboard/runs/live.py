@@ -46,7 +46,7 @@ class Course:
                 steps.append(point(event))
             elif kind == "evaluation":
                 evaluations.append([event["step"], event["loss"]])
-            elif kind == "block":
+            elif kind == "block" and event["process_peak_bytes"] is not None:
                 blocks.append([self._meter.done, event["process_peak_bytes"]])
             elif (said := _proof(event)) is not None:
                 proofs.append(said)

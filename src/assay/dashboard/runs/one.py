@@ -22,6 +22,7 @@ def content(result: RunResult, home: Home) -> dict[str, Any]:
         "live": result.status.value == "running",
         "summary": list(run_report(result, home)),
         "proofs": _proofs(result),
+        "sample": result.sample,
         "configuration": Table.of(("key", "value"), flat(result.config.model_dump(mode="json")).items()),
         "environment": None
         if result.environment is None

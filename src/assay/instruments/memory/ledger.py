@@ -33,10 +33,10 @@ from assay.instruments import operations
 from assay.instruments.memory.saved import SavedTensors
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.phase import current_phase
+from assay.records.own.step import OTHERS
 
 WEIGHTS, STATE, GRADIENTS, BUFFERS = "weights", "optimizer state", "gradients", "tables and buffers"
-BATCH, OTHERS = "token ids and targets", "other tensors"
-SAVED = "saved: "
+BATCH, SAVED = "token ids and targets", "saved: "
 _PARTS: Mapping[str, str] = {
     "forward": "activations in use",
     "recompute": "activations in use",

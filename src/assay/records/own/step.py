@@ -1,18 +1,24 @@
-"""Figures of a training step of a user's own, as plain data.
+"""Figures of a training step of a user's own, as plain data, and its proof against a baseline of the user's.
 
 A figure that was not measured is None, and `missing` has the reason by the figure's name.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from pydantic import Field
 
 from assay.records.anatomy import Anatomy
 from assay.records.base import Record
+from assay.records.evidence import ValueProof
 from assay.records.memory import Memory
+from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
-from assay.records.trace import Operation
+from assay.records.trace import Operation, OperationClass
 from assay.records.trace.parts import Memory as HeldMemory
+
+OTHERS = "other tensors"
+"""Part of a peak that was alive before the step, and that nothing of the step owns."""
 
 
 class OwnProgram(Record):
@@ -61,11 +67,19 @@ class OwnStep(Record):
     anatomy: Anatomy | None = None
     missing: Mapping[str, str] = Field(default_factory=dict)
     """Reason of each figure that is None."""
+    proof: "OwnProof | None" = None
+    """Proof of the step's change against a baseline; None if none was named."""
 
     @property
     def tokens_per_second(self) -> float | None:
         """Tokens of a second of the median step; None if they were not stated."""
         return None if self.program.tokens is None else self.program.tokens / self.step_seconds.median
+
+    @property
+    def own_peak_bytes(self) -> int | None:
+        """Peak of tensors without those that neither the step made nor its model owns, such as another step's model."""
+        peak = self.memory.tensors_peak_bytes
+        return None if peak is None else peak - self.peak_parts.get(OTHERS, 0)
 
     @property
     def flops(self) -> Mapping[str, int]:
@@ -75,3 +89,58 @@ class OwnStep(Record):
             if one.flops:
                 found[one.dtype] = found.get(one.dtype, 0) + one.flops
         return found
+
+
+class OperatorCount(Record):
+    """Executions of one operator in a step and in its baseline, of one phase and dtype."""
+
+    name: str
+    operation_class: OperationClass
+    phase: str
+    dtype: str
+    baseline: int
+    count: int
+
+
+class OwnProof(Record):
+    """Proof of a step against a baseline: its values, its operators, its peak."""
+
+    baseline: OwnStep
+    values: ValueProof
+    operators: tuple[OperatorCount, ...]
+    """Operators whose number of executions differs. The largest differences are first, and movements of data last."""
+    status: Status
+    """`done`, `wrong_values`, or `no_effect` if nothing about the step differs but its time."""
+
+    @classmethod
+    def of(cls, step: OwnStep, baseline: OwnStep, values: ValueProof) -> "OwnProof":
+        """Compare two measured steps."""
+        here, there = _counts(step), _counts(baseline)
+        differing = [
+            OperatorCount(
+                name=key[0], operation_class=key[1], phase=key[2], dtype=key[3], baseline=there[key], count=here[key]
+            )
+            for key in {**there, **here}
+            if here[key] != there[key]
+        ]
+        differing.sort(
+            key=lambda one: (one.operation_class == "movement", -abs(one.count - one.baseline), one.name, one.phase)
+        )
+        same = not differing and (step.own_peak_bytes, step.held) == (baseline.own_peak_bytes, baseline.held)
+        status = Status.NO_EFFECT if same else Status.DONE
+        return cls(
+            baseline=baseline,
+            values=values,
+            operators=tuple(differing),
+            status=status if values.verdict else Status.WRONG_VALUES,
+        )
+
+
+OwnStep.model_rebuild()  # it has a proof, which has a step
+
+
+def _counts(step: OwnStep) -> Counter[tuple[str, OperationClass, str, str]]:
+    found: Counter[tuple[str, OperationClass, str, str]] = Counter()
+    for one in step.operations:
+        found[one.name, one.operation_class, one.phase, one.dtype] += one.count
+    return found

@@ -64,7 +64,8 @@ def _predicted(result: "RunResult") -> str:
         told.append(f"{format_seconds(said.step_seconds)} a step (measured {change})")
     if said is not None and said.tensors_peak_bytes and result.memory.tensors_peak_bytes is not None:
         change = format_percent(result.memory.tensors_peak_bytes / said.tensors_peak_bytes - 1)
-        told.append(f"a peak of {format_bytes(said.tensors_peak_bytes)} (measured {change})")
+        peak = "a traced peak" if said.traced else "a peak"
+        told.append(f"{peak} of {format_bytes(said.tensors_peak_bytes)} (measured {change})")
     return f"predicted {', '.join(told)}" if told else ""
 
 

@@ -20,8 +20,8 @@ from assay.records.study import ComparisonRecord
 from assay.report.footnotes import footnotes
 from assay.report.page.compared import FIGURES, TITLES
 from assay.report.page.compared.memory import categories
-from assay.report.page.panels import Panel, alone
-from assay.report.page.ran import configuration, machine, predicted_table, runs_table
+from assay.report.page.panels import MOST, Panel, alone
+from assay.report.page.ran import built_table, configuration, machine, predicted_table, runs_table
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
 from assay.report.study.section import Filled
 from assay.report.wording import by_rank, columns, first_step, status, texts, value_check
@@ -35,6 +35,8 @@ _FIRST = b"<!doctype html>"
 
 _FRONT = "pareto_front"
 """Name of the section with memory against time."""
+_BY_ROW = ("seconds", "losses", "distances")
+"""Figures with a panel for each row but the baseline."""
 
 
 def write_page(comparison: Comparison, home: Home, path: Path | None = None) -> Path:
@@ -105,9 +107,9 @@ def _templates() -> "Environment":
 
 
 def breakable(name: str) -> Markup:
-    """Return a name that may be broken after each ``+`` and ``:``."""
+    """Return a name that may be broken after each ``+``, ``:`` and ``=``."""
     text = str(escape(name))
-    for joint in "+:":
+    for joint in "+:=":
         text = text.replace(joint, f"{joint}<wbr>")
     return Markup(text)
 
@@ -134,15 +136,24 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
         "figures": {name: inline(TITLES[name], panels(comparison)) for name, panels in FIGURES.items()},
+        "beyond": _beyond(record),
         "titles": TITLES,
         "layers": [(name, variable(number)) for number, name in enumerate(categories(comparison), start=1)],
         "predicted": predicted_table(comparison),
+        "built": built_table(comparison),
         "machine": machine(comparison),
         "configuration": configuration(comparison),
         "cells": runs_table(comparison),
         "light": variables(LIGHT),
         "dark": variables(DARK),
     }
+
+
+def _beyond(record: ComparisonRecord) -> dict[str, str]:
+    """Return the sentence on rows beyond the last panel, by figure; empty where every row has one."""
+    rows = {"memory": 1 + len(record.treatments), **dict.fromkeys(_BY_ROW, len(record.treatments))}
+    sentence = f" Only the first {MOST} rows have a panel; the files beside the page have all."
+    return {name: sentence if count > MOST else "" for name, count in rows.items()}
 
 
 def _heading(record: ComparisonRecord) -> str:

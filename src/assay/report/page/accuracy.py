@@ -14,8 +14,13 @@ from assay.report.predicted.accuracy import accuracy_report
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_TITLES = {"memory": "peak of tensors, MiB", "time": "step time, ms", "roofline": "step time by a roofline, ms"}
-_UNITS = {"memory": 2.0**20, "time": 1e-3, "roofline": 1e-3}
+_TITLES = {
+    "memory": "peak of tensors, MiB",
+    "traced": "peak of tensors by a trace, MiB",
+    "time": "step time, ms",
+    "roofline": "step time by a roofline, ms",
+}
+_UNITS = {"memory": 2.0**20, "traced": 2.0**20, "time": 1e-3, "roofline": 1e-3}
 _CAPTION = "Each point is a run, and each colour a device. On the line the prediction is the measurement."
 
 

@@ -20,7 +20,7 @@ WIDTH = 4.4
 """Width of a panel in inches; on a screen of 400 pixels its text is about as large as that of the page."""
 _RIGHT, _TOP, _BOTTOM = 0.14, 0.14, 0.56
 """Margins in inches."""
-_CHARACTER = 0.071
+CHARACTER = 0.071
 """Width of a character of a row's name in inches."""
 _NAME = 26
 """Longest line of a row's name, in characters."""
@@ -69,7 +69,7 @@ class Panel(NamedTuple):
     def left(self) -> float:
         """Room at the left of the axis in inches."""
         longest = max((len(line) for name in self.names for line in name.split("\n")), default=0)
-        return max(0.66, 0.2 + _CHARACTER * longest)
+        return max(0.66, 0.2 + CHARACTER * longest)
 
 
 def alone(panel: Panel) -> "Figure":

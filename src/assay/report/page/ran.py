@@ -1,12 +1,19 @@
-"""The last parts of a page: predicted and measured peaks, the machine, the configuration, and every run as a table."""
+"""The last parts of a page, as tables: peaks, memory of the build, the machine, the configuration, and every run."""
+
+from itertools import pairwise
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
+from assay.records.memory import highest
 from assay.records.study import CellResult
 from assay.report.blocks import Table
 from assay.report.wording import figure, fine_percent, prediction_error
 from assay.units import format_bytes, format_seconds
+
+_BUILD = "build"
+"""Phase of a run in which its weights are made."""
+_FLOAT32_BYTES = 4
 
 
 def predicted_table(comparison: Comparison) -> Table:
@@ -30,6 +37,37 @@ def _prediction(row: Row, cells: tuple[CellResult, ...]) -> tuple[str, ...] | No
         predicted.tensors_peak_instant or "–",
         next((instant for instant in instants if instant), "–"),
     )
+
+
+def built_table(comparison: Comparison) -> Table:
+    """Return the memory while the model was built, beside all weights in float32, for rows whose record has that phase.
+
+    Figures are the most of a row's processes. Only a device with a counter of its own has the tensors of a phase.
+    """
+    rows = (comparison.baseline, *comparison.rows)
+    known = [found for row in rows if (found := _built(row.treatment, comparison.record.of(row.treatment)))]
+    columns = ("treatment", "process, before", "process, peak", "weights in float32", "tensors, peak")
+    counted = len(columns) if any(texts[-1] for texts in known) else len(columns) - 1
+    return Table.of(columns[:counted], (texts[:counted] for texts in known), columns[1:counted])
+
+
+def _built(name: str, cells: tuple[CellResult, ...]) -> tuple[str, ...] | None:
+    phases = [
+        (before, built)
+        for one in cells
+        for (_, before), (phase, built) in pairwise(one.result.memory.phases.items())
+        if phase == _BUILD and built.process_peak_bytes is not None
+    ]
+    if not phases:
+        return None
+    weights = highest(one.result.parameters for one in cells)
+    figures = (
+        highest((before.anonymous_bytes or 0) + (before.file_bytes or 0) for before, _ in phases),
+        highest(built.process_peak_bytes for _, built in phases),
+        None if weights is None else weights * _FLOAT32_BYTES,
+        highest(built.tensors_peak_bytes for _, built in phases),
+    )
+    return name, *("" if figure is None else format_bytes(figure) for figure in figures)
 
 
 def machine(comparison: Comparison) -> list[tuple[str, str]]:

@@ -8,7 +8,12 @@ from assay.report.blocks import Block, Table
 if TYPE_CHECKING:
     from assay.analysis.accuracy.errors import Accuracy, Errors
 
-_TITLES = {"memory": "peak of tensors", "time": "step time, from timed steps", "roofline": "step time, by a roofline"}
+_TITLES = {
+    "memory": "peak of tensors",
+    "traced": "peak of tensors, traced",
+    "time": "step time, from timed steps",
+    "roofline": "step time, by a roofline",
+}
 _COLUMNS = ("runs", "median error", "95th percentile", "worst", "worst run")
 NOTHING = (
     "No run here has both a prediction and a measurement. `assay train demo` makes such a run; step time is predicted "

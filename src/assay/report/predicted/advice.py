@@ -53,7 +53,8 @@ def _answer(found: "Advice", tokens: float | None) -> Iterator[tuple[str, str]]:
     yield "command", found.command
     faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
     less = format_percent(best.need_bytes / bare.need_bytes - 1)
-    yield "speed", f"{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
+    most = "at most " if found.absent else ""
+    yield "speed", f"{most}{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
     fits = "" if bare.fits else ", which does not fit"
     yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
     yield "budget", f"{format_bytes(found.budget_bytes)} of {found.of} on {found.device}"

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from assay.scaling.studied.answer import Prediction, RateCheck, ScalingAnswer
     from assay.scaling.studied.points import StudyPoint
 
+HOFFMANN_EXPONENT = 0.49
+"""Exponent of the best size by compute, by approach 2 of Hoffmann et al. 2022."""
+
 _MOST_EPOCHS = 4.0
 _LEAST_STEPS = 200
 
@@ -93,7 +96,7 @@ def minima_report(found: "ScalingAnswer") -> Iterator[Block]:
     ends = "" if size.interval is None else " [{:.2f}, {:.2f}]".format(*size.interval)
     yield (
         f"The best size grows as C^{size.exponent:.2f}{ends} through these minima; in Hoffmann et al. 2022 it is "
-        "C^0.49."
+        f"C^{HOFFMANN_EXPONENT:.2f}."
     )
     yield from found.isoflop.optima.warnings
 

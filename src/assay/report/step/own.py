@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN, figure
+from assay.report.step.against import proof_report
 from assay.report.step.anatomy import sums_table
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
@@ -28,6 +29,8 @@ _SHOWN = 12
 def own_step_report(step: "OwnStep") -> Iterator[Block]:
     """Yield what the step is, its memory, its operators, its modules, and what was not measured."""
     yield Facts.of(_facts(step))
+    if step.proof is not None:
+        yield from proof_report(step, step.proof)
     yield _memory(step)
     yield _parts(step)
     yield _operators(step)

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.factors.interactions import factor_effects
 from assay.analysis.metrics import metrics
 from assay.analysis.stated.expectations import Judged, judged
 from assay.records.study import Expectation
 from assay.report.blocks import Block, Table
+from assay.report.study.factors.wording import effect_name
 from assay.report.study.section import Section
 from assay.report.wording import interval
 from assay.units import format_percent
@@ -34,16 +36,19 @@ SECTION = Section("expectations", "What was expected", _content, _values)
 
 
 def _judged(comparison: Comparison) -> tuple[Judged, ...]:
-    return judged(comparison.record.expects, (comparison.again, *comparison.rows))
+    expects = comparison.record.expects
+    effects = factor_effects(comparison) if any(one.effect for one in expects) else ()
+    return judged(expects, (comparison.again, *comparison.rows), effects)
 
 
 def expected(one: Expectation) -> str:
     """Return an expectation in words."""
     known = metrics().get(one.metric)
     title = one.metric if known is None else known.title
+    what = effect_name(one.effect.items()) if one.effect else one.row
     if one.change == "none":
-        return f"{one.row}: {title} within {_size(one)}"
-    return f"{one.row}: {title} {one.change}" + (f" by {_size(one)} or more" if one.size else "")
+        return f"{what}: {title} within {_size(one)}"
+    return f"{what}: {title} {one.change}" + (f" by {_size(one)} or more" if one.size else "")
 
 
 def _size(one: Expectation) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from assay.analysis.comparison import Comparison
-from assay.report.study import expectations, published
+from assay.report.study import expectations, ladder, published
 from assay.report.study.choices import (
     answer,
     equivalence,
@@ -24,6 +24,7 @@ SECTIONS: tuple[Section, ...] = (
     placebos.SECTION,
     expectations.SECTION,
     published.SECTION,
+    ladder.SECTION,
     effects.SECTION,
     additivity.SECTION,
     percent.SECTION,

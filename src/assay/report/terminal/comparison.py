@@ -53,6 +53,7 @@ def _print_wide(rows: tuple[Row, ...], shown: list[Metric], console: "Console") 
             ("", [_text(one.interval or one.remark, "dim") for one in said]),
             ("", [_text(one.remark if one.interval else "", "dim") for one in said]),
             ("predicted", [_text(one.predicted, "cyan") for one in said]),
+            ("", [_text(one.basis, "cyan") for one in said]),
         ]
         for label, cells in lines:
             if any(cells):
@@ -73,7 +74,7 @@ def _print_narrow(rows: tuple[Row, ...], shown: list[Metric], console: "Console"
             change = " ".join(filter(None, (one.change, one.interval, one.remark)))
             line = Text.assemble(f"{one.value:<15} ", (f"{change:<24} ", _STYLE[one.tone]))
             if one.predicted:
-                line.append(f"predicted {one.predicted}", style="cyan")
+                line.append(f"predicted {one.predicted} {one.basis}", style="cyan")
             line.rstrip()
             if line:
                 lines.append(Text.assemble((f"  {metric.title:<{width}}", "dim"), line))

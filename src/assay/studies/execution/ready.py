@@ -3,7 +3,6 @@
 A process that runs one wave on another machine prepares its cells in the same way (`studies.execution.wave`).
 """
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -22,6 +21,7 @@ from assay.launch.rates import measured_machine
 from assay.launch.spawn import fork_server, start
 from assay.launch.step_times import calibrate
 from assay.optimizations import check
+from assay.platforms import CAN_FORK_WITH_THREADS
 from assay.records.prediction import Predicted
 from assay.records.study import Cell
 from assay.studies.drift import NUDGED
@@ -83,7 +83,7 @@ def forking(plan: StudyPlan, prepared: Collection[ReadyRun]) -> AbstractContextM
     """
     machine = detect()
     on_cpu = all(machine.device(one.run.device) == "cpu" for one in prepared)
-    forks = sys.platform == "linux" and on_cpu and not plan.protocol.blocks
+    forks = CAN_FORK_WITH_THREADS and on_cpu and not plan.protocol.blocks
     return fork_server() if forks else nullcontext()
 
 

@@ -21,6 +21,7 @@ from assay.executors.elsewhere import LEASHED, OVER, POLL_SECONDS, WaveFiles
 from assay.executors.local import Local
 from assay.executors.news import to_event
 from assay.hardware import detect
+from assay.platforms import STOPPING
 from assay.records.study import StudyEnding
 from assay.store.event_log import append
 from assay.store.liveness import locked
@@ -32,7 +33,7 @@ from assay.studies.folder import StudyFolder
 def main(folder: Path, number: int, leashed: bool) -> None:
     """Run one wave of a study, and write its news. It does nothing if another process runs the wave."""
     files = WaveFiles(folder, number)
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for one in STOPPING:
         signal.signal(one, signal.default_int_handler)
     with files.log.open("ab") as log:
         if not locked(log):

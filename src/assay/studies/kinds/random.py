@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from assay.config.base import Setting
 from assay.studies.base import Study
+from assay.studies.conditions import check_excluded, is_excluded, read_excluded
 from assay.studies.factors import Factor, text
 
 Number = Annotated[float, Field(strict=False)]
@@ -75,6 +76,8 @@ class RandomSearch(Study):
     """Number of rows besides the control."""
     draw_seed: int = 0
     """Seed of the draws."""
+    exclude: tuple[dict[str, str], ...] = ()
+    """Combinations that are drawn again: a value of some keys, or conditions such as ">= 8"."""
 
     @field_validator("trials", "draw_seed", mode="before")
     @classmethod
@@ -87,6 +90,17 @@ class RandomSearch(Study):
         if not isinstance(value, Mapping):
             return value
         return {str(key): _choices(str(key), one) for key, one in value.items()}
+
+    @field_validator("exclude", mode="before")
+    @classmethod
+    def _read_exclude(cls, value: Any) -> Any:
+        return read_excluded(value)
+
+    @model_validator(mode="after")
+    def _exclude_what_is_there(self) -> "RandomSearch":
+        lists = {key: () if isinstance(one, Range) else one for key, one in self.space.items()}
+        check_excluded(self.exclude, lists, drawn=True)
+        return self
 
     def factors(self) -> tuple[Factor, ...]:
         """Return a factor for each key, with the values that were drawn; the control has the base's own."""
@@ -111,7 +125,7 @@ class RandomSearch(Study):
                 key: one.draw(chance) if isinstance(one, Range) else chance.choice(one)
                 for key, one in self.space.items()
             }
-            if row not in found:
+            if row not in found and not is_excluded(row, self.exclude):
                 found.append(row)
             if len(found) == self.trials:
                 break

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from assay.errors import StorageError
+from assay.platforms import closed
 from assay.records.status import Status
 from assay.store.reconcile import compose
 from assay.store.run_folder import RunFolder
-from assay.worker.processes.channel import PARENT_GONE, closed, when_closed
+from assay.worker.processes.channel import PARENT_GONE, when_closed
 from assay.worker.processes.exit import leave
 from assay.worker.processes.rank_termination import killed_in_the_end
 from assay.worker.processes.root_cause import End, culprit

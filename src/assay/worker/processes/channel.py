@@ -4,15 +4,14 @@ Each event is one line of JSON. It is sent to the parent first and then appended
 receives it even if the disk is full. The channel is the process's original standard output. File descriptor 1 is
 redirected to standard error, so that a library that prints cannot corrupt the channel.
 
-A thread reads standard input. When that closes, the parent has ended, and the process exits at once. SIGTERM, SIGINT
-and SIGHUP are requests to stop, answered between steps. Under torchrun the run has no assay parent: the process handles
-its events itself, and there are no turns.
+A thread reads standard input. When that closes, the parent has ended, and the process exits at once. SIGTERM, SIGINT,
+SIGHUP and the word `stop` are requests to stop, answered between steps. Under torchrun the run has no assay parent: the
+process handles its events itself, and there are no turns.
 """
 
 import json
 import os
 import queue
-import select
 import signal
 import sys
 import threading
@@ -24,7 +23,8 @@ from types import FrameType
 from typing import Any, Protocol
 
 from assay.files import refused
-from assay.records.events import AGAIN, GO
+from assay.platforms import BINARY, HANG_UP, STOPPING, closed, orphaned
+from assay.records.events import AGAIN, GO, STOP
 from assay.store.sealed import seal_line
 from assay.units import finite
 
@@ -60,8 +60,8 @@ class _Stoppable:
 
     def stop_on_signals(self) -> None:
         """Handle SIGTERM, SIGINT and SIGHUP as requests to stop; SIGHUP stays ignored under `nohup`."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+        for number in STOPPING:
+            if number != HANG_UP or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._ask_to_stop)
 
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
@@ -88,13 +88,6 @@ class SilentChannel(_Stoppable):
         return ""
 
 
-def closed(lifeline: int, wait_seconds: float | None = 0.0) -> bool:
-    """True if no process holds a pipe's other end. Waits at most `wait_seconds` (None: no limit), and reads nothing."""
-    watched = select.poll()
-    watched.register(lifeline, 0)  # an empty mask: poll reports a closed other end (POLLHUP) without being asked to
-    return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
-
-
 def when_closed(lifeline: int, act: Callable[[], None]) -> None:
     """Call `act` in a thread once the other end of a pipe is closed."""
 
@@ -106,7 +99,7 @@ def when_closed(lifeline: int, act: Callable[[], None]) -> None:
 
 
 def _outlive_nobody(parent: int) -> None:
-    while os.getppid() == parent:
+    while not orphaned(parent):
         time.sleep(_WATCH_SECONDS)
     os._exit(PARENT_GONE)
 
@@ -136,7 +129,7 @@ class _EventsFile:
         self._path = path
         with refused(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o644)
             self._length = _repair(self._file)
 
     def append(self, line: bytes) -> None:
@@ -192,6 +185,7 @@ class ParentChannel(_Stoppable):
             while received := os.read(requests, 4096):
                 *lines, rest = (rest + received).split(b"\n")
                 for line in lines:
+                    self.interrupted = self.interrupted or line.strip() == STOP.encode()
                     self._words.put(line.strip())
         os._exit(PARENT_GONE)
 
@@ -218,7 +212,8 @@ def _repair(descriptor: int) -> int:
     end, whole = length, 0
     while end > 0 and whole == 0:
         start = max(0, end - 65536)
-        whole = os.pread(descriptor, end - start, start).rfind(b"\n") + 1
+        os.lseek(descriptor, start, os.SEEK_SET)
+        whole = os.read(descriptor, end - start).rfind(b"\n") + 1
         whole, end = (start + whole if whole else 0), start
     os.ftruncate(descriptor, whole)
     return whole

@@ -5,14 +5,14 @@ nor a checkpoint. So after the first end, successful or not, no rank has long wo
 others inside torch cannot handle a signal, and torch's agent would wait longer than assay promises.
 """
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psutil
+
+from assay.platforms import kill_group
 
 GRACE_SECONDS = 20.0
 """Time in which a rank must record its end."""
@@ -49,8 +49,7 @@ def _watch(program: str, ranks: int, grace_seconds: float, killed: set[int], ove
         if deadline is not None and time.monotonic() >= deadline:
             for pid in alive:
                 killed.add(pid)
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)  # torch starts each rank in its own session
+                kill_group(pid)  # torch starts each rank in its own session
 
 
 def _runs(process: psutil.Process, program: str) -> bool:

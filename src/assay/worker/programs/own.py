@@ -1,6 +1,6 @@
 """The process of a program of a user's own: ``python -m assay.worker.programs.own``, with a task on standard input.
 
-The task is one line of JSON: a step to measure, or the configuration of a run to trace on fake tensors. So is the
+The task is one line of JSON: a step to measure, two steps to compare, or a run to trace on fake tensors. So is the
 answer on standard output; what the user's code prints goes to standard error. A fault that the user can correct is the
 last line of standard error, with exit code 2.
 """
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from assay.config.run import ResolvedRun
 from assay.config.source import called
 from assay.errors import UsageError, first_line
 from assay.records.status import Status
+from assay.reference.expected import Kind
 from assay.worker.processes.channel import take_standard_output
 
 _OURS = {"assay", "site-packages"}
@@ -30,7 +31,8 @@ def main() -> int:
     task = json.loads(sys.stdin.readline())
     answer = os.fdopen(take_standard_output(), "w")
     try:
-        print(_traced(**task) if "run" in task else _measured(**task), file=answer, flush=True)
+        work = _traced if "run" in task else _proven if "against" in task else _measured
+        print(work(**task), file=answer, flush=True)
     except UsageError as error:
         print(error, file=sys.stderr)
         return Status.UNAVAILABLE.exit_code
@@ -51,16 +53,31 @@ def _measured(name: str, folder: str | None, **options: Any) -> str:
     from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
 
     return_freed_memory()
-    step = called(name, folder)
-    if not callable(step):
-        raise UsageError(f"{name} returned a {type(step).__name__}; return a function that does one training step")
-    if count := len(inspect.signature(step).parameters):
-        raise UsageError(f"{name} returned a {type(step).__name__} that takes {count} arguments; a step takes none")
+    step = _step(name, folder)
     from assay.own.measured import measure_step
 
     keep_freed_memory()
     with _blamed(name, "step"):
         return measure_step(step, alone=True, **options).model_dump_json()
+
+
+def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> str:
+    """Compare the values of two steps that functions return."""
+    from assay.own.against import compared
+
+    step, baseline = _step(name, folder), _step(against, folder)
+    with _blamed(f"{name} or of {against}", "step"):
+        return compared(step, baseline, numerics).model_dump_json()
+
+
+def _step(name: str, folder: str | None) -> Callable[[], Any]:
+    """Call a function of the user's, and return the step that it makes. Raises `UsageError` if that is none."""
+    step = called(name, folder)
+    if not callable(step):
+        raise UsageError(f"{name} returned a {type(step).__name__}; return a function that does one training step")
+    if count := len(inspect.signature(step).parameters):
+        raise UsageError(f"{name} returned a {type(step).__name__} that takes {count} arguments; a step takes none")
+    return step  # type: ignore[no-any-return]
 
 
 @contextmanager

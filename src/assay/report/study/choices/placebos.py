@@ -20,18 +20,20 @@ def _content(comparison: Comparison) -> Iterator[Block]:
 
 
 def _sentence(found: tuple[Placebo, ...]) -> str:
-    count = f"{len(found)} row{' runs' if len(found) == 1 else 's run'} another row under a label of its own."
-    same = all(one.losses_equal and one.peak_equal for one in found)
+    one = len(found) == 1
+    count = f"{len(found)} row{' runs' if one else 's run'} another row under a label of its own."
+    same = all(each.losses_equal and each.peak_equal for each in found)
     what = (
-        "Losses are bit-equal and peaks of tensors are equal, so they change nothing."
+        f"Losses are bit-equal and peaks of tensors are equal, so {'it changes' if one else 'they change'} nothing."
         if same
         else "Some losses or peaks are not those of the row repeated, so something other than the label differs."
     )
-    changes = [one.step_change for one in found if one.step_change is not None]
+    changes = [each.step_change for each in found if each.step_change is not None]
     if not changes:
         return f"{count} {what}"
     low, high = map(format_percent, (min(changes), max(changes)))
-    return f"{count} {what} Their step times differ by {low} to {high}: so far equal runs lie apart here by chance."
+    times = f"Its step time differs by {low}" if one else f"Their step times differ by {low} to {high}"
+    return f"{count} {what} {times}: so far equal runs lie apart here by chance."
 
 
 def _row(one: Placebo) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from typing import Any
 
 from assay.analysis.factors.grids import Grid
 from assay.report.formats import UNKNOWN
-from assay.report.page.panels import WIDTH, Panel, broken
+from assay.report.page.panels import CHARACTER, WIDTH, Panel, broken
 from assay.report.page.theme import INK, SOFT, series
 from assay.report.study.factors.wording import points, title
 
-_FIELD, _MARGINS = 0.5, 0.9
+_FIELD, _MARGIN = 0.5, 0.2
+"""Least width of a field, and the margin at the right, in inches."""
 _LOWER, _HIGHER = series(1), series(2)
 _STRONGEST = 0.6
 """Opacity of the field with the largest number; text remains readable on it."""
@@ -39,10 +40,13 @@ def map_panels(grids: Sequence[Grid]) -> tuple[Panel, ...]:
 
 def _panel(grid: Grid, numbers: Numbers, heading: str) -> Panel:
     names = tuple(map(_broken, grid.down_levels))
-    lines = max(1 + _broken(name).count("\n") for name in grid.across_levels)
+    across = tuple(map(_stacked, grid.across_levels))
+    lines = max(1 + name.count("\n") for name in across)
     height = 0.6 + 0.16 * lines + 0.34 * len(names)
+    longest = max(len(line) for name in across for line in name.split("\n"))
+    field = max(_FIELD, CHARACTER * (longest + 1))
     narrow = Panel(heading, partial(_map, grid, numbers), height, names)
-    return narrow._replace(width=max(WIDTH, narrow.left + _FIELD * len(grid.across_levels) + _MARGINS))
+    return narrow._replace(width=max(WIDTH, narrow.left + field * len(across) + _MARGIN))
 
 
 def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
@@ -59,7 +63,7 @@ def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
                 axis.add_patch(field)
             axis.text(across, down, UNKNOWN if one is None else points(one), ha="center", va="center", fontsize=8,
                       color=SOFT if one is None else INK)  # fmt: skip
-    axis.set_xticks(range(len(grid.across_levels)), [_broken(one) for one in grid.across_levels])
+    axis.set_xticks(range(len(grid.across_levels)), [_stacked(one) for one in grid.across_levels])
     axis.set_yticks(range(len(grid.down_levels)), [_broken(one) for one in grid.down_levels], color=INK)
     axis.set_xlim(-0.5, len(grid.across_levels) - 0.5)
     axis.set_ylim(len(grid.down_levels) - 0.5, -0.5)
@@ -73,3 +77,8 @@ def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
 def _broken(name: str) -> str:
     """Return a stack of optimizations on several lines, if it is long."""
     return name if len(name) <= _LONG else broken(name)
+
+
+def _stacked(name: str) -> str:
+    """Return the name of a column, which has a field's width, with a line for each word."""
+    return _broken(name).replace(" ", "\n")

@@ -1,0 +1,13 @@
+import torch
+
+model = torch.nn.Sequential(torch.nn.Embedding(256, 32), torch.nn.Linear(32, 256))
+optimizer = torch.optim.AdamW(model.parameters())
+ids = torch.randint(256, (4, 32))
+
+
+def step():
+    loss = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss

@@ -1,0 +1,139 @@
+"""Differences of operating systems: locks of files, signals, closed pipes, and the end of processes.
+
+Each function does the same on Linux, macOS and Windows, or says what it does less. The rest of the package knows no
+system by name. A run records which figures its system does not tell (`worker.ending.missing`).
+
+Windows has no signal that requests an end, no process groups, and no lock that a child inherits. It also keeps the
+number of a parent that has ended, so a child has to look whether that process lives.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import IO, Any
+
+try:
+    import fcntl as _fcntl
+
+    fcntl: Any = _fcntl
+except ImportError:
+    fcntl = None
+
+HANG_UP: int | None = getattr(signal, "SIGHUP", None)
+"""The signal of a terminal that closes; None where there is none."""
+
+STOPPING: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, *((HANG_UP,) if HANG_UP is not None else ()))
+"""Signals that request an end."""
+
+KILL = 9
+"""Number of the signal that no process can handle."""
+
+SIGNALS_STOP = hasattr(os, "killpg")
+"""True if `terminate` requests an end. Otherwise it kills, and a request has to be written to the process."""
+
+LOCKS_ARE_INHERITED = fcntl is not None
+"""True if a child keeps the lock of an open file that is passed to it (`own_session`)."""
+
+CAN_FORK_WITH_THREADS = sys.platform == "linux" and hasattr(os, "fork")
+"""True if a process that has imported torch can be forked safely."""
+
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""Flag of `os.open` without which Windows would rewrite the ends of lines."""
+
+_LOCKED_BYTE = 2**40
+"""Place of the byte that is locked on Windows: beyond the content, because a locked byte cannot be read."""
+
+_LOOK_SECONDS = 0.5
+
+
+def lock(file: IO[bytes], *, shared: bool = False) -> None:
+    """Lock an open file for this process until it is closed. Raises `BlockingIOError` if another process holds it.
+
+    Windows has exclusive locks only. Raises another `OSError` if the file system has no locks.
+    """
+    if fcntl is not None:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        return
+    import msvcrt as _msvcrt
+
+    msvcrt: Any = _msvcrt
+    number = file.fileno()
+    before = os.lseek(number, 0, os.SEEK_CUR)
+    try:
+        os.lseek(number, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+    except PermissionError as error:
+        raise BlockingIOError(error.errno, "another process holds the lock") from error
+    finally:
+        os.lseek(number, before, os.SEEK_SET)
+
+
+def writable(number: int) -> bool:
+    """True if a descriptor is open for writing. Windows tells only whether it is open."""
+    try:
+        if fcntl is None:
+            os.fstat(number)
+            return True
+        return bool(fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY)
+    except OSError:
+        return False
+
+
+def own_session(*kept: IO[bytes]) -> dict[str, Any]:
+    """Return the arguments of `Popen` for a process that a terminal's Ctrl-C does not reach.
+
+    It inherits the files that are `kept`, with their locks; on Windows it inherits none.
+    """
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True, "pass_fds": tuple(one.fileno() for one in kept) if LOCKS_ARE_INHERITED else ()}
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process that has a session of its own, with every process that it started. It may have ended.
+
+    On Windows the processes that a leader started are not found once it has ended.
+    """
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of ended processes
+            os.killpg(leader, KILL)
+        return
+    import psutil
+
+    with suppress(psutil.Error):
+        process = psutil.Process(leader)
+        for one in (*process.children(recursive=True), process):
+            with suppress(psutil.Error):
+                one.kill()
+
+
+def orphaned(parent: int) -> bool:
+    """True if the process that started this one, whose number was `parent`, has ended."""
+    if os.getppid() != parent:
+        return True
+    if SIGNALS_STOP:
+        return False
+    import psutil
+
+    return not psutil.pid_exists(parent)
+
+
+def closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
+    """True if no process holds a pipe's other end. Waits at most `wait_seconds` (None: no limit), and reads nothing.
+
+    Windows cannot look at a pipe so. There the answer is whether the parent has ended.
+    """
+    if hasattr(select, "poll"):
+        watched = select.poll()
+        watched.register(pipe, select.POLLHUP)  # Linux reports a closed end to everyone, macOS to those who ask
+        return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
+    parent, began = os.getppid(), time.monotonic()
+    while not orphaned(parent):
+        if wait_seconds is not None and time.monotonic() - began >= wait_seconds:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True

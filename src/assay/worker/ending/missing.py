@@ -1,0 +1,28 @@
+"""Figures of a run that its system does not tell, each with the reason. The record of the run keeps them."""
+
+from collections.abc import Iterator, Sequence
+
+from assay.records.memory import Memory
+from assay.records.timing import Block
+
+_OF_LINUX = "it is read from {}, which only Linux has"
+_OF_BLOCKS = {
+    "others_seconds": _OF_LINUX.format("/proc/stat"),
+    "load": _OF_LINUX.format("/proc/loadavg"),
+    "clock_hertz": "neither the kernel's driver of the clock nor /proc/cpuinfo tells it",
+}
+
+
+def missing(memory: Memory, blocks: Sequence[Block], ranks: int) -> Iterator[tuple[str, str]]:
+    """Yield the name of each figure that was to be measured and is None, with the reason.
+
+    A run that ended before its first timed block, or before the memory pass, was to measure nothing there. The heap is
+    counted on a CPU and without other `ranks` only; there the pass tells library scratch as well.
+    """
+    if blocks and memory.process_peak_bytes is None:
+        yield "memory.process_peak_bytes", _OF_LINUX.format("/proc/self/status")
+    if ranks == 1 and memory.library_scratch_bytes is not None and memory.heap_peak_bytes is None:
+        yield "memory.heap_peak_bytes", "memray is not installed; there is none for Windows"
+    for name, reason in _OF_BLOCKS.items():
+        if blocks and all(getattr(one, name) is None for one in blocks):
+            yield f"blocks.{name}", reason

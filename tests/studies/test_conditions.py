@@ -1,0 +1,79 @@
+"""Conditions by which a study leaves rows out, in every kind that has them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import UsageError
+from assay.studies.kinds import kinds
+from assay.studies.reading import read_study
+
+DEPTHS = {"model.n_layer": ["2", "4", "8"], "training.batch_size": ["8", "16", "32"]}
+SHAPES = {"shape": {"plain": {}, "deep": {"model.n_layer": 8}, "flat": {"model.n_layer": 2}}, **DEPTHS}
+SPACE = {"training.learning_rate": {"low": 1e-4, "high": 1e-2}, "training.batch_size": ["8", "16", "32"]}
+
+
+def combinations(kind: str, **fields: Any) -> list[dict[str, str]]:
+    return [dict(one) for one in kinds()[kind].model_validate(fields, strict=False).combinations()]
+
+
+def test_all_conditions_of_one_mapping_must_hold() -> None:
+    found = combinations("factorial", vary=DEPTHS, exclude=[{"model.n_layer": ">= 4", "training.batch_size": "> 16"}])
+    rows = [(one["model.n_layer"], one["training.batch_size"]) for one in found]
+    assert len(rows) == 7
+    assert not {("4", "32"), ("8", "32")} & set(rows)
+
+
+def test_a_condition_may_stand_beside_a_level_and_any_mapping_excludes() -> None:
+    exclude = [
+        {"model.n_layer": "<4", "training.batch_size": 32},
+        {"model.n_layer": "<= 8.0", "training.batch_size": 16},
+    ]
+    rows = combinations("factorial", vary=DEPTHS, exclude=exclude)
+    assert [tuple(one.values()) for one in rows] == [("2", "8"), ("4", "8"), ("4", "32"), ("8", "8"), ("8", "32")]
+
+
+def test_keys_that_named_levels_change_have_values_too() -> None:
+    vary = {"shape": SHAPES["shape"], "training.batch_size": ["8", "32"]}
+    rows = combinations("factorial", vary=vary, exclude=[{"model.n_layer": "> 4", "training.batch_size": "> 8"}])
+    assert {tuple(one.values()) for one in rows} == {
+        ("plain", "8"),
+        ("plain", "32"),
+        ("deep", "8"),
+        ("flat", "8"),
+        ("flat", "32"),
+    }
+
+
+def test_a_search_draws_excluded_rows_again() -> None:
+    exclude = [{"training.learning_rate": "> 1e-3", "training.batch_size": ">= 16"}]
+    rows = combinations("random", space=SPACE, trials=30, exclude=exclude)[1:]
+    assert len(rows) == 30
+    assert any(float(one["training.learning_rate"]) > 1e-3 for one in rows)
+    assert all(one["training.batch_size"] == "8" for one in rows if float(one["training.learning_rate"]) > 1e-3)
+    rungs = combinations("successive_halving", space=SPACE, trials=6, steps=[2, 4], exclude=exclude)[1:]
+    assert {one["training.learning_rate"] for one in rungs} == {one["training.learning_rate"] for one in rows[:6]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "exclude", "says"),
+    [
+        ("factorial", "{model.n_layer: '>= many'}", "which is no condition; write <, <=, > or >= and a number"),
+        ("factorial", "{model.n_layer: '== 8'}", "which is no condition"),
+        ("factorial", "{model.n_layer: '>= nan'}", "which is no condition"),
+        ("factorial", "{model.depth: '>= 8'}", "exclude names model.depth, which is no factor"),
+        ("factorial", "{training.schedule: '> 8'}", "compares training.schedule with a number, and none of its levels"),
+        ("factorial", "{model.n_layer: '< 4'}", "exclude leaves out the control, which has model.n_layer < 4"),
+        ("factorial", "{}", "it should be a list of mappings"),
+        ("random", "{model.depth: '>= 8'}", "exclude names model.depth, which is no factor"),
+        ("random", "{model.n_layer: 3}", "exclude names model.n_layer=3, which is no level of it"),
+    ],
+)
+def test_a_wrong_condition_is_one_sentence(kind: str, exclude: str, says: str, tmp_path: Path) -> None:
+    levels = "{model.n_layer: [2, 4, 8], training.schedule: [cosine, constant]}"
+    field = f"vary: {levels}" if kind == "factorial" else f"space: {levels}\ntrials: 2"
+    (tmp_path / "one.yaml").write_text(f"kind: {kind}\n{field}\nexclude: [{exclude}]\n")
+    with pytest.raises(UsageError, match=says.replace("(", "\\(")) as raised:
+        read_study(tmp_path / "one.yaml")
+    assert "\n" not in str(raised.value)
