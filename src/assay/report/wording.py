@@ -95,8 +95,11 @@ def ending(status: Status, reason: str | None, progress: str = "") -> str:
     return reason if reason.startswith(words) else f"{words}: {reason}"
 
 
-def value_check(proof: ValueProof) -> str:
-    """Return one line on the value check: the largest errors, the number of updates, and the cost of the check."""
+def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
+    """Return one line on the value check: the largest errors, the number of updates, and the cost of the check.
+
+    `rule` is what updates were compared with.
+    """
     if not proof.checked:
         return f"not checked: {proof.unchecked}"
     if not proof.verdict:
@@ -109,7 +112,7 @@ def value_check(proof: ValueProof) -> str:
     cost = "" if proof.baseline_steps is None else f"; the check cost {proof.baseline_steps:.0f} baseline steps"
     if cost and proof.process_seconds is not None:
         cost += f", {format_seconds(proof.process_seconds)} including its process"
-    updates = f", {proof.updates} updates match the optimizer's rule" if proof.updates else ""
+    updates = f", {proof.updates} updates match {rule}" if proof.updates else ""
     return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
 
 

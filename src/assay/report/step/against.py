@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN
+from assay.report.wording import value_check
 from assay.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from assay.records.evidence import ValueProof
     from assay.records.own.step import OwnProof, OwnStep
 
 _SHOWN = 12
@@ -25,26 +25,12 @@ def proof_report(step: "OwnStep", proof: "OwnProof") -> Iterator[Block]:
         yield f"{more} more operators differ."
 
 
-def values_text(values: "ValueProof") -> str:
-    """Return a sentence on the values of a step beside those of its baseline."""
-    if values.unchecked:
-        return f"not checked: {values.unchecked}"
-    if not values.verdict:
-        return "WRONG: " + "; ".join(values.failures)
-    errors = ", ".join(
-        f"{what} {error:.1g}" if error else f"{what} equal"
-        for what, error in (("loss", values.loss_error), ("gradients", values.gradient_error))
-        if error is not None
-    )
-    return f"right in {values.steps} steps (relative errors: {errors}), {values.updates} updates match the baseline's"
-
-
 def _facts(step: "OwnStep", proof: "OwnProof") -> Iterator[tuple[str, str]]:
     baseline = proof.baseline
     yield "against", baseline.program.title
     same = ": its operators, its memory and their dtypes are those of the baseline"
     yield "verdict", proof.status.replace("_", " ") + (same if proof.status == "no_effect" else "")
-    yield "values", values_text(proof.values)
+    yield "values", value_check(proof.values, "the baseline's")
     yield "own peak", _changed(baseline.own_peak_bytes, step.own_peak_bytes)
     times = (format_seconds(one.step_seconds.median) for one in (baseline, step))
     yield "step time", f"{' → '.join(times)}, measured one after the other"
