@@ -18,6 +18,11 @@ def test_an_address_keeps_a_question() -> None:
     assert read(dict(parse_qsl(question.query))) == question
 
 
+def test_a_plus_sign_that_a_person_types_into_a_link_joins_a_stack() -> None:
+    typed = dict(parse_qsl("preset=gpt2-124m&with=sdpa_attention+bf16_mixed"))
+    assert read(typed) == read({"preset": "gpt2-124m", "with": "sdpa_attention+bf16_mixed"})
+
+
 def test_numbers_of_the_preset_are_left_out() -> None:
     assert read({"preset": "gpt2-124m", "layers": "12", "width": "768"}).changes == ()
     assert read({}).query == "preset=demo"

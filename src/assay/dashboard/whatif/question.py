@@ -115,7 +115,8 @@ def read(query: Mapping[str, str]) -> Question:
     device = _chosen("device", query.get("device") or HERE, (HERE, *ABSENT))
     if counts["gpus"] > 1 and device == HERE:
         raise UsageError("several GPUs are planned by a datasheet; choose a device by its name, or one GPU")
-    stack, cut = _without_cut(query.get("with", "").strip())
+    # A plus sign that a person types into a link is a space there.
+    stack, cut = _without_cut(query.get("with", "").strip().replace(" ", "+"))
     return Question(preset, tuple(changes.items()), cut or counts["micro"], stack, device, counts["gpus"])
 
 
