@@ -48,16 +48,13 @@ class StepTimes(Frozen):
 
     def seconds(self, layers: int) -> float:
         """Seconds of a step with so many blocks."""
-        return statistics.median(self._turns(layers))
+        return statistics.median(self._turns(self.turns, layers))
 
     def apart(self, layers: int) -> tuple[float, float] | None:
         """Seconds of the host and of its accelerator, which work at the same time; None on a CPU."""
         if not self.host_turns or not self.device_turns:
             return None
-        host, device = (
-            statistics.median(_extrapolated(self.depths, turn, layers) for turn in turns)
-            for turns in (self.host_turns, self.device_turns)
-        )
+        host, device = (statistics.median(self._turns(one, layers)) for one in (self.host_turns, self.device_turns))
         return host, device
 
     def margin(self, layers: int) -> float:
@@ -66,7 +63,7 @@ class StepTimes(Frozen):
         Under load, the share of the cores that others used is one of its parts: a step without them may be as much
         quicker.
         """
-        error = 2 * relative_error(self._turns(layers))
+        error = 2 * relative_error(self._turns(self.turns, layers))
         load = self.others_share or 0.0 if self.under_load else 0.0
         return float((error**2 + BETWEEN_PROCESSES**2 + load**2) ** 0.5)
 
@@ -75,8 +72,8 @@ class StepTimes(Frozen):
         """True if other programs used the machine meanwhile, as far as that is known."""
         return (self.others_share or 0.0) > LOADED
 
-    def _turns(self, layers: int) -> list[float]:
-        return [_extrapolated(self.depths, turn, layers) for turn in self.turns]
+    def _turns(self, turns: Sequence[Sequence[float]], layers: int) -> list[float]:
+        return [_extrapolated(self.depths, turn, layers) for turn in turns]
 
 
 def relative_error(seconds: Sequence[float]) -> float:

@@ -139,12 +139,8 @@ def compared(call: Callable[[], Any], against: Callable[[], Any], kind: Kind) ->
         failures=tuple(failures),
         steps=STEPS,
         updates=STEPS,
-        gradients=len({one.name for one in judged if one.what == "gradient"}),
-        loss_error=nearness.worst(judged, "loss"),
-        gradient_error=nearness.worst(judged, "gradient"),
-        update_error=nearness.worst(judged, "update"),
-        used=max((one.used for one in judged), default=0.0),
         seconds=time.perf_counter() - began,
+        **nearness.figures(judged),
     )
 
 

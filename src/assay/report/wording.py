@@ -44,13 +44,14 @@ def texts(row: Row, metric: Metric) -> Texts:
     """Return the texts of one metric of a row."""
     effect = row.effects.get(metric.name)
     verdict = row.verdicts.get(metric.name)
+    predicted = _predicted(row, metric)
     return Texts(
         value=figure(metric, row.metrics.get(metric.name)),
         change=format_percent(effect.change) if effect else "",
         interval=interval(effect.interval) if effect else "",
         remark=_remark(metric, effect, verdict),
-        predicted=_predicted(row, metric),
-        basis="traced" if row.predicted and row.predicted.traced and _predicted(row, metric) else "",
+        predicted=predicted,
+        basis="traced" if predicted and row.predicted and row.predicted.traced else "",
         tone=_tone(metric, effect, verdict),
     )
 

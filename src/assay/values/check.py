@@ -62,13 +62,9 @@ class Check:
             failures=tuple(failures),
             steps=len(self.recorded.steps),
             updates=sum(step.updated for step in self.recorded.steps),
-            gradients=len({one.name for one in judged if one.what == "gradient"}),
-            loss_error=nearness.worst(judged, "loss"),
-            gradient_error=nearness.worst(judged, "gradient"),
-            update_error=nearness.worst(judged, "update"),
-            used=max((one.used for one in judged), default=0.0),
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
+            **nearness.figures(judged),
         )
 
     def _computed(self) -> tuple[list[Judged], list[str], float]:

@@ -23,7 +23,7 @@ tenth.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -166,6 +166,17 @@ def _sentence(one: Judged) -> str:
 def worst(judged: list[Judged], what: str) -> float | None:
     """Return the largest error of one kind of value; None without any."""
     return max((one.error for one in judged if one.what == what), default=None)
+
+
+def figures(judged: list[Judged]) -> dict[str, Any]:
+    """Return the figures of a `ValueProof` that follow from judged values."""
+    return {
+        "gradients": len({one.name for one in judged if one.what == "gradient"}),
+        "loss_error": worst(judged, "loss"),
+        "gradient_error": worst(judged, "gradient"),
+        "update_error": worst(judged, "update"),
+        "used": max((one.used for one in judged), default=0.0),
+    }
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

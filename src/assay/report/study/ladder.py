@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.factors.ladder import Multiple, Rung, ladder
+from assay.analysis.factors.ladder import Multiple, Printed, Rung, ladder
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section
@@ -31,7 +31,7 @@ def _content(comparison: Comparison) -> Iterator[Block]:
     )
     yield f"Documents seen: {_reason(comparison)}"
     if any(one.printed for one in rungs):
-        yield Table.of(_COLUMNS, (_theirs(one) for one in rungs if one.printed), right=_COLUMNS[1:])
+        yield Table.of(_COLUMNS, (_theirs(one.printed) for one in rungs if one.printed), right=_COLUMNS[1:])
         yield (
             "This second table has the document's own figures. Where it has no speed of a row, the next row counts "
             "from the last one above, so its × previous may span two rows of ours."
@@ -53,10 +53,7 @@ def _ours(one: Rung) -> Sequence[str]:
     return one.row.treatment, _times(one.previous), _times(one.baseline), tokens, UNKNOWN
 
 
-def _theirs(one: Rung) -> Sequence[str]:
-    if one.printed is None:
-        raise ValueError("the document has no such rung")
-    found = one.printed
+def _theirs(found: Printed) -> Sequence[str]:
     multiples = (UNKNOWN if value is None else _number(value) for value in (found.previous, found.baseline))
     counts = (UNKNOWN if value is None else f"{value:,.0f}" for value in (found.tokens, found.documents))
     return found.name, *multiples, *counts
