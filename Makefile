@@ -62,14 +62,17 @@ gpu: setup
 bench: setup
 	$(BIN)/python benchmarks/step_time.py
 
+# The documentation site in site/, after the pages that are generated from the code are written anew. Pages of studies
+# that were run are written by `python docs/study_pages.py`.
 docs: setup
 	$(BIN)/python docs/generate.py
-	$(BIN)/python docs/study_pages.py
+	$(MAKE) site
 
 # The commands of the README, the tutorial and the how-tos, as they are written, in a home of their own. An hour or less.
 docs-run: setup
 	$(BIN)/python docs/walk.py
 
+# The site alone, from the pages as they are.
 site: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

@@ -144,10 +144,12 @@ def test_what_if_says_what_is_not_possible_and_goes_on(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
     page.fill("#number-layers", "99999")
     page.wait_for_selector("#answer .caution")
+    page.wait_for_selector("#recommendation >> text=is not possible")
     assert page.query_selector("#fit h2") is None
     page.fill("#number-layers", "2")
     page.wait_for_selector("#answer .caution", state="detached")
     page.wait_for_selector("#fit h2")
+    page.wait_for_selector("#recommendation >> text=is not possible", state="detached")
 
 
 def test_scaling_answers_a_budget_that_is_dragged(opened: Open) -> None:

@@ -30,6 +30,7 @@ STUDIES = {
     "here": (_COMPARISON, ("--executor", "here")),
     "long": (_COMPARISON.replace("training.steps=2", "training.steps=400"), ()),
     "slurm": (_COMPARISON, ("--executor", "slurm", "--loss-only")),
+    "ray": (_COMPARISON, ("--executor", "ray")),
 }
 """Each file of a study, and further words of its command."""
 

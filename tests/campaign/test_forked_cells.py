@@ -101,6 +101,7 @@ def test_a_study_without_its_server_goes_on(
     record = recorded(Home(tmp_path))
     assert record.ending is StudyEnding.COMPLETE
     assert contents(record) == whole
+    assert {one.forked for one in record.cells} == {True, False}
 
 
 def test_a_killed_cell_is_the_only_one_that_is_lost(

@@ -1,4 +1,4 @@
-"""Kill −9 of a study's coordinator, of a wave's process, of a child and of a worker of Ray, wherever it may strike.
+"""Kill −9 of a study's coordinator, of a wave's process and of a child, wherever it may strike (Ray: `test_ray_kills`).
 
 After a resume every planned cell is there exactly once, with the figures of a study that nothing happened to. A few
 places are in the quick suite, all of them in the slow one.
@@ -26,7 +26,7 @@ from campaign.studies import contents, is_exact, repaired, resumed, run, undistu
 from support import fake_studies, fake_wave
 from support.fake_executor import Here, known_as_here
 from support.fake_studies import fake_cells
-from support.faults import PATIENCE_SECONDS, SLURM_PATIENCE_SECONDS, arm, killed, processes_of, quiet
+from support.faults import PATIENCE_SECONDS, SLURM_PATIENCE_SECONDS, arm, killed
 
 MOST = 400
 """More changes of the disk than any of these studies makes."""
@@ -123,29 +123,3 @@ def test_a_child_killed_at_any_of_its_events_is_recorded_and_repaired(
         heard: list[News] = []
         is_exact(resumed(home, heard, Mode.RETRY_FAILED), whole)
         assert Counter(one.cell.name for one in heard if isinstance(one, Started)) == Counter([*died])
-
-
-@pytest.mark.slow
-def test_a_worker_of_ray_that_is_killed_leaves_its_cells_for_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray")
-    whole = contents(fake_studies.run(Home(tmp_path / "whole"), "local"))
-    home, struck = Home(tmp_path / "killed-"), list[int]()
-
-    class Killing(list[News]):
-        def append(self, news: News) -> None:
-            if isinstance(news, Started) and not struck:
-                (wave,) = (one for one in processes_of(home.root) if fake_wave.__file__ in one.cmdline())
-                worker = wave.parent()
-                assert worker is not None
-                struck.append(worker.pid)
-                worker.kill()
-
-    monkeypatch.setenv("FAKE", "rates slow")
-    record = fake_studies.run(home, "ray", heard=Killing())
-    assert struck
-    assert record.ending is StudyEnding.INTERRUPTED
-    quiet(home.root)
-    monkeypatch.setenv("FAKE", "rates")
-    repaired(home, whole)

@@ -57,7 +57,11 @@ def test_a_limit_of_time_leaves_a_study_that_says_what_it_cannot_conclude_and_re
 ) -> None:
     said = assay("study", "run", file, "--max-hours", "1e-9")
     assert said.code == 0, said.err
-    assert "The limit of time ended the study. Fewer processes than planned: lion, sgd." in said.out
+    left = "baseline, seed 1; baseline (again), seed 1; lion, seed 1; sgd, seed 1"
+    told = " ".join(said.out.split())
+    assert f"The limit of time ended the study before 4 cells could begin: {left}." in told
+    assert "Fewer processes than planned: lion (1 of 2), sgd (1 of 2)." in told
+    assert assay("study", "show", "last", "--json").value["held_back"] == left.split("; ")
     status = assay("study", "status", "last").out
     assert "budget reached" in status
     assert "4 of 8 have ended" in status

@@ -1,20 +1,27 @@
-"""The traced prediction of a model of the user's own: it is made where it can be, and stops no run where it cannot."""
+"""The look at a model of the user's own before its run: its batches and its traced peak.
+
+A peak that cannot be traced stops no run, and a fault of the model or its batches does.
+"""
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from assay.config import ResolvedRun, validate
+from assay.config import DataConfig, Home, ResolvedRun, validate
+from assay.config.run import OwnRows
+from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect
 from assay.launch import own
-from assay.launch.own import predicted
-from assay.launch.prepare import predict
+from assay.launch.own import looked_at
+from assay.launch.prepare import predict, ready
 from assay.optimizations import resolved
 
 MODELS = """
 import sys
+import assay
 import torch
 from torch import nn
 from torch.nn import functional
@@ -42,6 +49,49 @@ def words(config):
 
 def frequent(config):
     return Frequent(config.vocab_size)
+
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line, self.data = nn.Linear(3, 2), torch.arange(30.0).reshape(10, 3)
+
+    def rows(self, step, seed, rows):
+        chosen = self.data[torch.randint(10, (rows,))]
+        return chosen, torch.tensor([[one, one + 1] for one in chosen[:, 0].tolist()])
+
+
+def square(model, x, y):
+    return (model.line(x) - y).square().mean()
+
+
+def table():
+    model = Table()
+    return assay.OwnModel(model, square, model.rows, lambda rows: [model.rows(0, 0, rows)] * 3)
+
+
+def positive(model, x, y):
+    chosen = (x[:, 0] > 3).nonzero()[:, 0]
+    return (model.line(x[chosen]) - y[chosen]).square().mean()
+
+
+def shapeless():
+    model = Table()
+    return assay.OwnModel(model, positive, model.rows)
+
+
+def drifting():
+    count = []
+
+    def batches(step, seed, rows):
+        count.append(step)
+        return torch.full((rows, 3), float(len(count))), torch.zeros(rows, 2)
+
+    return assay.OwnModel(Table(), square, batches)
+
+
+def alone():
+    return assay.OwnModel(Table(), square, validation=lambda rows: [])
 
 
 def broken():
@@ -82,25 +132,68 @@ def test_the_peak_of_a_traced_step_is_the_prediction(folder: Path) -> None:
     ("name", "says"),
     [
         ("frequent", "the shape of aten.nonzero.default's result depends on values"),
-        ("broken", "models.py:broken failed: ValueError: no weights here"),
-        ("leaving", "the program ended its process before it answered"),
-        ("missing", "has no function 'missing'"),
+        ("shapeless", "the shape of aten.nonzero.default's result depends on values"),
     ],
 )
 def test_a_trace_that_fails_is_a_reason(folder: Path, name: str, says: str) -> None:
-    found = predicted(run_of(folder, name), detect())
+    _, found = looked_at(run_of(folder, name), detect())
     assert says in (found.refused or "")
     assert (found.traced, found.tensors_peak_bytes) == (False, None)
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("broken", "models.py:broken failed: ValueError: no weights here"),
+        ("leaving", "the program ended its process before it answered"),
+        ("missing", "has no function 'missing'"),
+        ("drifting", "batches of models.py:drifting returned two different batches for step 0"),
+        ("alone", "has validation and no batches"),
+    ],
+)
+def test_a_faulty_model_is_refused_before_its_run(folder: Path, name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        looked_at(run_of(folder, name), detect())
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("fields", [{}, {"optimizations": ["smaller_batch", "gradient_accumulation:micro_batches=2"]}])
+def test_batches_of_ones_own_are_looked_at_and_traced(folder: Path, fields: dict[str, Any]) -> None:
+    rows, found = looked_at(run_of(folder, "table", training={"batch_size": 4, "steps": 2}, **fields), detect())
+    assert rows == OwnRows(targets=2, validation=True)
+    assert found.traced, found.refused
+    # Weights, two moments and gradients of 3·2 + 2 elements.
+    assert (found.tensors_peak_bytes or 0) >= 4 * 4 * 8
+
+
+@pytest.mark.usefixtures("forked")
+def test_batches_are_known_although_the_step_cannot_be_traced(folder: Path) -> None:
+    rows, found = looked_at(run_of(folder, "shapeless"), detect())
+    assert rows == OwnRows(targets=2, validation=False)
+    assert not found.traced
+
+
+def test_a_target_loss_needs_validation_batches(folder: Path, tmp_path: Path) -> None:
+    run = run_of(folder, "shapeless", training={"batch_size": 2, "steps": 2, "target_loss": 1.0})
+    (tmp_path / "text.txt").write_text("Some words, again and again. " * 200)
+    model = run.model.model_copy(update={"vocab_size": None})
+    asked = run.asked().model_copy(update={"data": DataConfig(path=str(tmp_path / "text.txt")), "model": model})
+    with pytest.raises(UsageError, match="has no validation batches"):
+        ready(asked, Home(tmp_path / "home"))
 
 
 def test_a_trace_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_CHILD", (sys.executable, "-c", "import time; time.sleep(600)"))
     monkeypatch.setattr(own, "_TRACE_SECONDS", 0.2)
-    assert predicted(run_of(folder, "words"), detect()).refused == "the program gave no answer within 0.2 seconds"
+    rows, found = looked_at(run_of(folder, "words"), detect())
+    assert (rows, found.refused) == (None, "the program gave no answer within 0.2 seconds")
 
 
 def test_an_accelerators_step_is_not_traced_on_a_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "_CHILD", (sys.executable, "-c", "raise SystemExit(7)"))
+    said = "import json, sys; print('null') if not json.loads(sys.stdin.readline())['trace'] else sys.exit(7)"
+    monkeypatch.setattr(own, "_CHILD", (sys.executable, "-c", said))
     monkeypatch.setattr(Machine, "device", lambda machine, asked: "cuda")
-    found = predicted(run_of(folder, "words"), detect())
+    rows, found = looked_at(run_of(folder, "words"), detect())
+    assert rows is None
     assert found.refused == "a trace follows the kernels of a CPU, and this run uses others"

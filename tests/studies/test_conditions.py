@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from assay.config import load
 from assay.errors import UsageError
 from assay.studies.kinds import kinds
 from assay.studies.reading import read_study
@@ -44,6 +45,55 @@ def test_keys_that_named_levels_change_have_values_too() -> None:
         ("flat", "8"),
         ("flat", "32"),
     }
+
+
+def test_a_row_that_does_not_set_a_key_has_the_value_of_the_base() -> None:
+    vary = {"shape": SHAPES["shape"], "training.batch_size": ["8", "32"]}
+    exclude = [{"model.n_layer": "<= 4", "training.batch_size": "> 8"}]
+    rows = combinations("factorial", vary=vary, exclude=exclude)
+    assert [tuple(one.values()) for one in rows] == [
+        ("plain", "8"),  # the demo has 3 or 4 layers
+        ("deep", "8"),
+        ("deep", "32"),
+        ("flat", "8"),
+    ]
+    deeper = combinations("factorial", vary=vary, exclude=exclude, overrides=["model.n_layer=6"])
+    assert ("plain", "32") in {tuple(one.values()) for one in deeper}
+    known = kinds()["factorial"].model_validate({"vary": vary, "exclude": exclude}, strict=False)
+    told = known.on(load("demo", ["model.n_layer=6"]))  # as with `start_from`
+    assert ("plain", "32") in {tuple(one.values()) for one in told.combinations()}
+
+
+def test_a_condition_may_name_what_an_override_sets() -> None:
+    fields: dict[str, Any] = {"vary": DEPTHS, "exclude": [{"model.n_layer": ">= 4", "training.steps": ">= 100"}]}
+    assert len(combinations("factorial", overrides=["training.steps=50"], **fields)) == 9
+    assert len(combinations("factorial", overrides=["training.steps=100"], **fields)) == 3
+    with pytest.raises(ValueError, match=r"training\.steps, which is no factor or override; there are model\.n_layer"):
+        combinations("factorial", **fields)
+    drawn = {"space": SPACE, "trials": 9, "exclude": [{"training.batch_size": "> 8", "model.n_layer": "> 4"}]}
+    assert {one["training.batch_size"] for one in combinations("random", overrides=["model.n_layer=5"], **drawn)} == {
+        "base",
+        "8",
+    }
+    halved = {**drawn, "steps": [2, 4], "exclude": [{"training.steps": "> 2"}], "overrides": ["training.steps=9"]}
+    with pytest.raises(ValueError, match="no factor or override"):
+        combinations("successive_halving", **halved)
+
+
+def test_a_constant_quantity_decides_its_setting() -> None:
+    fields = {"vary": DEPTHS, "overrides": ["training.steps=100"], "constant": {"quantity": "tokens"}}
+    with pytest.raises(ValueError, match="no factor or override"):
+        combinations("factorial", exclude=[{"training.steps": "> 50"}], **fields)
+
+
+def test_a_base_that_a_condition_leaves_out_is_refused() -> None:
+    vary = {"shape": {"plain": {}, "deep": {"model.n_layer": 8}}}
+    started = kinds()["factorial"].model_validate(
+        {"vary": vary, "exclude": [{"model.n_layer": "< 3"}], "start_from": {"study": "other"}}, strict=False
+    )
+    with pytest.raises(UsageError, match=r"which has model\.n_layer < 3"):
+        started.on(load("demo", ["model.n_layer=2"]))
+    assert len(list(started.on(load("demo", ["model.n_layer=3"])).combinations())) == 2
 
 
 def test_a_search_draws_excluded_rows_again() -> None:

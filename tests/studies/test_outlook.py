@@ -12,8 +12,9 @@ from assay.optimizations import resolved
 from assay.report.blocks import Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.outlook import outlook_report
+from assay.studies.execution.pace import _steps
 from assay.studies.kinds.factorial import Factorial
-from assay.studies.outlook import Outlook, RowOutlook, _steps, outlook
+from assay.studies.outlook import Outlook, RowOutlook, outlook
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from assay.records.memory import Memory
 from assay.records.prediction import MemoryOverStep, Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol, Round, StudyEnding
-from assay.records.timing import Block, Quartiles
+from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol, StudyEnding
+from assay.records.timing import Block, Quartiles, Round
 from assay.studies.drift import NUDGED
 from support.designs import design
 

@@ -1,6 +1,7 @@
 """The process of a wave whose cells are fake workers: ``fake_wave.py STUDY-FOLDER NUMBER [leashed]``.
 
-The environment variable FAULT_WAVE, such as ``0 12``, kills the process of wave 0 at its change 12 of the disk.
+The environment variable FAULT_WAVE, such as ``0 12``, kills the process of wave 0 at its change 12 of the disk. With
+``0 12 orphaned`` the process that supervises it is killed instead.
 """
 
 import os
@@ -26,10 +27,10 @@ if __name__ == "__main__":
     spawn.WORKER = (sys.executable, "-S", str(FAKE_WORKER))  # type: ignore[misc]
     ready.ready = no_corpus  # type: ignore[assignment]
     ready.measured_machine = lambda home, threads, tell: None  # type: ignore[assignment, misc]
-    number, _, at = os.environ.get("FAULT_WAVE", "").partition(" ")
+    number, at, *fault = os.environ.get("FAULT_WAVE", "").split() or ("", "")
     if number == sys.argv[2]:
         sys.path.insert(0, str(Path(__file__).parents[1]))
-        from support.faults import arm, killed
+        from support.faults import arm, killed, orphaned
 
-        arm(Path(sys.argv[1]).parent.parent, int(at), killed)
+        arm(Path(sys.argv[1]).parent.parent, int(at), orphaned if fault == ["orphaned"] else killed)
     wave.main(Path(sys.argv[1]), int(sys.argv[2]), "leashed" in sys.argv[3:])

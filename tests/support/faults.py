@@ -35,6 +35,11 @@ def killed(change: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def orphaned(change: str) -> None:
+    """Kill the process that supervises this one, which goes on."""
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
 def full(change: str) -> None:
     """Refuse a change as a full disk does; removing a file and starting a process go on to work."""
     if change == "sqlite3.connect":

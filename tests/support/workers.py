@@ -14,6 +14,7 @@ from assay.worker import session as worker_session
 from assay.worker.main import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import ParentChannel
+from assay.worker.proof.process import ReferenceProcess
 from assay.worker.result import Findings
 from support.forked import Forked
 
@@ -95,5 +96,7 @@ def ended(folder: RunFolder, voice: type[ParentChannel] = ParentChannel) -> RunR
     os.close(out)
     phases = Phases(channel, "import", 0.0)
     findings = Findings(folder.spec(), phases)
-    session = worker_session.Session(folder, channel, phases, findings, None)
+    session = worker_session.Session(
+        folder, channel, phases, findings, None, ReferenceProcess.of(folder, folder.spec().config)
+    )
     return findings.result(*conclude(session.work, lambda: f"in the phase {phases.current}"))

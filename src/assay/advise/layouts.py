@@ -109,7 +109,7 @@ def best(fitting: Sequence[Placed]) -> Placed:
 def pareto(fitting: Sequence[Placed], budget_bytes: int) -> tuple[Placed, ...]:
     """Return the fastest one, and each that needs noticeably less memory than all faster ones."""
     times: dict[Positions, float] = {(i,): one.seconds for i, one in enumerate(fitting)}
-    points = frontier(times, Bounds((), lambda key: fitting[key[0]].need_bytes), budget_bytes)
+    points = frontier(times, Bounds((), lambda key, limit: fitting[key[0]].need_bytes), budget_bytes)
     return tuple(fitting[point.stack[0]] for point in points)
 
 

@@ -17,7 +17,7 @@ from assay.advise.elements import Element
 from assay.config.run import ResolvedRun
 from assay.cost import Cost
 from assay.cost.scratch import scratch_by_operation
-from assay.cost.simulation.reserved import exceeds, recorded, with_update
+from assay.cost.simulation.reserved import high_within, recorded, with_update
 from assay.cost.simulation.served import Passes, Update, most_bytes, passes, saved_at_least, update
 from assay.errors import UsageError
 from assay.estimator.device_memory import CONTEXT, least_around, working_storage_of_gpu
@@ -126,23 +126,21 @@ class Ledgers:
         extra = 0 if low == high else (self.run.model.n_layer - high) * (most - least) // (high - low)
         return most + extra + least_around(self.of, self.machine, on_gpu=self._on_gpu)
 
-    def exceeds(self, stack: Positions, limit_bytes: float) -> bool:
-        """True if a stack needs more of a device than a limit for certain, by a few simulated steps of its allocator.
+    def device_bytes(self, stack: Positions, limit_bytes: float) -> int | None:
+        """Return the memory of a device in use by its simulated allocator; None beyond a limit, which is soon known.
 
         Stacks that differ in the rule of their update share the requests of forward and backward. The need of captured
-        graphs is not known, so they have none within any limit.
+        graphs is not known, so it is None within any limit.
         """
-        if self.of != "device":
-            return False
         shape, rule = self._parted(stack)
         cost = self._ledger(self._deep, shape)
         if cost is None or cost.replayed:
-            return True
+            return None
         if shape not in self._events:
             self._events[shape] = recorded(cost)
-        whole = self._ruled(self._deep, cost, rule)
-        working = working_storage_of_gpu(self.machine)
-        return exceeds(whole, with_update(self._events[shape], whole), working, limit_bytes - CONTEXT.high)
+        whole, working = self._ruled(self._deep, cost, rule), working_storage_of_gpu(self.machine)
+        found = high_within(whole, with_update(self._events[shape], whole), working, limit_bytes - CONTEXT.high)
+        return None if found is None else found + CONTEXT.high
 
     def _whole(self, works: Sequence[Work | None]) -> Work | None:
         """Return the work at the whole depth, on the line through that of the shallow ones; None if one is unknown."""

@@ -7,7 +7,7 @@ depend on times, so each ledger is computed once for all rankings.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import inf, log
 
 from assay.advise.advice import Choice
 from assay.advise.correction import corrected
@@ -22,7 +22,7 @@ from assay.estimator.timing.roofline import error_factor
 from assay.estimator.timing.step_time import digests
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes
-from assay.optimizations import Optimization, optimizations_of
+from assay.optimizations import Optimization, check, optimizations_of
 from assay.units import format_bytes
 
 
@@ -79,7 +79,7 @@ class Problem:
         self.found = tuple(one for one in able if one not in self.unseen and one not in self.refused)
         self.ledgers = Ledgers(run, machine, self.found, rates, limits.of)
         self.candidates = 0
-        self._needs: dict[Positions, int | None] = {(): peak_bytes(run, machine, limits.of)}
+        self._needs: dict[Positions, int] = {(): peak_bytes(run, machine, limits.of)}
 
     @cached_property
     def roofline(self) -> dict[Positions, float]:
@@ -118,19 +118,30 @@ class Problem:
         """Return the run with a stack."""
         return with_stack(self.run, self.named(stack))
 
-    def need(self, stack: Positions) -> int | None:
-        """Return the need of a stack by its whole ledger; None if it cannot run after all."""
-        if stack not in self._needs:
-            try:
-                self._needs[stack] = peak_bytes(self.resolved(stack), self.machine, self.limits.of)
-            except UsageError:
-                self._needs[stack] = None
-        return self._needs[stack]
+    def need(self, stack: Positions, limit_bytes: float = inf) -> int | None:
+        """Return the need of a stack by its whole ledger; None if it cannot run after all.
+
+        It is None too if it is above a limit, where that is sooner known.
+        """
+        if stack in self._needs:
+            return self._needs[stack]
+        run = self.resolved(stack)
+        try:
+            if self.limits.of == "device" and run.ranks == 1:
+                check(run, self.machine)
+                found = self.ledgers.device_bytes(stack, limit_bytes)
+            else:
+                found = peak_bytes(run, self.machine, self.limits.of)
+        except UsageError:
+            found = None
+        if found is not None:
+            self._needs[stack] = found
+        return found
 
     @property
     def bounds(self) -> Bounds:
         """Bounds of the needs."""
-        return Bounds((self.ledgers.quick_bytes, self.ledgers.least_bytes), self.need, self.ledgers.exceeds)
+        return Bounds((self.ledgers.quick_bytes, self.ledgers.least_bytes), self.need)
 
     @cached_property
     def _by_digest(self) -> dict[str, Positions]:

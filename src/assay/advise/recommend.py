@@ -10,7 +10,7 @@ from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.advise.shapes import warnings
 from assay.errors import UsageError
-from assay.estimator.capacity import peak_bytes
+from assay.estimator.capacity import peak_of
 from assay.optimizations.base import Numerics
 
 _SLOWER = 1.15
@@ -86,8 +86,8 @@ def _with_roofline(problem: Problem, stack: tuple[Element, ...]) -> tuple[float,
 
     run = with_stack(problem.run, stack)
     try:
-        need = peak_bytes(run, problem.machine, problem.limits.of)
-        seconds = estimate(run, problem.machine).roofline_seconds
+        found = estimate(run, problem.machine)
+        need, seconds = peak_of(found, problem.limits.of), found.roofline_seconds
     except UsageError:
         return None
     return None if seconds is None else (seconds, need, run.tokens_per_step)

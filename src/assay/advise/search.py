@@ -33,16 +33,14 @@ class Bounds:
     """Need of a stack: lower bounds, from the quickest, and the exact one."""
 
     lower: Sequence[Bound]
-    exact: Callable[[Positions], int | None]
-    """None if a stack cannot run after all."""
-    exceeds: Callable[[Positions, float], bool] = lambda stack, limit: False
-    """True if the exact need is above a limit for certain, where that is sooner known than the need."""
+    exact: Callable[[Positions, float], int | None]
+    """None if a stack cannot run after all, or needs more than a limit, where that is sooner known than the need."""
 
     def below(self, stack: Positions, limit: float) -> int | None:
         """Return the need of a stack if it is at most `limit`, else None."""
-        if any(bound(stack) > limit for bound in self.lower) or self.exceeds(stack, limit):
+        if any(bound(stack) > limit for bound in self.lower):
             return None
-        need = self.exact(stack)
+        need = self.exact(stack, limit)
         return need if need is not None and need <= limit else None
 
 

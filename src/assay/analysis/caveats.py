@@ -3,7 +3,7 @@
 from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.promises import unheld
-from assay.analysis.row import Row, usable
+from assay.analysis.row import Row
 from assay.analysis.timed import disturbances
 from assay.records.study import ComparisonRecord, StudyEnding
 from assay.units import format_percent
@@ -15,7 +15,7 @@ def caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[
     if record.ending is StudyEnding.INTERRUPTED:
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if record.ending is StudyEnding.BUDGET_REACHED:
-        found.append(_cut_short(record))
+        found += _cut_short(record)
     if not again.effects:
         found.append("The A/A pair is missing, so the difference between two identical runs is not known.")
     step = again.effects.get(STEP_SECONDS.name)
@@ -24,20 +24,24 @@ def caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[
             f"Two equal baselines differed in step time by {format_percent(step.change)}, more than their interval "
             "explains. That happens by chance in one comparison of twenty; compare again if it matters."
         )
-    found += disturbances(record)
+    found += [*disturbances(record), *_begun_in_two_ways(record)]
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return [*found, *unheld(record, yardstick)]
 
 
-def _cut_short(record: ComparisonRecord) -> str:
-    """Return a sentence on what a study that its limit of time ended cannot conclude."""
-    counts = {name: len(usable(record.of(name))) for name in record.treatments}
-    fewer = [name for name, count in counts.items() if 0 < count < record.planned]
-    none = [name for name, count in counts.items() if not count]
-    said = ["The limit of time ended the study."]
-    if fewer:
-        said.append(f"Fewer processes than planned: {', '.join(fewer)}.")
-    if none:
-        said.append(f"No process, so no conclusion: {', '.join(none)}.")
-    return " ".join(said)
+def _begun_in_two_ways(record: ComparisonRecord) -> list[str]:
+    """Return a sentence if some cells were forked and others started, as after the death of the fork server."""
+    started, forked = (sum(one.forked is how for one in record.cells) for how in (False, True))
+    if not started or not forked:
+        return []
+    return [
+        f"{started} of {started + forked} cells started a process of their own, because the server that forked the "
+        "others had ended or could not fork: process memory is not comparable between the two."
+    ]
+
+
+def _cut_short(record: ComparisonRecord) -> list[str]:
+    from assay.analysis.factors.unfinished import cut_short  # imports numpy
+
+    return cut_short(record)

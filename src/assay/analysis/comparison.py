@@ -15,7 +15,9 @@ from assay.analysis.flags import (
     twin_flags,
 )
 from assay.analysis.losses.bounds import Yardstick
+from assay.analysis.losses.resolution import loss_resolution
 from assay.analysis.metrics import metrics
+from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import judge_exact, judge_sampled
 from assay.analysis.promises import held
@@ -42,13 +44,18 @@ class Comparison(Frozen):
     again: Row
     """Row of the second baseline."""
     resolution: Mapping[str, Resolution]
-    """Smallest change that the comparison can tell, by timed metric."""
+    """Smallest change that the comparison can tell, by timed metric and for the validation loss."""
     rows: tuple[Row, ...]
     """One row per treatment, in the order of listing."""
     environment: Environment | None
     """Environment of the baseline."""
     caveats: tuple[str, ...]
     """Sentences on the comparison as a whole."""
+
+    @property
+    def run(self) -> ResolvedRun:
+        """A run of the comparison, with what its preparation found; the base, if there is no cell."""
+        return self.record.cells[0].cell.run if self.record.cells else self.record.base
 
     @property
     def failed(self) -> bool:
@@ -84,6 +91,7 @@ class Comparison(Frozen):
             "processes": self.record.protocol.processes,
             "blocks": self.record.protocol.blocks,
             "caveats": list(self.caveats),
+            "held_back": [one.name for one in self.record.held_back],
             "environment": self.environment.model_dump(mode="json") if self.environment else None,
         }
 
@@ -100,13 +108,20 @@ def analyse(record: ComparisonRecord) -> Comparison:
         kept = held(_judged(read.row(name), again), same_environment(cells, environment), yardstick)
         return _flagged(kept, cells, (*equal_flags(usable(cells), yardstick), *twins[name]))
 
+    def smallest_changes(rows: Sequence[Row]) -> dict[str, Resolution]:
+        known = {name: one.resolution for name, one in read.timed.items()}
+        told = [one.effects[VAL_LOSS.name] for one in rows if VAL_LOSS.name in one.effects]
+        known[VAL_LOSS.name] = loss_resolution(told, len(record.treatments))
+        return {name: one for name, one in known.items() if one is not None}
+
     twins = twin_flags({name: usable(record.of(name)) for name in record.treatments})
+    rows = tuple(row(name) for name in record.treatments)
     return Comparison(
         record=record,
         baseline=read.row(BASELINE),
         again=held(_judged(again, again), same_environment(record.of(AGAIN), environment), yardstick),
-        resolution={name: one.resolution for name, one in read.timed.items() if one.resolution},
-        rows=tuple(row(name) for name in record.treatments),
+        resolution=smallest_changes(rows),
+        rows=rows,
         environment=environment,
         caveats=tuple(caveats(record, again, yardstick)),
     )

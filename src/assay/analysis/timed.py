@@ -36,9 +36,9 @@ class Resolution(Frozen):
     likely: float
     """Smallest true change that is found in four of five comparisons."""
     deviation: float
-    """Standard deviation between processes of one row, pooled."""
+    """Standard deviation between processes of one row, pooled; of a loss, between differences of a typical row."""
     degrees: int
-    """Degrees of freedom of that deviation."""
+    """Degrees of freedom of that deviation; of a loss, the fewest of a row."""
 
 
 class Timed(NamedTuple):

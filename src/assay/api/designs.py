@@ -77,7 +77,8 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
     if study.start_from is not None:
         best = _best(study.start_from, home)
         base, study = best.run, study.model_copy(update={"started_from": best.sentence})
-    return study, with_initial_weights(configure(base, study.overrides), home)
+    run = with_initial_weights(configure(base, study.overrides), home)
+    return study.on(run), run
 
 
 def _best(start: "StartFrom", home: Home) -> "Best":

@@ -54,8 +54,9 @@ class TrainedRun(Shown, RunResult):
     def plot(self) -> "Figure | None":
         """Return a figure of training loss, validation loss and learning rate by step; None without a step."""
         from assay.report.page.curves import losses
+        from assay.report.wording import unit_of_loss
 
-        return losses(self.to_frame()) if self.steps else None
+        return losses(self.to_frame(), unit_of_loss(self.config)) if self.steps else None
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""

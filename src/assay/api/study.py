@@ -83,8 +83,8 @@ def run(
     """Run a study of the library or of a YAML file, and analyse its record.
 
     `overrides` change its base, after its own; `scale` names a scale, such as ``"small"``. Rows that this machine
-    cannot run are left out. After `max_hours` no cell begins; `resume` runs the rest. With `loss_only` cells run beside
-    each other, untimed, with one thread each. Raises `UsageError` before anything runs, and `StorageError`.
+    cannot run are left out. No cell begins that would end after `max_hours`; `resume` runs the rest. With `loss_only`
+    cells run beside each other, untimed, with one thread each. Raises `UsageError` at the start, and `StorageError`.
     """
     from assay.data.progress import silent
     from assay.studies.design import able

@@ -57,7 +57,7 @@ def train(
     alone = prepared.run.ranks == 1
     with start(prepared, place, resume=folder, timeout=timeout, sample=alone) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
-        told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step}
+        told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step, "counted": done.counted}
         tell(_event("run", **where, **told, **_yardsticks(prepared, child), eval_interval=done.training.eval_interval))
         return TrainedRun.of(_follow(child, tell), place)
 

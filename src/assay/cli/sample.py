@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import Json, RunName
+from assay.config.sampling import PROMPT, SEED, TEMPERATURE, TOKENS
 
 _Temperature = Annotated[
     float,
@@ -17,11 +18,11 @@ _Temperature = Annotated[
 
 def sample(
     run: RunName,
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Text to continue; by default a line break.")] = "\n",
-    tokens: Annotated[int, typer.Option(min=1, help="Number of tokens to add.")] = 200,
-    temperature: _Temperature = 0.8,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Text to continue; by default a line break.")] = PROMPT,
+    tokens: Annotated[int, typer.Option(min=1, help="Number of tokens to add.")] = TOKENS,
+    temperature: _Temperature = TEMPERATURE,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this number of likeliest tokens.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = SEED,
     cache: Annotated[bool, typer.Option(help="Keep the keys and values of earlier tokens.")] = True,
     as_json: Json = False,
 ) -> None:

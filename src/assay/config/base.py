@@ -14,6 +14,13 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), defer_build=True)
 
 
+def build_models(of: type[Frozen] = Frozen) -> None:
+    """Build the validator of every imported model, which it would otherwise build at its first use."""
+    for kind in of.__subclasses__():
+        kind.model_rebuild(raise_errors=False)
+        build_models(kind)
+
+
 class Setting(Frozen):
     """Values that a user may choose; every number is finite, and every integer has at most 64 bits."""
 

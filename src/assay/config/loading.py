@@ -21,8 +21,14 @@ from assay.errors import UsageError, first_line, meant, shown
 
 def presets() -> list[str]:
     """Names of the presets that ship with the package."""
+    return list(_presets())
+
+
+@cache
+def _presets() -> tuple[str, ...]:
+    """Names of the presets, which do not change while a program runs."""
     folder = resources.files("assay.config") / "presets"
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return tuple(sorted(one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name.endswith(".yaml")))
 
 
 def keys() -> list[str]:
@@ -47,7 +53,7 @@ def load(
     for override in overrides:
         if not isinstance(override, str) or "=" not in override or override.startswith("="):
             raise UsageError(f"{shown(override)} is not an override: write key=value, for instance training.steps=100")
-    preset = isinstance(source, str) and source in presets()
+    preset = isinstance(source, str) and source in _presets()
     # A preset as it is needs no OmegaConf, whose import takes a fifth of the time of `assay estimate`.
     run = validate(_preset(str(source)) if preset and not overrides else _merged(source, overrides, preset))
     if not optimizations:
@@ -69,7 +75,8 @@ def _merged(source: Run | str | Path | None, overrides: Sequence[str], preset: b
     with one_sentence(f"the overrides {' '.join(overrides)}"):
         for override in overrides:
             check_size(override.partition("=")[2], shown(override))
-        return OmegaConf.to_container(OmegaConf.merge(base, OmegaConf.from_dotlist(list(overrides))), resolve=True)
+        changes = OmegaConf.from_dotlist(list(overrides))
+        return OmegaConf.to_container(OmegaConf.unsafe_merge(base, changes), resolve=True)  # both are used only here
 
 
 @cache

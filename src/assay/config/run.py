@@ -145,6 +145,15 @@ class Run(Setting):
         return self.model_copy(update={"model": self.model.model_copy(update={"vocab_size": size})})
 
 
+class OwnRows(Frozen):
+    """Facts of the batches of a user's own, as their functions gave them before the run began."""
+
+    targets: PositiveInt
+    """Number of targets of a row."""
+    validation: bool
+    """True if there are held-out batches."""
+
+
 class ResolvedRun(Run):
     """A run after `assay.optimizations.resolved`: what a configuration comes to, with all that follows from it.
 
@@ -153,10 +162,12 @@ class ResolvedRun(Run):
 
     batch_divisor: PositiveInt = 1
     """Factor by which the optimizations reduce the sequences of a step."""
+    own_rows: OwnRows | None = None
+    """Facts of the batches that come with a user's model. None: the run trains on its corpus."""
 
     def asked(self) -> Run:
         """Return the run as a user would write it, to be changed and resolved again."""
-        return Run.model_validate(self.model_dump(exclude={"batch_divisor"}))
+        return Run.model_validate(self.model_dump(exclude={"batch_divisor", "own_rows"}))
 
     @property
     def sequences_per_step(self) -> int:
@@ -165,8 +176,13 @@ class ResolvedRun(Run):
 
     @property
     def tokens_per_step(self) -> int:
-        """Number of tokens that one optimizer step trains on."""
-        return self.sequences_per_step * self.model.context_length
+        """Number of tokens that one optimizer step trains on; of a user's own batches, their targets."""
+        return self.sequences_per_step * (self.model.context_length if self.own_rows is None else self.own_rows.targets)
+
+    @property
+    def counted(self) -> str:
+        """Word for the tokens of a step: ``tokens``, or ``targets`` of a user's own batches."""
+        return "tokens" if self.own_rows is None else "targets"
 
 
 def _read_specs(item: Any) -> tuple[Any, ...]:
@@ -182,12 +198,13 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge`, `cores`, `data.evaluate_on` and those of `NEWER` are left out at their defaults. So runs that were
-    recorded before them keep their hash. `check_values` is left out, because the check changes nothing that is trained
-    or measured.
+    fields `nudge`, `cores`, `own_rows`, `data.evaluate_on` and those of `NEWER` are left out at their defaults. So runs
+    that were recorded before them keep their hash. `check_values` is left out, because the check changes nothing that
+    is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values": True}}
-    left_out |= {name: True for name, default in (("nudge", 0), ("cores", None)) if getattr(run, name) == default}
+    newer = (("nudge", 0), ("cores", None), ("own_rows", None))
+    left_out |= {name: True for name, default in newer if getattr(run, name) == default}
     if run.data.evaluate_on == "held-out":
         left_out["data"] = {"evaluate_on": True}
     defaults = ModelConfig.model_fields

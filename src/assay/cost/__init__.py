@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assay.cost.tensors import Tensor as Tensor
     from assay.cost.work import executed_flops as executed_flops
     from assay.cost.work import model_flops as model_flops
+    from assay.cost.work import multiplying as multiplying
     from assay.cost.work import repeated as repeated
 
 _MODULES = {
@@ -41,6 +42,7 @@ _MODULES = {
     "baseline": "step",
     "executed_flops": "work",
     "model_flops": "work",
+    "multiplying": "work",
     "repeated": "work",
     "replay": "simulation.timeline",
 }
@@ -61,6 +63,7 @@ __all__ = [
     "baseline",
     "executed_flops",
     "model_flops",
+    "multiplying",
     "parameter_count",
     "parameters",
     "repeated",

@@ -11,7 +11,7 @@ from assay.config import ModelConfig
 from assay.cost import attention, layers, mixture
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
 from assay.cost.parameters import parameters
-from assay.cost.tape import Renamed, Tape, Writer
+from assay.cost.tape import Repeatable, Tape, Writer, renamed
 from assay.cost.tensors import Tensor, altered
 
 
@@ -66,11 +66,11 @@ class Forward:
         operations, first = self.writer.operations, "blocks.0"
         before = len(operations)
         last = out = self._block(self.writer.at(first), x)
-        block = operations[before:]
+        block = Repeatable(operations[before:], first)
         for index in range(1, self.config.n_layer):
-            renamed = Renamed(first, f"blocks.{index}", {x.name: last.name})
-            operations += [renamed.operation(one) for one in block]
-            last = renamed.tensor(out)
+            names = block.names(f"blocks.{index}", {x.name: last.name})
+            operations += block.under(names)
+            last = renamed(out, names)
         return last
 
     def _parameter(self, site: Writer, name: str) -> Tensor:

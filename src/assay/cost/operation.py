@@ -63,6 +63,8 @@ class Flops(NamedTuple):
 
     def divided(self, parts: int) -> "Flops":
         """FLOPs of one of `parts` equal parts."""
+        if self == _NO_FLOPS:
+            return self
         return Flops(self.forward // parts, self.backward // parts, self.padding // parts)
 
 
@@ -153,10 +155,16 @@ class Operation(Alterable):
 
     def cut(self, parts: int) -> "Operation":
         """The operation on one of `parts` equal parts of the batch."""
-        one = self.making(lambda tensor: tensor.cut(parts))
-        if self.of_heads and one.outputs[0].shape[0] == self.of_heads:
-            one = altered(one, outputs=(altered(one.outputs[0], view_of=one.inputs[0]),))
-        return altered(one, flops=self.flops.divided(parts))
+        outputs = tuple([tensor.cut(parts) for tensor in self.outputs])
+        if self.of_heads and outputs[0].shape[0] == self.of_heads:
+            outputs = (altered(outputs[0], view_of=self.inputs[0]),)
+        return altered(
+            self,
+            outputs=outputs,
+            extras=tuple([tensor.cut(parts) for tensor in self.extras]),
+            scratch=self.scratch.changed(lambda tensor: tensor.cut(parts)),
+            flops=self.flops.divided(parts),
+        )
 
     def shared(self, axis: str) -> "tuple[Operation, ...]":
         """The operation where ranks along an axis share a batch: an all-reduce of the result follows a count."""

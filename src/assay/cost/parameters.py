@@ -40,8 +40,9 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "embedding.token.weight", (config.vocabulary, config.n_embd)
     if config.position == "learned":
         yield "embedding.position.weight", (config.context_length, config.n_embd)
+    block = tuple(_block(config, ""))
     for index in range(config.n_layer):
-        yield from _block(config, f"blocks.{index}")
+        yield from [(f"blocks.{index}{name}", shape) for name, shape in block]
     if config.norm_position == "pre":
         yield from _norm(config, "head.norm", config.n_embd)
     if not config.tie_embeddings:

@@ -4,7 +4,8 @@
 and backwards to count live bytes. It holds shapes and names only, so rewriting a tape is list editing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from assay.cost.operation import Collectives, Flops, Gradient, Operation, Scratch
 from assay.cost.tensors import BLANK, Tensor, altered
@@ -82,37 +83,52 @@ class Writer:
         )
 
 
-class Renamed(dict[str, str]):
-    """Names of one module under those of another with equal operations; each is computed when it is first read."""
+class Repeatable:
+    """Operations of a module, from which equal modules are made under other names."""
 
-    def __init__(self, old: str, new: str, given: Mapping[str, str]) -> None:
-        """Rename what is at the site `old` to the site `new`, and the names in `given` as it says."""
-        super().__init__(given)
-        self._old, self._new = old, new
+    def __init__(self, operations: Sequence[Operation], site: str) -> None:
+        self._operations = operations
+        names = {name: name for one in operations for name in _names(one)}
+        self._outside = {name: name for name in names if not name.startswith(site)}
+        self._inside = {name: name[len(site) :] for name in names if name.startswith(site)}
+        """Ends of the names that begin with the module's site."""
 
-    def __missing__(self, name: str) -> str:
-        found = self._new + name[len(self._old) :] if name.startswith(self._old) else name
-        self[name] = found
-        return found
+    def names(self, site: str, given: Mapping[str, str]) -> dict[str, str]:
+        """New names by old ones for the module at another site; some are given."""
+        return {**self._outside, **{old: site + rest for old, rest in self._inside.items()}, **given}
 
-    def tensor(self, one: Tensor) -> Tensor:
-        """The tensor under its new name."""
-        if one.view_of is None:
-            return altered(one, name=self[one.name])
-        return altered(one, name=self[one.name], view_of=self[one.view_of])
+    def under(self, names: Mapping[str, str]) -> list[Operation]:
+        """The operations under new names, without communications."""
+        tensor = partial(renamed, names=names)
+        return [_renamed(one, names.__getitem__, tensor) for one in self._operations]
 
-    def operation(self, one: Operation) -> Operation:
-        """The operation at its new site, without communications."""
-        return altered(
-            one,
-            site=self[one.site],
-            inputs=tuple([self[name] for name in one.inputs]),
-            outputs=tuple([self.tensor(each) for each in one.outputs]),
-            saves=tuple([self[name] for name in one.saves]),
-            extras=tuple([self.tensor(each) for each in one.extras]) if one.extras else (),
-            holds=tuple([self[name] for name in one.holds]) if one.holds else (),
-            scratch=one.scratch.changed(self.tensor),
-        )
+
+def _names(one: Operation) -> Iterator[str]:
+    yield from (one.site, *one.inputs, *one.saves, *one.holds)
+    for tensor in one.own.values():
+        yield tensor.name
+        if tensor.view_of is not None:
+            yield tensor.view_of
+
+
+def _renamed(one: Operation, name: Callable[[str], str], tensor: Callable[[Tensor], Tensor]) -> Operation:
+    return altered(
+        one,
+        site=name(one.site),
+        inputs=tuple(map(name, one.inputs)),
+        outputs=tuple(map(tensor, one.outputs)),
+        saves=tuple(map(name, one.saves)),
+        extras=tuple(map(tensor, one.extras)),
+        holds=tuple(map(name, one.holds)),
+        scratch=one.scratch.changed(tensor),
+    )
+
+
+def renamed(tensor: Tensor, names: Mapping[str, str]) -> Tensor:
+    """The tensor under its new name."""
+    if tensor.view_of is None:
+        return altered(tensor, name=names[tensor.name])
+    return altered(tensor, name=names[tensor.name], view_of=names[tensor.view_of])
 
 
 def replace_site(tape: Tape, inside: Callable[[str], bool], rewrite: Callable[[Tape], Tape]) -> Tape:

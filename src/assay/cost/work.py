@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from assay.cost.collectives import Collective, Communication
+from assay.cost.operation import Operation
 from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.step import Cost
 
@@ -13,16 +14,26 @@ def executed_flops(cost: Cost) -> dict[str, int]:
     They include recomputation and the matrix products of the update.
     """
     again = repeated(cost)
-    values = cost.values
     total: dict[str, int] = {}
     for index, operation in enumerate(cost.tape):
         work = operation.flops.forward * (2 if index in again else 1) + operation.flops.backward
         if work:
-            dtype = operation.products or values[operation.inputs[0]].dtype
+            dtype = multiplied_in(operation, cost)
             total[dtype] = total.get(dtype, 0) + work * cost.micro_batches
     for product in cost.optimizer.rule.products(cost.updated):
         total[product.dtype] = total.get(product.dtype, 0) + product.flops
     return total
+
+
+def multiplied_in(operation: Operation, cost: Cost) -> str:
+    """The dtype in which a contraction multiplies."""
+    return operation.products or cost.values[operation.inputs[0]].dtype
+
+
+def multiplying(cost: Cost) -> set[str]:
+    """The dtypes of `executed_flops`."""
+    works = {multiplied_in(one, cost) for one in cost.tape if one.flops.forward or one.flops.backward}
+    return works | {product.dtype for product in cost.optimizer.rule.products(cost.updated)}
 
 
 def model_flops(cost: Cost) -> int:

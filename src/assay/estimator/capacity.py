@@ -14,7 +14,7 @@ from assay.config.loading import load
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.estimator.device_memory import need_of
-from assay.estimator.estimate import estimate
+from assay.estimator.estimate import Estimate, estimate
 from assay.hardware import Machine
 from assay.units import format_bytes
 
@@ -98,10 +98,13 @@ def peak_bytes(run: Run, machine: Machine, of: str = "tensors") -> int:
 
     Raises `UsageError` if `of` is not ``tensors``, ``process`` or ``device``, or the run has no such memory.
     """
-    need = need_of(of)
-    found = estimate(run, machine)
-    ranks = (found, *(estimate(run, machine, rank) for rank in range(1, found.run.ranks)))
-    return max(map(need, ranks))
+    return peak_of(estimate(run, machine), of)
+
+
+def peak_of(first: Estimate, of: str) -> int:
+    """Return the same for a run whose first rank is estimated already."""
+    others = (estimate(first.run, first.machine, rank) for rank in range(1, first.run.ranks))
+    return max(map(need_of(of), (first, *others)))
 
 
 def _unit(peak: Callable[[int], int], configured: int) -> int:

@@ -15,7 +15,8 @@ from typing import ClassVar, Literal, Protocol
 from assay.config.home import Home
 from assay.records.events import GO
 from assay.records.run import RunResult
-from assay.records.study import Cell, CellResult, Round, StudyEnding
+from assay.records.study import Cell, CellResult, StudyEnding
+from assay.records.timing import Round
 from assay.store.event_log import Event
 
 Wave = tuple[Cell, ...]

@@ -14,8 +14,9 @@ _DIGITS = 6
 
 
 def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[Event]) -> CellResult:
-    """Return a cell with its result and its losses, which are in the events of its run."""
-    return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(events))
+    """Return a cell with its result, its losses, and how it began, which are in the events of its run."""
+    begun = history.forked(events)
+    return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(events), forked=begun)
 
 
 def curve_of(events: Sequence[Event]) -> Curve:

@@ -33,8 +33,8 @@ from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import of_run
 from assay.executors.side_by_side import side_by_side
 from assay.records.events import AGAIN, GO
-from assay.records.study import Cell, Round, StudyEnding
-from assay.records.timing import Block
+from assay.records.study import Cell, StudyEnding
+from assay.records.timing import Block, Round
 
 
 class Local(Executor):

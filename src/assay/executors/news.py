@@ -16,7 +16,8 @@ from assay.executors.base import (
     Wave,
     Working,
 )
-from assay.records.study import Cell, Round
+from assay.records.study import Cell
+from assay.records.timing import Round
 from assay.store.event_log import Event
 from assay.store.reconcile import settle
 from assay.store.run_folder import RunFolder

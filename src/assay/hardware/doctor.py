@@ -196,7 +196,7 @@ def _clock(host: Host) -> Finding:
             here=here,
             state=State.MEND,
             means="intervals of times will be wide",
-            remedy="end other programs, and plug a laptop in",
+            remedy="end other programs, or set OMP_WAIT_POLICY=PASSIVE beside them; plug a laptop in",
         )
     return Finding(subject="steadiness", here=here, state=State.GOOD, means="small changes of time can be measured")
 

@@ -28,10 +28,10 @@ _ALLOWED = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 def instruction_set(flags: Collection[str], environment: Mapping[str, str]) -> str:
     """Return the set's name in lower case; empty if the processor has none of them."""
-    allowed = _allowed(environment)
+    allowed, known = _allowed(environment), set(flags)
     newest = ""
     for name, needed in _LEVELS.items():
-        if set(needed) <= set(flags):
+        if known.issuperset(needed):
             newest = name
         elif name not in _BESIDE:
             break

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.config.run import ResolvedRun
+from assay.config.run import OwnRows, ResolvedRun
 from assay.config.source import names_a_function
 from assay.errors import UsageError, first_line
 from assay.hardware import Machine
@@ -23,6 +23,10 @@ from assay.records.status import Status
 _CHILD = (sys.executable, "-P", "-m", "assay.worker.programs.own")
 _TRACE_SECONDS = 60.0
 """Time after which a run goes on without its prediction."""
+
+
+class Late(UsageError):
+    """A program that did not answer in time."""
 
 
 def measured(name: str, folder: Path | str | None, title: str, tokens: int | None, blocks: int) -> OwnStep:
@@ -41,19 +45,32 @@ def proven(name: str, against: str, folder: Path | str | None, numerics: str) ->
 
 
 def traced(run: ResolvedRun, seconds: float | None = None) -> TracedPeak:
-    """Trace the step of a run on fake tensors. Raises as `measured`, and `UsageError` after so many `seconds`."""
+    """Trace the step of a run on fake tensors. Raises as `measured`, and `Late` after so many `seconds`."""
     return TracedPeak.model_validate_json(_answer({"run": run.model_dump(mode="json")}, seconds))
 
 
-def predicted(run: ResolvedRun, machine: Machine) -> Predicted:
-    """Predict the peak of a run by a trace of its step. A trace that fails stops no run: the answer says why."""
-    if machine.device(run.device) != "cpu":
-        return Predicted(refused="a trace follows the kernels of a CPU, and this run uses others")
+def looked_at(run: ResolvedRun, machine: Machine) -> tuple[OwnRows | None, Predicted]:
+    """Return what the rows of a user's batches have (None without such batches), and the peak by a trace of the step.
+
+    A trace that fails stops no run: the prediction says why. Raises `UsageError` for a fault of the model or its
+    batches.
+    """
+    traces = machine.device(run.device) == "cpu"
+    task = {"run": run.model_dump(mode="json"), "trace": traces}
+    lines: list[str] = []
     try:
-        peak = traced(run, _TRACE_SECONDS)
-    except (UsageError, RuntimeError, OSError, ValueError) as error:
-        return Predicted(refused=first_line(error))
-    return Predicted(tensors_peak_bytes=peak.peak_bytes, tensors_peak_instant=peak.instant, traced=True)
+        _into(lines, task, _TRACE_SECONDS)
+    except (UsageError, RuntimeError, OSError) as error:
+        if not lines and isinstance(error, UsageError) and not isinstance(error, Late):
+            raise
+        refused = first_line(error)
+    else:
+        refused = "a trace follows the kernels of a CPU, and this run uses others"
+    rows = OwnRows.model_validate_json(lines[0]) if lines and lines[0] != "null" else None
+    if len(lines) < 2:
+        return rows, Predicted(refused=refused)
+    peak = TracedPeak.model_validate_json(lines[1])
+    return rows, Predicted(tensors_peak_bytes=peak.peak_bytes, tensors_peak_instant=peak.instant, traced=True)
 
 
 def _named(name: str) -> str:
@@ -67,16 +84,25 @@ def _where(folder: Path | str | None) -> str:
 
 
 def _answer(task: Mapping[str, Any], seconds: float | None = None) -> str:
+    lines: list[str] = []
+    _into(lines, task, seconds)
+    return lines[-1]
+
+
+def _into(lines: list[str], task: Mapping[str, Any], seconds: float | None) -> None:
+    """Add the lines of the answer, also those before a fault, which is raised."""
     given = f"{json.dumps(task)}\n"
     try:
         done = subprocess.run(_CHILD, input=given, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"the program gave no answer within {seconds:g} seconds") from error
-    lines = done.stderr.strip().splitlines() or ["it printed no message"]
+        said = error.stdout or b""
+        lines += (said if isinstance(said, str) else said.decode()).splitlines()
+        raise Late(f"the program gave no answer within {seconds:g} seconds") from error
+    lines += done.stdout.strip().splitlines()
+    last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
     if done.returncode == Status.UNAVAILABLE.exit_code:
-        raise UsageError(lines[-1])
-    if done.returncode == 0 and not done.stdout.strip():
+        raise UsageError(last)
+    if done.returncode == 0 and not lines:
         raise UsageError("the program ended its process before it answered; leave out sys.exit and the like")
     if done.returncode != 0:
-        raise RuntimeError(f"the process of the program ended with exit code {done.returncode}: {lines[-1]}")
-    return done.stdout.strip().splitlines()[-1]
+        raise RuntimeError(f"the process of the program ended with exit code {done.returncode}: {last}")

@@ -22,6 +22,7 @@ from assay.hardware import Machine
 from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
 from assay.launch.initial_weights import with_initial_weights
+from assay.launch.own import looked_at
 from assay.optimizations import Unavailable, Unpredicted, check, resolved
 from assay.records.prediction import Predicted
 
@@ -66,9 +67,13 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     with leaving_nothing(run, home):
         prepared = _corpus(run, home.ready(), progress)
         run = run.with_vocabulary(prepared.vocab_size)
-        if run.model.own is not None:
-            progress("following a step without its memory", None)
-        return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+        if run.model.own is None:
+            return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+        progress("following a step without its memory", None)
+        rows, predicted = looked_at(run, machine)
+        run = run.model_copy(update={"own_rows": rows})
+        _can_reach_its_target(run)
+        return ReadyRun(run, prepared.folder, prepared.digest, predicted)
 
 
 def threads_of(run: Run, ranks_here: int | None = None) -> int | None:
@@ -110,14 +115,21 @@ def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
     No ledger knows a model of the user's own. Its peak is that of a trace, which takes a process of its own.
     """
     from assay.estimator.ranks import estimate_every_rank
-    from assay.launch.own import predicted
 
     if run.model.own is not None:
-        return predicted(run, machine)
+        return looked_at(run, machine)[1]
     try:
         return Predicted.model_validate(estimate_every_rank(run, machine).predicted())
     except Unpredicted:
         return None
+
+
+def _can_reach_its_target(run: ResolvedRun) -> None:
+    if run.training.target_loss is not None and run.own_rows is not None and not run.own_rows.validation:
+        raise UsageError(
+            f"training.target_loss is a validation loss, and {run.model.own} has no validation batches; give "
+            "assay.OwnModel a function validation, or leave the target out"
+        )
 
 
 def _vocabulary_fits(run: Run, tokens: int) -> None:

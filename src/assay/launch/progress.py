@@ -44,6 +44,8 @@ class Meter:
         self._resident: Resident | None = None
         self._recent: tuple[tuple[float, int], ...] = ()
         """Seconds and tokens of the last steps; replaced as a whole, because a display reads it from another thread."""
+        self._counted = "tokens"
+        """Word for the tokens of a step; those of a user's own batches are targets."""
         self._eval_interval = 0
         self._part = (0, 0)
         """Completed parts of the current phase, and their number."""
@@ -57,6 +59,7 @@ class Meter:
         if kind == "run":
             self.steps, self.phase = event["steps"], "starting"
             self._eval_interval = event.get("eval_interval", 0)
+            self._counted = event.get("counted", self._counted)
             work, peak, pid = (event.get(name) for name in ("model_flops", "peak_flops", "pid"))
             self._ideal = work / peak if work and peak else None
             self._resident = None if pid is None else Resident(pid)
@@ -113,7 +116,7 @@ class Meter:
         if seconds <= 0 or self.phase in _WITHOUT_STEPS:
             return []
         share = [] if self._ideal is None else [f"MFU {self._ideal / seconds:.1%}"]
-        return [f"{format_seconds(seconds)} a step", f"{format_count(tokens / seconds)} tokens/s", *share]
+        return [f"{format_seconds(seconds)} a step", f"{format_count(tokens / seconds)} {self._counted}/s", *share]
 
     def _memory(self) -> list[str]:
         held = None if self._resident is None else self._resident.nbytes
@@ -143,7 +146,9 @@ def remark(event: Event) -> str | None:
     """The sentence to print for an event, in addition to the meter; None for most events."""
     kind = event["event"]
     if kind == "run":
-        return f"run {event['run']}: {event['steps']} steps of {event['tokens_per_step']} tokens"
+        return (
+            f"run {event['run']}: {event['steps']} steps of {event['tokens_per_step']} {event.get('counted', 'tokens')}"
+        )
     if kind == "prepare" and event["fraction"] is None:
         return str(event["message"])
     if kind == "note":

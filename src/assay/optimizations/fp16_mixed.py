@@ -5,6 +5,10 @@ finite. So the loss is multiplied by a scale before backward, and gradients are 
 and clipped (arXiv:1710.03740). An overflow skips the update and halves the scale; the record has both. Where even a
 scale of 1 overflows the run ends as diverged. The technique is for hardware without bfloat16: a CPU without AVX512-FP16
 converts, and is many times slower than in float32. The router of a mixture of experts stays in float32.
+
+Without the scaler, the part of each gradient that is too small for float16 is lost. The loss is a mean over tokens, so
+more is lost in steps of more tokens. In `demo` with two layers of width 32, gradients are off by 0.6 % at 4,096 tokens
+and by 16 % at 32,768. This choice is for studies of the scaler. The value check then bounds the loss, but no gradient.
 """
 
 from collections.abc import Mapping
@@ -31,11 +35,17 @@ _LOSS_ERROR = 1.5e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""
+_LOST = 1.0
+"""Largest relative error of one gradient without a scaler, which loses it whole."""
+_PARTLY_LOST = lossy(_LOST, at_least=_ROUNDED, slope=_LOST, loss=_LOSS_ERROR)
 _NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
 
 
 class Fp16Mixed(Optimization):
     """Automatic mixed precision in float16."""
+
+    scaler: bool = True
+    """Multiply the loss by a dynamic scale. Without it small gradients are lost; only for studies of the scaler."""
 
     title: ClassVar = "mixed precision (float16)"
     stage: ClassVar = Stage.PRECISION
@@ -48,6 +58,8 @@ class Fp16Mixed(Optimization):
     traits: ClassVar = frozenset({"16-bit products", "host reads"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
+        if not self.scaler:
+            return {}
         return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_mixed"}
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
@@ -59,22 +71,25 @@ class Fp16Mixed(Optimization):
         import torch
 
         from assay.parallel.loss_scale import DynamicLossScale
-        from assay.step.program import Precision
+        from assay.step.program import Context, Precision
 
+        context: Context = partial(torch.autocast, program.device.type, dtype=torch.float16)
+        contexts = (*program.precision.forward_contexts, context)
+        if not self.scaler:
+            return replace(program, precision=replace(program.precision, forward_contexts=contexts))
         scale = DynamicLossScale()
-        context = partial(torch.autocast, program.device.type, dtype=torch.float16)
         return replace(
             program,
-            precision=Precision((*program.precision.forward_contexts, context), scale),
+            precision=Precision(contexts, scale),
             stateful={**program.stateful, "loss_scale": scale},
         )
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        return expected.loosened(gradients=_NEAR)
+        return expected.loosened(gradients=_NEAR if self.scaler else _PARTLY_LOST)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.precision import products_in, unscaled
+        from assay.proofs.precision import not_scaled, products_in, unscaled
 
         products, narrow = products_in("float16", trace, run)
-        scaling, divided = unscaled(trace)
-        return self.evidence(f"{products}; {scaling}", narrow and divided)
+        scaling, right = (unscaled if self.scaler else not_scaled)(trace)
+        return self.evidence(f"{products}; {scaling}", narrow and right)

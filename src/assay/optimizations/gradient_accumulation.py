@@ -59,5 +59,5 @@ class GradientAccumulation(Optimization):
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         tokens = trace.batch.targets
-        observed = f"{trace.forwards} forward passes over {tokens} tokens before one update"
+        observed = f"{trace.forwards} forward passes over {tokens} {run.counted} before one update"
         return self.evidence(observed, trace.forwards == self.micro_batches and tokens == run.tokens_per_step)

@@ -57,6 +57,6 @@ class SmallerBatch(Optimization):
         return expected  # `batch_divisor` already names the rows that are left
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        whole = run.training.batch_size * run.model.context_length
-        observed = f"{trace.batch.targets} of the batch's {whole} tokens trained on in one step"
-        return self.evidence(observed, trace.batch.targets == run.tokens_per_step == whole // self.factor)
+        whole = run.tokens_per_step * run.batch_divisor
+        observed = f"{trace.batch.targets} of the batch's {whole} {run.counted} trained on in one step"
+        return self.evidence(observed, trace.batch.targets == whole // self.factor)

@@ -6,7 +6,7 @@ is, also one that the estimator's arithmetic does not know.
 
 Caveats: a value that the host reads is 1, or True. A step whose shapes depend on values, such as a mixture that sends
 tokens to experts, cannot be traced, and neither can compiled code. The ledger does not see what a kernel takes and
-frees inside one operator. Token ids are left out: on a CPU they are memory of the corpus, and not torch's.
+frees inside one operator. Batches are left out: on a CPU their memory is not torch's.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
@@ -28,6 +28,7 @@ from assay.data.random_tokens import write_random
 from assay.errors import UsageError
 from assay.instruments import operations
 from assay.instruments.memory.ledger import StorageLedger, owners_of
+from assay.model.own.part import batches_of, own_batches
 from assay.optimizations import optimizations_of
 from assay.records.own.traced import TracedPeak
 from assay.step.compiled import Captures
@@ -67,6 +68,8 @@ def trace_run(run: ResolvedRun) -> TracedPeak:
             loading.enter_context(_fake())
         program = baseline(run, data, CPU)
         loading.close()
+        if batches_of(program.parts) is not None:  # the user's data must be real, or no function of it is
+            program = replace(program, batches=_real(run))
         for one in optimizations_of(run):
             program = one.apply(program, run)
         if program.witness(Captures) is not None or program.witness(StepGraphs) is not None:
@@ -77,6 +80,18 @@ def trace_run(run: ResolvedRun) -> TracedPeak:
             step = build(replace(program, batches=partial(_rows, ledger, program.batches)))
             take(step, 0)
             return _traced(ledger, step)
+
+
+def _real(run: ResolvedRun) -> BatchSource:
+    """Return the rows of a user's own, made from data that have values, also while a step is traced."""
+    own = own_batches(run)
+    assert own is not None
+
+    def batches(step: int, share: Share) -> list[MicroBatch]:
+        with _disable_current_modes():
+            return [own.at(step, share)]
+
+    return batches
 
 
 def _rows(ledger: StorageLedger, batches: BatchSource, index: int, share: Share) -> list[MicroBatch]:

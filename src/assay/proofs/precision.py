@@ -68,6 +68,15 @@ def unscaled(trace: Trace) -> tuple[str, bool]:
     return observed, times == 1 and multiplied and due
 
 
+def not_scaled(trace: Trace) -> tuple[str, bool]:
+    """Return (observation, verdict) for a step without a loss scale. The verdict is True if none was in force."""
+    divided, scaling = trace.count("_amp_foreach_non_finite_check_and_unscale_"), trace.precision.scaling
+    factors = [one for one in scaling.factors if one != 1.0]
+    if divided or factors or scaling.value != 1.0:
+        return f"losses were multiplied by {scaling.value:g}, and gradients divided {divided} times", False
+    return "no loss was scaled", True
+
+
 def _unfused_products(trace: Trace) -> dict[Phase, int]:
     """Number of products of torch's unfused attention by phase; they are in float32 for any input dtype.
 

@@ -39,6 +39,8 @@ class StartEvent(RunEvent):
     mesh: str | None = None
     split_tokens: Count | None = None
     """Tokens of the training text; None in logs of earlier versions."""
+    forked: bool | None = None
+    """True if the process was forked from a server; None in logs of earlier versions."""
 
 
 class StepEvent(RunEvent):

@@ -14,6 +14,7 @@ from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
 from assay.records.published import Published
 from assay.records.run import RunResult
+from assay.records.timing import Round
 
 BASELINE = "baseline"
 """Label of the control's row."""
@@ -159,17 +160,8 @@ class CellResult(Frozen):
     """Index of the wave. Its cells were alive together and took turns; figures are paired within a wave only."""
     result: RunResult
     curve: Curve = Field(default_factory=Curve)
-
-
-class Round(Frozen):
-    """One timed block of every living cell, in the order of execution."""
-
-    seed: int
-    wave: int
-    number: int
-    order: tuple[str, ...]
-    disturbed: tuple[str, ...] = ()
-    """Cells whose block was disturbed. Such a round does not count if there are enough undisturbed ones."""
+    forked: bool | None = None
+    """True if its process was forked from a server that had imported torch; None in older records."""
 
 
 class Protocol(Frozen):
@@ -222,6 +214,8 @@ class ComparisonRecord(Stated):
     """Rungs of a search by successive halving; rows of later rungs that did not run are no treatments."""
     nudged: tuple[CellResult, ...] = ()
     """Nudged baseline of each seed (`drift`), of which only the training losses are meaningful."""
+    held_back: tuple[Cell, ...] = ()
+    """Cells that did not begin within the limit of time; empty if there was none."""
 
     def of(self, treatment: str) -> tuple[CellResult, ...]:
         """The cells of one treatment, without further baseline runs that were made only for pairing."""

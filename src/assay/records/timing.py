@@ -1,9 +1,10 @@
-"""Times of a run: its steady steps, and its timed blocks."""
+"""Times of a run: its steady steps, and its timed blocks, alone and in rounds."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from assay.config.base import Frozen
 from assay.records.base import Record
 
 
@@ -71,3 +72,14 @@ class Block(Record):
             return False
         taken = self.others_seconds + (self.steal_seconds or 0.0)
         return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)
+
+
+class Round(Frozen):
+    """One timed block of every living cell, in the order of execution."""
+
+    seed: int
+    wave: int
+    number: int
+    order: tuple[str, ...]
+    disturbed: tuple[str, ...] = ()
+    """Cells whose block was disturbed. Such a round does not count if there are enough undisturbed ones."""

@@ -39,6 +39,9 @@ class Closeness(Frozen):
     vectors: float = 0.0
     """Further relative error of the gradient of a vector, which a kernel may add up over all tokens in 16 bits."""
 
+    small_tensor: float = 0.01
+    """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
+
     def loosened(self, other: "Closeness") -> "Closeness":
         """Return the looser of two kinds; the bounds of two lossy techniques add up."""
         if self.kind != other.kind:
@@ -50,6 +53,7 @@ class Closeness(Frozen):
             slope=self.slope + other.slope,
             loss=self.loss + other.loss,
             vectors=self.vectors + other.vectors,
+            small_tensor=max(self.small_tensor, other.small_tensor),
         )
 
 
@@ -106,6 +110,9 @@ class Expected(Frozen):
     """True if dropout draws the same masks as in the baseline."""
     unstated: tuple[str, ...] = ()
     """Techniques that do not state their values; a run with any of them is not checked."""
+
+    small_tensor: float = 0.01
+    """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
 
     def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
         """Return a copy with looser bounds."""

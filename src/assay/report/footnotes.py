@@ -49,8 +49,8 @@ def seeds(comparison: Comparison) -> str:
 
 
 def _smallest_change(comparison: Comparison) -> str:
-    """Sentence on the smallest change of each timed metric that can be distinguished from none, except of rates."""
-    titles = {metric.name: metric.title for metric in columns() if metric.per_step is None}
+    """Sentence on the smallest change of each timed metric but rates, and of the loss, that can be told from none."""
+    titles = {metric.name: metric.title for metric in columns(comparison.run) if metric.per_step is None}
     parts = [
         f"{titles[name]} {100 * one.told:.2g} % "
         f"(a true change of {100 * one.likely:.2g} % is found in four of five comparisons)"
@@ -114,7 +114,7 @@ def _missing(comparison: Comparison) -> str:
         metric.title: reason
         for one in comparison.record.cells
         for name, reason in one.result.missing.items()
-        for metric in columns()
+        for metric in columns(comparison.run)
         if metric.name == name.rpartition(".")[2]
     }
     return f"Not measured: {'; '.join(f'{title} ({reason})' for title, reason in told.items())}." if told else ""

@@ -74,17 +74,20 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     ours = f"{model.n_layer} layers, {model.n_head} heads, width {model.n_embd}"
     shape = f"{ours if model.own is None else model.own}, context {model.context_length}"
     corpus = f"{data.path or data.corpus} in {data.tokenizer} tokens"
+    if result.config.own_rows is not None:
+        shape, corpus = str(model.own), "batches of its own"
     yield "run", result.run
     yield "status", result.status + (f": {result.reason}" if result.reason else "")
     yield "model", f"{shape}{parameters}; {corpus}"
     yield "with", stack_summary(result.config)
     spread = "" if result.loss_spread is None else f" (last tenth ± {figure(result.loss_spread)} about its line)"
-    trained = f"{result.steps} steps, {format_count(result.tokens)} tokens"
+    trained = f"{result.steps} steps, {format_count(result.tokens)} {result.config.counted}"
     yield "trained", f"{trained}, loss {figure(result.train_loss)}{spread}"
     if result.val_loss is not None:
-        more = f"perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte"
+        more = f" (perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte)"
+        more = more if result.val_perplexity is not None else ""
         name = "test" if result.config.data.evaluate_on == "test" else "validation"
-        yield name, f"loss {figure(result.val_loss)}{sampled(result)} ({more})"
+        yield name, f"loss {figure(result.val_loss)}{sampled(result)}{more}"
     yield from _speed(result)
     if scale := result.extra.get("loss_scale"):
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
@@ -108,11 +111,12 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
 def sampled(result: "RunResult") -> str:
     """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
     seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
+    what = f"held-out {result.config.counted}"
     if not seen or not of:
         return ""
     if seen == of:
-        return f" on all {format_count(of)} held-out tokens"
-    return f"{'' if error is None else f' ± {error:.4f}'} on {format_count(seen)} of {format_count(of)} held-out tokens"
+        return f" on all {format_count(of)} {what}"
+    return f"{'' if error is None else f' ± {error:.4f}'} on {format_count(seen)} of {format_count(of)} {what}"
 
 
 def proof(evidence: "Evidence") -> str:
@@ -131,7 +135,11 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     step = result.step_seconds
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
-        speed = "" if result.tokens_per_second is None else f", {format_count(result.tokens_per_second)} tokens/s"
+        speed = (
+            ""
+            if result.tokens_per_second is None
+            else f", {format_count(result.tokens_per_second)} {result.config.counted}/s"
+        )
         speed += "".join(f", {share}" for share in utilization(result))
         speed += "" if result.epoch_seconds is None else f", an epoch in {format_seconds(result.epoch_seconds)}"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"

@@ -10,9 +10,12 @@ from typing import Literal, NamedTuple
 
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.metrics import Metric, metrics
+from assay.analysis.metrics.loss import VAL_LOSS, loss_of
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.metrics.time import TOKENS_PER_SECOND, rate_of
 from assay.analysis.noise import Verdict
 from assay.analysis.row import Figure, Row
+from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
 from assay.records.status import Status
 from assay.report.formats import quantity
@@ -21,9 +24,15 @@ from assay.units import format_bytes, format_percent, format_seconds
 Tone = Literal["better", "worse", "neutral"]
 
 
-def columns() -> list[Metric]:
-    """Return the metrics that are columns of the table and of the page, in their order."""
-    return [metric for metric in metrics().values() if metric.shown]
+def columns(run: ResolvedRun) -> list[Metric]:
+    """Return the metrics that are columns of the table and of the page of such a run, in their order."""
+    own = {VAL_LOSS.name: loss_of(run), TOKENS_PER_SECOND.name: rate_of(run)}
+    return [own.get(name, metric) for name, metric in metrics().items() if metric.shown]
+
+
+def unit_of_loss(run: ResolvedRun) -> str:
+    """Return the label of an axis of losses."""
+    return "nats per token" if run.own_rows is None else "loss, as you define it"
 
 
 class Texts(NamedTuple):

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 MicroBatch = tuple[Tensor, Tensor]
-"""Token ids and targets, each `[rows, T]`, int64."""
+"""Token ids and targets, each `[rows, T]`, int64; of a user's own batches, inputs and targets with rows first."""
 
 Share = tuple[int, int]
 """(index, count): every count-th row of a batch, beginning with the index-th."""

@@ -82,8 +82,14 @@ def routers(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 def split_tokens(events: Iterable[Event]) -> int | None:
     """Tokens of the training text, as the last process said; None in logs of earlier versions."""
-    starts = [event for event in _typed(events, "start") if isinstance(event, StartEvent)]
-    return starts[-1].split_tokens if starts else None
+    start = _last_start(events)
+    return None if start is None else start.split_tokens
+
+
+def forked(events: Iterable[Event]) -> bool | None:
+    """Return True if the last process was forked from a server; None if it did not say."""
+    start = _last_start(events)
+    return None if start is None else start.forked
 
 
 def notes(events: Iterable[Event]) -> list[str]:
@@ -113,6 +119,11 @@ def of_last_mesh(events: Iterable[Event]) -> list[Event]:
 def _typed(events: Iterable[Event], *kinds: str) -> Iterator[RunEvent]:
     """Events of the given kinds; the steps of a long run are not read for the sake of the others."""
     return (typed(event) for event in events if event["event"] in kinds)
+
+
+def _last_start(events: Iterable[Event]) -> StartEvent | None:
+    starts = [event for event in _typed(events, "start") if isinstance(event, StartEvent)]
+    return starts[-1] if starts else None
 
 
 def _of_last_process(events: Iterable[Event], name: str, kind: type[_Kind]) -> list[_Kind]:

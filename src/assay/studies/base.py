@@ -9,10 +9,10 @@ To add a kind of study, drop a file with a subclass of `Study` into `studies/kin
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from assay.config.loading import load, stack
 from assay.config.run import ResolvedRun, Run
@@ -21,7 +21,7 @@ from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
 from assay.studies.constant import Constant
 from assay.studies.design import Treatment, crossed, enough
-from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, text
+from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, text, written
 
 __all__ = ["Factor", "Study", "at_levels"]
 
@@ -59,6 +59,9 @@ class Study(Stated):
     timeout: float | None = Field(default=None, gt=0)
     """Largest number of seconds that a cell may work."""
 
+    _base: Run | None = PrivateAttr(None)
+    """Configuration of the base, once it is known; that of `start_from` is known when the study runs."""
+
     @field_validator("seeds", "processes", "blocks", "timeout", "target_loss", "loss_margin", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
@@ -82,6 +85,28 @@ class Study(Stated):
     def notes(self) -> tuple[str, ...]:
         """Return sentences on what the design can and cannot tell, for its plan."""
         return ()
+
+    def on(self, base: Run) -> Self:
+        """Return the study with the configuration of its base, for conditions on keys that a row does not set.
+
+        Raises `UsageError` if a condition leaves out the control.
+        """
+        known = self.model_copy()
+        known._base = base
+        return known
+
+    def complete(self, values: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
+        """Return a row's values with the base's own for the keys that it does not set, as far as these are known."""
+        missing = [key for key in keys if key not in values]
+        if self._base is None and missing and self.start_from is None:
+            self._base = load(self.base, self.overrides)
+        own = {key: written(self._base, key) for key in missing} if self._base is not None else {}
+        return {**{key: value for key, value in own.items() if value is not None}, **values}
+
+    def overridden(self) -> tuple[str, ...]:
+        """Return the keys that the overrides of the base set, without the one that a constant quantity decides."""
+        named = (one.partition("=")[0] for one in self.overrides)
+        return tuple(key for key in named if self.constant is None or key != self.constant.key)
 
     def held(self, run: ResolvedRun, control: ResolvedRun) -> ResolvedRun:
         """Return a row's run with the quantity that is held constant. Raises `UsageError` if that is impossible."""

@@ -1,7 +1,7 @@
 """Combinations of settings that a study leaves out: values of some keys, or conditions on them.
 
 A condition is an order sign and a number, such as ``">= 8"``. All entries of one mapping must hold for a row to be left
-out. A row that does not set a key, because its level changes other things, does not meet any condition on it.
+out. A row that does not set a key has the value of the base's configuration, such as that of an override.
 """
 
 import math
@@ -41,22 +41,27 @@ def read_excluded(written: Any) -> Excluded:
     return found
 
 
-def check_excluded(excluded: Excluded, values: Mapping[str, Collection[str]], *, drawn: bool = False) -> None:
+def check_excluded(excluded: Excluded, values: Mapping[str, Collection[str]]) -> None:
     """Raise `ValueError` for a key that no row sets, and for a value or a condition that none can have.
 
-    `values` has the values of each key; `drawn` says that others may be drawn, so that only keys are checked.
+    `values` has the values of each key; it has none where others may be drawn, or where the base is not known yet.
     """
     for one in excluded:
         for key, level in one.items():
             if key not in values:
-                raise ValueError(f"exclude names {key}, which is no factor; there are {', '.join(values)}")
+                raise ValueError(f"exclude names {key}, which is no factor or override; there are {', '.join(values)}")
             condition, known = _condition(key, level), ", ".join(values[key])
-            if drawn and not values[key]:
+            if not values[key]:
                 continue
             if condition is None and level not in values[key]:
                 raise ValueError(f"exclude names {key}={level}, which is no level of it; there are {known}")
             if condition is not None and all(_number(value) is None for value in values[key]):
                 raise ValueError(f"exclude compares {key} with a number, and none of its levels is one: {known}")
+
+
+def keys_of(excluded: Excluded) -> tuple[str, ...]:
+    """Return the keys that the combinations name."""
+    return tuple(dict.fromkeys(key for one in excluded for key in one))
 
 
 def is_excluded(values: Mapping[str, str], excluded: Excluded) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from assay.config.run import Run
 from assay.errors import shown
 
 OPTIMIZATIONS = "optimizations"
@@ -64,6 +65,18 @@ def factor(key: str, written: Any) -> Factor:
 def text(value: Any) -> str:
     """Return a value of a YAML file as the text of an override."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def written(run: Run, key: str) -> str | None:
+    """Return the value of a key of a configuration as the text of an override; None if there is no such key."""
+    if key == OPTIMIZATIONS:
+        return "+".join(map(str, run.optimizations)) or NONE
+    value: Any = run
+    for part in key.split("."):
+        if not hasattr(value, "model_fields_set") or part not in type(value).model_fields:
+            return None
+        value = getattr(value, part)
+    return text(value)
 
 
 def merged(changes: Iterable[Changes]) -> dict[str, str]:

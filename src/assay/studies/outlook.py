@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assay.config.home import Home
-from assay.config.run import ResolvedRun, Run
+from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import detect
@@ -21,13 +21,8 @@ from assay.studies.base import Study
 from assay.studies.constant import sentence
 from assay.studies.design import Treatment, crossed
 from assay.studies.drift import nudged
+from assay.studies.execution.pace import process_seconds
 from assay.studies.execution.ready import with_step_times
-
-START_SECONDS = 6.0
-"""From the start of a process to its first step, and from its last step to its end; measured on two cores."""
-
-_FORWARD = 1 / 3
-"""Share of a step that its forward pass takes: backward has twice its products (Kaplan et al. 2020)."""
 
 
 class RowOutlook(NamedTuple):
@@ -166,20 +161,3 @@ def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:
     step = predicted.step_seconds
     time = None if step is None else process_seconds(able.run, step)
     return row._replace(peak_bytes=predicted.tensors_peak_bytes, step_seconds=step, seconds=time)
-
-
-def process_seconds(run: ResolvedRun, step_seconds: float) -> float:
-    """Return the predicted time of one process, from its start to its end."""
-    return START_SECONDS + step_seconds * _steps(run, step_seconds)
-
-
-def _steps(run: ResolvedRun, step_seconds: float) -> float:
-    """Return the steps of a run and its evaluations, as a number of steps."""
-    training = run.training
-    steps: float = training.steps
-    if training.tokens is not None:
-        steps = min(steps, training.tokens / run.tokens_per_step)
-    if training.seconds is not None:
-        steps = min(steps, training.seconds / step_seconds)
-    evaluations = 1 + (steps // training.eval_interval if training.eval_interval else 0)
-    return steps + evaluations * (training.eval_batches or 0) * _FORWARD

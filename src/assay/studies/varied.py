@@ -1,12 +1,14 @@
 """Studies that vary the factors of a mapping `vary`, without the combinations that `exclude` names."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
+from assay.config.run import Run
+from assay.errors import UsageError
 from assay.studies.base import Study
-from assay.studies.conditions import check_excluded, is_excluded, read_excluded
+from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
 from assay.studies.factors import Factor, factor
 
 
@@ -37,10 +39,23 @@ class Varied(Study):
     @model_validator(mode="after")
     def _exclude_what_is_there(self) -> "Varied":
         check_excluded(self.exclude, self._settings())
+        self._check_control()
+        return self
+
+    def _check_control(self) -> None:
+        """Raise `ValueError` if the control is left out."""
         for one in self.exclude:
             if is_excluded(self._values(self.control()), (one,)):
                 raise ValueError(f"exclude leaves out the control, which has {_written(one)}")
-        return self
+
+    def on(self, base: Run) -> Self:
+        """Return the study with the configuration of its base. Raises `UsageError` if the control is left out."""
+        known = super().on(base)
+        try:
+            known._check_control()
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        return known
 
     def factors(self) -> tuple[Factor, ...]:
         """Return the factors in the order of the file."""
@@ -53,19 +68,23 @@ class Varied(Study):
                 yield levels
 
     def _values(self, levels: Mapping[str, str]) -> dict[str, str]:
-        """Return the level of each factor, and the value of each key that named levels change."""
+        """Return the level of each factor, the values that levels change, and the base's own for other conditions."""
         changed = {key: value for name, level in levels.items() for key, value in self.vary[name].at(level).items()}
-        return {**changed, **levels}
+        return self.complete({**changed, **levels}, keys_of(self.exclude))
 
     def _settings(self) -> dict[str, tuple[str, ...]]:
-        """Return the levels of each factor, and the values of each key that named levels change."""
-        found: dict[str, tuple[str, ...]] = {}
-        for one in self.vary.values():
-            for level in one.levels:
-                for key, value in one.at(level).items():
-                    found[key] = (*found.get(key, ()), value)
-        return {key: one.levels for key, one in self.vary.items()} | {
-            key: values for key, values in found.items() if key not in self.vary
+        """Return the levels of each factor, and the values of the keys that named levels or overrides change.
+
+        The base's own value is among these. Where that is not known yet, there are none.
+        """
+        levels = {key: one.levels for key, one in self.vary.items()}
+        changed = [pair for one in self.vary.values() for level in one.levels for pair in one.at(level).items()]
+        others = dict.fromkeys(key for key in (*dict(changed), *self.overridden()) if key not in levels)
+        own = self.complete({}, [key for key in others if key in keys_of(self.exclude)])
+        known = {key: [value for name, value in changed if name == key] for key in others}
+        unknown = {key for key in others if key not in own and self.start_from is not None}
+        return levels | {
+            key: () if key in unknown else (*known[key], *([own[key]] if key in own else [])) for key in others
         }
 
     def control(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from assay.config import ResolvedRun
 from assay.data import Batch, Batches, Prepared, validation_windows
 from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
+from assay.model.own.batches import OwnBatches
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.training.evaluation import Sample, Windows
 from assay.training.gradients import cut
@@ -43,6 +44,11 @@ def validation_batches(run: ResolvedRun, data: Prepared, device: torch.device) -
     # A loss of the user's own counts all targets, so the last window is not padded.
     filled = _filled if run.model.own is None else lambda rows, length: rows
     return lambda: (_moved(filled(_tensors(batch), length), device) for batch in windows), sample
+
+
+def own_validation(own: OwnBatches, device: torch.device) -> tuple[Windows, Sample]:
+    """Return all held-out batches of a user's own, and that they are the whole of them; none if the user gives none."""
+    return lambda: (_moved(batch, device) for batch in own.validation()), Sample(whole=True)
 
 
 def _tensors(batch: Batch) -> MicroBatch:

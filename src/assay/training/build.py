@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def baseline(
     model, weights_of = _own(run) if run.model.own is not None else _gpt(run, weights)
     if run.nudge:
         weights_of = replace(weights_of, initialize=nudged(weights_of.initialize, run.nudge))
-    return Program(
+    program = Program(
         device=device,
         parts=(model,),
         weights=weights_of,
@@ -61,6 +62,7 @@ def baseline(
         update=updater(run.training.gradient_clip),
         evaluate=summed_evaluation,
     )
+    return program if run.model.own is None else _with_own(program)
 
 
 def _gpt(run: ResolvedRun, weights: Mapping[str, Tensor] | None) -> tuple[nn.Module, Weights]:
@@ -73,8 +75,21 @@ def _gpt(run: ResolvedRun, weights: Mapping[str, Tensor] | None) -> tuple[nn.Mod
 def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
     from assay.model.own.part import load_own
 
-    own = load_own(run.model, run.seed)
+    own = load_own(run)
     return own.part, Weights(initialize=given(own.weights), tied=own.tied, buffers=own.buffers)
+
+
+def _with_own(program: Program) -> Program:
+    """Return the program of a user's model with the batches that come with it, and with its buffers in checkpoints."""
+    from assay.model.own.part import Buffers, batches_of
+
+    if program.weights.buffers:
+        program = replace(program, stateful={"buffers": Buffers(program.parts[0])})
+    own = batches_of(program.parts)
+    if own is None:
+        return program
+    counted = partial(summed_evaluation, counted=torch.numel)
+    return replace(program, batches=lambda step, share: [own.at(step, share)], evaluate=counted)
 
 
 def build(program: Program) -> Step:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 import torch
+from torch import Tensor
 
 from assay.model.loss import NOT_COUNTED
 from assay.step.program import MicroBatch, Step
@@ -34,8 +35,8 @@ class Evaluation:
     """Mean loss in nats per token."""
     targets: int
     """Number of tokens that were predicted."""
-    bytes_per_token: float
-    """UTF-8 bytes per token of the held-out text."""
+    bytes_per_token: float | None
+    """UTF-8 bytes per token of the held-out text; None: the batches are no text."""
     split_targets: int = 0
     """Number of tokens of the held-out text that could be predicted; 0 if unknown."""
     standard_error: float | None = None
@@ -47,13 +48,17 @@ class Evaluation:
         return {name: getattr(self, name) for name in figures}
 
     @property
-    def perplexity(self) -> float:
-        """Return e^loss, per token; infinite if it does not fit a float."""
+    def perplexity(self) -> float | None:
+        """Return e^loss, per token; infinite if it does not fit a float, None without text."""
+        if self.bytes_per_token is None:
+            return None
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
-    def bits_per_byte(self) -> float:
-        """Return the loss as bits per UTF-8 byte of the text."""
+    def bits_per_byte(self) -> float | None:
+        """Return the loss as bits per UTF-8 byte of the text; None without text."""
+        if self.bytes_per_token is None:
+            return None
         return self.loss / math.log(2) / self.bytes_per_token
 
 
@@ -65,6 +70,8 @@ class Sample:
     """Number of validation batches; 0 if unknown."""
     split_targets: int = 0
     """Number of tokens of the whole split that could be predicted; 0 if unknown."""
+    whole: bool = False
+    """True if the batches are the whole split, whose targets are then counted in an evaluation."""
 
 
 UNKNOWN = Sample()
@@ -75,20 +82,23 @@ Windows = Callable[[], Iterable[MicroBatch]]
 _GROUPS = 10
 
 
-def evaluate(step: Step, windows: Windows, bytes_per_token: float, done: int, sample: Sample = UNKNOWN) -> Evaluation:
+def evaluate(
+    step: Step, windows: Windows, bytes_per_token: float | None, done: int, sample: Sample = UNKNOWN
+) -> Evaluation:
     """Evaluate after `done` steps. Batches are cut into micro-batches like training's, to take no more memory."""
     sums = [
         step.program.evaluate(step, _cut(group, step.program.micro_batches))
         for group in _groups(windows(), -(-sample.batches // _GROUPS) or 1)
     ]
     targets = sum(count for _, count in sums)
+    split = targets if sample.whole else sample.split_targets
     return Evaluation(
         step=done,
         loss=sum(loss for loss, _ in sums) / targets,
         targets=targets,
         bytes_per_token=bytes_per_token,
-        split_targets=sample.split_targets,
-        standard_error=standard_error(sums, targets / sample.split_targets if sample.split_targets else 1.0),
+        split_targets=split,
+        standard_error=standard_error(sums, targets / split if split else 1.0),
     )
 
 
@@ -116,15 +126,21 @@ def _cut(batches: Iterable[MicroBatch], parts: int) -> Iterator[MicroBatch]:
     return (pair for ids, targets in batches for pair in zip(ids.chunk(parts), targets.chunk(parts), strict=True))
 
 
-def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, int]:
-    """Evaluate on one device → (summed loss, number of targets)."""
+def _counted(targets: Tensor) -> int:
+    return int((targets != NOT_COUNTED).sum())
+
+
+def summed_evaluation(
+    step: Step, batches: Iterable[MicroBatch], counted: Callable[[Tensor], int] = _counted
+) -> tuple[float, int]:
+    """Evaluate on one device → (summed loss, number of targets, of which each batch has as many as are `counted`)."""
     loss, targets = 0.0, 0
     with evaluating(step), torch.no_grad(), ExitStack() as contexts:
         for context in step.program.step_contexts:
             contexts.enter_context(context())
         for batch in batches:
             loss += summed_loss(step, batch).item()
-            targets += int((batch[1] != NOT_COUNTED).sum())
+            targets += counted(batch[1])
     return loss, targets
 
 

@@ -103,8 +103,9 @@ class Loop:
     step: Step
     position: Position
     probes: ActivationNorms | None
-    windows: Windows
-    bytes_per_token: float
+    windows: Windows | None
+    """Validation batches; None: nothing is evaluated."""
+    bytes_per_token: float | None
     save: Callable[[Position], Path]
     observer: Observer
     sample: Sample = UNKNOWN
@@ -211,6 +212,8 @@ class Loop:
 
     def evaluate(self) -> None:
         """Evaluate, unless this step is evaluated already. Raises `TargetReached`, `Diverged` or `Interrupted`."""
+        if self.windows is None:
+            return
         known, target = self.position.evaluation, self.run.training.target_loss
         if known is None or known.step != self.position.step:
             with self.observer.during("evaluation"):
@@ -226,7 +229,7 @@ class Loop:
         return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step, self.sample)
 
     def _patient_windows(self) -> Iterable[MicroBatch]:
-        for number, batch in enumerate(self.windows()):
+        for number, batch in enumerate(self.windows() if self.windows is not None else ()):
             self._stop_if_asked()
             self.observer.progressed(number, self.sample.batches)
             yield batch

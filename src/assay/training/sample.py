@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from assay.config.model import ModelConfig
+from assay.config.sampling import PROMPT, SEED, TEMPERATURE, TOKENS
 from assay.data import Tokenizer
 from assay.model.generate import generate, pieces
 from assay.model.weights import load_model
 from assay.records.run import Sample
 
-PROMPT, TEMPERATURE, SEED = "\n", 0.8, 0
-"""The defaults of `assay sample`."""
 LONGEST = 200
-"""Most characters, and most tokens."""
+"""Most characters of the text."""
 
 
 def sample(checkpoint: Path, config: ModelConfig, tokenizer: Tokenizer) -> Sample:
@@ -27,7 +26,7 @@ def sample(checkpoint: Path, config: ModelConfig, tokenizer: Tokenizer) -> Sampl
     Raises `UsageError` if the weights cannot be read, or if the model's outputs are not finite.
     """
     given = tokenizer.encode(PROMPT).tolist()
-    drawn = generate(load_model(checkpoint, config), given, LONGEST, TEMPERATURE, seed=SEED)
+    drawn = generate(load_model(checkpoint, config), given, TOKENS, TEMPERATURE, seed=SEED)
     text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, drawn)
     return Sample(prompt=PROMPT, text=_beginning(text), temperature=TEMPERATURE, seed=SEED)
 

@@ -13,11 +13,14 @@ from torch import Tensor
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.data import Prepared
+from assay.reference.expected import Expected
 from assay.step.program import NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
 
 _CLIP_EPSILON = 1e-6
+_BASELINE_ERROR = 1e-3
+"""Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,17 @@ class Reference:
         noise: Mapping[str, Tensor],
         *,
         dropout: bool = True,
+        buffers: Mapping[str, Tensor] | None = None,
     ) -> Computed:
         """Return loss and gradients of a step at `weights`, with dropout masks drawn from the state `noise`.
 
-        `batches` are the step's forwards: token ids and targets, each `[rows, T]`. Sets the global random state.
+        `batches` are the step's forwards: token ids and targets, each `[rows, T]`, or inputs and targets of a user's
+        own. `buffers` are values of buffers by name; others stay as they are. Sets the global random state.
         """
         with torch.no_grad():
+            for name, buffer in ((name, one) for part in self._step.parts for name, one in part.named_buffers()):
+                if buffers and name in buffers:
+                    buffer.copy_(buffers[name])
             for name, parameter in self._step.named_parameters():
                 parameter.copy_(weights[name])
         torch.set_rng_state(noise["cpu"])
@@ -101,8 +109,34 @@ class Reference:
         caught = self._optimizer.caught if self._optimizer is not None else {}
         return Computed(record.loss, _clipped(caught, self._clip) if self._truth else caught)
 
+    def rounded_at(
+        self,
+        weights: Mapping[str, Tensor],
+        batches: Sequence[tuple[Tensor, Tensor]],
+        noise: Mapping[str, Tensor],
+        **options: Any,
+    ) -> Computed:
+        """Like `at`, with weights and inputs rounded to bfloat16: how far rounding alone moves a loss."""
+        coarse = {name: _in_16_bits(one) for name, one in weights.items()}
+        return self.at(coarse, [(_in_16_bits(inputs), targets) for inputs, targets in batches], noise, **options)
+
+
+def _in_16_bits(one: Tensor) -> Tensor:
+    return one.to(torch.bfloat16).to(one.dtype) if one.is_floating_point() else one
+
 
 def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:
     norm = sum(float((one * one).sum()) for one in gradients.values()) ** 0.5
     factor = clip / (norm + _CLIP_EPSILON) if 0 < clip < norm else 1.0
     return {name: one * factor for name, one in gradients.items()}
+
+
+def baseline_failure(near: Computed, exact: Computed, expected: Expected) -> list[str]:
+    """Return a sentence if the float32 baseline's loss is too far from float64's.
+
+    A mixture may route a token elsewhere in float64, so its baseline is not judged.
+    """
+    off = abs(near.loss - exact.loss) / abs(exact.loss)
+    if expected.model.n_expert is not None or off <= _BASELINE_ERROR:
+        return []
+    return [f"the float32 baseline itself is wrong: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]

@@ -4,9 +4,13 @@ A prepared corpus: offsets are the raw words of a Philox generator, modulo the n
 start. The generator's key is the seed, and the step is a high word of its counter. Row i holds T tokens from offset i
 on, and its targets are the T tokens from offset i + 1 on. A smaller batch has every n-th row.
 
+Batches of a user's own: their function is called here as well, with the seed that the run states. Torch's generator is
+at the first four bytes of the SHA-256 of the seed's digits, plus the step. A smaller batch has every n-th row.
+
 A stream of documents: all rows of all steps, one after the other, are one text without gaps or repetitions.
 """
 
+import hashlib
 from collections.abc import Iterator
 from itertools import islice
 
@@ -16,6 +20,8 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
+from assay.model.own.batches import OwnBatches
+from assay.model.own.part import own_batches
 from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
 
@@ -32,6 +38,11 @@ def batch_failures(recorded: Recorded, expected: Expected, run: ResolvedRun, dat
         if _unlike(recorded, step)
     ]
     batches = {step: recorded.batch(step) for step in steps}
+    own = None if run.own_rows is None else own_batches(run)
+    if own is not None:
+        for step, (inputs, targets) in batches.items():
+            found += _of_own(step, inputs, targets, own, expected.batch_divisor)
+        return found
     if expected.stream is None:
         for step, (ids, targets) in batches.items():
             found += _of_corpus(step, ids, targets, run, data, expected.batch_divisor)
@@ -55,6 +66,27 @@ def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: ResolvedRun, data: 
             return [f"row {row} of step {step} is not the text that seed {run.seed} selects"]
         if not torch.equal(targets[row].cpu(), text[1:]):
             return [f"the targets of row {row} in step {step} are not the tokens that follow its inputs"]
+    return []
+
+
+def _of_own(step: int, inputs: Tensor, targets: Tensor, own: OwnBatches, divisor: int) -> list[str]:
+    seed, rows = own.run.seed, own.run.training.batch_size
+    of_run = int(hashlib.sha256(str(seed).encode()).hexdigest()[:8], 16)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed((of_run + step) % 2**32)
+        given = own.make(step, seed, rows)
+    for kind, found, whole in zip(("inputs", "targets"), (inputs, targets), given, strict=True):
+        wanted = [whole[row] for row in range(0, rows, divisor)]
+        if (found.dtype, len(found)) != (whole.dtype, len(wanted)) or found.shape[1:] != whole.shape[1:]:
+            shape = (
+                f"{list(found.shape)} in {found.dtype} instead of {[len(wanted), *whole.shape[1:]]} in {whole.dtype}"
+            )
+            return [f"the {kind} of step {step} are {shape}"]
+        for row, one in enumerate(wanted):
+            if not torch.equal(found[row].cpu(), one):
+                return [
+                    f"the {kind} of row {row} in step {step} are not those that batches({step}, {seed}, {rows}) gives"
+                ]
     return []
 
 

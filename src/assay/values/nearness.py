@@ -9,9 +9,13 @@ honest configurations reach 1.9 (docs/measured/values.md), and other machines su
 
 Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
 bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
-tensors, too. Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound of
-|s − 1|, σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost
-row has the error 1.
+tensors, too. On batches of a user's own it is a tenth instead of a hundredth, because few targets average less.
+Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound of |s − 1|,
+σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost row has the error 1.
+
+A loss of a user's own may be as small as it likes, such as a squared error, and its gradients sum signed residuals.
+Rounding is then large beside them. So x₁₆ is computed there as well: x₆₄ at weights and inputs rounded to bfloat16. For
+a loss 8·|x₁₆ − x₆₄| is allowed; from the errors of a gradient, its slope and its rows 4·|x₁₆ − x₆₄| is subtracted.
 
 Vectors: some kernels add a norm's gradient up over all tokens in 16 bits. Large sums then lose small terms, so such a
 technique states a further ρ and σ for the gradients of vectors.
@@ -32,10 +36,10 @@ from assay.reference.expected import Closeness
 
 GRADIENT_RATIO = 8.0
 """K of losses and gradients."""
+ROUNDED_RATIO = 4.0
+"""Multiple of the distance to a gradient at rounded weights that rounding explains: it rounds activations as well."""
 UPDATE_RATIO = 64.0
 """K of updates."""
-SMALL_TENSOR = 0.01
-"""Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
 ROW_RATIO = 8.0
 """Largest relative error of one row of a lossy gradient, relative to that of a whole tensor."""
 ROUNDED_STATE_ERROR = 0.05
@@ -66,34 +70,52 @@ class Judged:
         return not self.used <= 1.0
 
 
-def loss(step: int, found: float, base: float, truth: float, close: Closeness) -> Judged:
-    """Judge a training loss in nats per token."""
+def loss(step: int, found: float, base: float, truth: float, close: Closeness, rounded: float | None = None) -> Judged:
+    """Judge a training loss; `rounded` is the true one at rounded weights, which widens a lossy bound."""
     if close.kind == "exact":
         return Judged("loss", "loss", step, abs(found - base) / abs(base), 0.0 if found == base else float("inf"))
-    return _inexact_loss("loss", step, found, base, truth, close)
+    return _inexact_loss("loss", step, found, base, truth, close, rounded)
 
 
-def evaluation(step: int, found: float, base: float, truth: float, close: Closeness) -> Judged:
+def evaluation(
+    step: int, found: float, base: float, truth: float, close: Closeness, rounded: float | None = None
+) -> Judged:
     """Judge the loss of an evaluation, which adds up its batches in an order of its own."""
-    return _inexact_loss("evaluation", step, found, base, truth, close)
+    return _inexact_loss("evaluation", step, found, base, truth, close, rounded)
 
 
 def _inexact_loss(
-    what: Literal["loss", "evaluation"], step: int, found: float, base: float, truth: float, close: Closeness
+    what: Literal["loss", "evaluation"],
+    step: int,
+    found: float,
+    base: float,
+    truth: float,
+    close: Closeness,
+    rounded: float | None,
 ) -> Judged:
     name = "loss" if what == "loss" else "validation batches"
     error = abs(found - truth)
     if close.kind == "lossy":
-        bound = close.loss * abs(truth)
+        bound = max(close.loss * abs(truth), 0.0 if rounded is None else GRADIENT_RATIO * abs(rounded - truth))
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), unit_roundoff(torch.float32) * abs(truth))
     return Judged(what, name, step, error / abs(truth), _over(error, bound))
 
 
 def gradient(
-    step: int, name: str, found: Tensor | None, base: Tensor, truth: Tensor, close: Closeness, typical: float
+    step: int,
+    name: str,
+    found: Tensor | None,
+    base: Tensor,
+    truth: Tensor,
+    close: Closeness,
+    typical: float,
+    rounded: Tensor | None = None,
 ) -> Judged:
-    """Judge one gradient; `typical` is the root mean square of all elements of the true gradients."""
+    """Judge one gradient; `typical` is the root mean square of all elements of the true gradients.
+
+    `rounded` is the true gradient at rounded weights, which widens a lossy bound.
+    """
     if found is None or found.shape != truth.shape:
         return Judged("gradient", name, step, float("inf"), float("inf"))
     if close.kind == "exact":
@@ -102,14 +124,17 @@ def gradient(
     error, size = _norm(found.double() - truth), _norm(truth)
     relative = _relative(found, truth)
     if close.kind == "lossy":
-        least = SMALL_TENSOR * typical * truth.numel() ** 0.5
+        least = close.small_tensor * typical * truth.numel() ** 0.5
         summed = close.vectors if truth.ndim == 1 else 0.0
-        used = _over(error, (close.relative + summed) * max(size, least))
+        moved = torch.zeros_like(truth) if rounded is None else ROUNDED_RATIO * (rounded - truth)
+        explained = _norm(moved)
+        used = _over(max(error - explained, 0.0), (close.relative + summed) * max(size, least))
         if size > least:
+            slope = max(_slope_error(found, truth) - explained / size, 0.0)
             used = max(
                 used,
-                _over(_slope_error(found, truth), close.slope + summed + 4 * close.relative / truth.numel() ** 0.5),
-                _worst_row(found, truth) / (ROW_RATIO * close.relative),
+                _over(slope, close.slope + summed + 4 * close.relative / truth.numel() ** 0.5),
+                _worst_row(found, truth, moved) / (ROW_RATIO * close.relative),
             )
         return Judged("gradient", name, step, relative, used, relative)
     bound = GRADIENT_RATIO * max(_norm(base.double() - truth), unit_roundoff(torch.float32) * size)
@@ -121,12 +146,17 @@ def _slope_error(found: Tensor, truth: Tensor) -> float:
     return abs(float((found.double() * truth).sum() / (truth * truth).sum()) - 1)
 
 
-def _worst_row(found: Tensor, truth: Tensor) -> float:
-    """Return the largest relative error of a row; small rows count as a tenth of a typical one. 0 for vectors."""
+def _worst_row(found: Tensor, truth: Tensor, moved: Tensor) -> float:
+    """Return the largest relative error of a row beyond what it `moved` by; 0 for vectors.
+
+    Small rows count as a tenth of a typical one.
+    """
     if truth.ndim < 2:
         return 0.0
-    errors, sizes = ((one.flatten(1)).norm(dim=1) for one in (found.double() - truth, truth))
-    return float((errors / sizes.clamp(min=0.1 * float(sizes.square().mean().sqrt()))).max())
+    errors, sizes, explained = ((one.flatten(1)).norm(dim=1) for one in (found.double() - truth, truth, moved))
+    return float(
+        ((errors - explained).clamp(min=0.0) / sizes.clamp(min=0.1 * float(sizes.square().mean().sqrt()))).max()
+    )
 
 
 def update(

@@ -134,6 +134,8 @@ class StepRecorder:
     def evaluate(self, windows: Sequence[MicroBatch]) -> None:
         """Evaluate the weights of the first recorded step as the run does, and record windows and loss."""
         self._about["evaluated_loss"] = evaluate(self._step, lambda: windows, 1.0, self._first).loss
+        for name, buffer in (item for part in self._step.parts for item in part.named_buffers()):
+            self._writer.add(Key("buffer", self._first, name), buffer)
         for number, (ids, targets) in enumerate(windows):
             self._writer.add(Key("window ids", self._first, str(number)), ids)
             self._writer.add(Key("window targets", self._first, str(number)), targets)

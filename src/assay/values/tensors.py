@@ -21,7 +21,8 @@ class Key(NamedTuple):
     """Identity of a stored tensor."""
 
     kind: str
-    """`gradient`, `weight`, `probe` (each also with ` padding` appended), `state`, `ids`, `targets` or `noise`."""
+    """`gradient`, `weight`, `probe` (each also with ` padding` appended), `state`, `buffer`, `ids`, `targets` or
+    `noise`."""
     step: int
     name: str
 

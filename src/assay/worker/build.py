@@ -10,14 +10,16 @@ import torch
 
 from assay.config.run import ResolvedRun
 from assay.data import Prepared, open_prepared
+from assay.errors import UsageError
 from assay.hardware import Machine, detect
+from assay.model.own.batches import OwnBatches
 from assay.optimizations import Optimization, check
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.rendezvous import local_world
 from assay.records.environment import Environment
 from assay.step.program import Step
 from assay.store.run_folder import RunFolder, RunSpec
-from assay.training.batches import validation_batches
+from assay.training.batches import own_validation, validation_batches
 from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
 from assay.training.initial import initial_weights
@@ -38,8 +40,8 @@ class Built:
     environment: Environment
     notes: tuple[str, ...]
     """Notes for the user, for instance that a damaged checkpoint was skipped."""
-    split_tokens: int
-    """Tokens of the training text."""
+    split_tokens: int | None
+    """Tokens of the training text; None for batches of a user's own."""
     initial: Mapping[str, int]
     """Digest of every parameter's initial value."""
 
@@ -59,15 +61,16 @@ def build_loop(
     initial = digests(step)
     torch.manual_seed(run.seed + ranks.noise(step.program.parallel.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
-    windows, sample = validation_batches(run, data, device)
+    own = _same_batches(run, step)
+    windows, sample = validation_batches(run, data, device) if own is None else own_validation(own, device)
     loop = Loop(
         run=run,
         step=step,
         position=position,
         probes=ActivationNorms(step),
-        windows=windows,
+        windows=windows if own is None or own.held_out is not None else None,
         sample=sample,
-        bytes_per_token=data.bytes_per_token,
+        bytes_per_token=data.bytes_per_token if own is None else None,
         save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
         observer=observer,
         saved_at=position.step,
@@ -76,7 +79,22 @@ def build_loop(
     if ranks.world > 1:
         notes.append(f"{ranks.layout}: memory is that of the highest rank, time that of the slowest")
     surroundings = environment(run, machine, device, data.digest)
-    return Built(loop, surroundings, tuple(notes), data.manifest.train.tokens, initial)
+    return Built(loop, surroundings, tuple(notes), data.manifest.train.tokens if own is None else None, initial)
+
+
+def _same_batches(run: ResolvedRun, step: Step) -> OwnBatches | None:
+    """Return the user's batches, if there are any. Raises `UsageError` if they are not those that the run began with.
+
+    The run's process imports the user's module anew, which may have changed since its parent checked it.
+    """
+    if run.model.own is None:
+        return None
+    from assay.model.own.part import batches_of
+
+    own = batches_of(step.parts)
+    if (None if own is None else own.checked()) != run.own_rows:
+        raise UsageError(f"the batches of {run.model.own} are not those that were checked; start a new run")
+    return own
 
 
 def build_step(

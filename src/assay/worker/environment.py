@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
@@ -15,8 +16,9 @@ _TELLING = ("numpy", "safetensors", "memray", "triton")
 """Libraries in addition to torch whose version can change a figure."""
 
 
-def versions() -> dict[str, str]:
-    """Versions that must agree on all ranks of a run."""
+@cache
+def versions() -> Mapping[str, str]:
+    """Versions that must agree on all ranks of a run; those that this process has imported, so they are read once."""
     return {"assay": version("assay"), "torch": torch.__version__, "python": platform.python_version()}
 
 
@@ -44,7 +46,7 @@ def environment(run: ResolvedRun, machine: Machine, device: torch.device, corpus
         accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
         driver=_driver() if on_gpu else None,
         corpus_digest=corpus_digest,
-        packages=_packages(),
+        packages=dict(packages()),
         pinned=run.cores or (),
         instruction_set=machine.instruction_set,
     )
@@ -56,7 +58,9 @@ def _driver() -> str:
     return f"CUDA {torch.version.cuda}, driver {driver}" if driver else f"CUDA {torch.version.cuda}"
 
 
-def _packages() -> dict[str, str]:
+@cache
+def packages() -> Mapping[str, str]:
+    """Versions of further libraries that can change a figure, without those that are missing."""
     found = {}
     for name in _TELLING:
         try:

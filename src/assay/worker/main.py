@@ -43,6 +43,7 @@ from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
 from assay.worker.processes.cores import pin
 from assay.worker.processes.root_cause import put_on_record
+from assay.worker.proof.process import ReferenceProcess
 from assay.worker.result import Findings
 
 _STATUS: dict[type[EarlyEnd], Status] = {
@@ -66,10 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--turns", type=int)
     parser.add_argument("--sample", action="store_true", help="record a short text of the trained model")
+    parser.add_argument("--forked", action="store_true", help="say that the process was forked from a server")
     options = parser.parse_intermixed_args(arguments)
     folder = RunFolder(options.source)
     if folder.spec_file.exists():
-        return _work(folder, _channel(folder, options.turns), options.turns, "import", options.sample)
+        how = {"sample": options.sample, "forked": options.forked}
+        return _work(folder, _channel(folder, options.turns), options.turns, "import", **how)
     from assay.worker.processes.torchrun import Asked, gathered
 
     try:
@@ -94,7 +97,7 @@ def _channel(folder: RunFolder, turns: int | None) -> Channel:
     return ParentChannel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
 
 
-def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str, sample: bool = False) -> int:
+def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str, **how: bool) -> int:
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
@@ -108,9 +111,10 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
         if channel.interrupted:
             raise Interrupted("interrupted before it began")
         pin(findings.spec.config.cores)
+        reference = ReferenceProcess.of(folder, findings.spec.config) if _speaks() else None
         from assay.worker.session import Session
 
-        Session(folder, channel, phases, findings, turns, sample=sample).work()
+        Session(folder, channel, phases, findings, turns, reference, **how).work()
 
     status, reason = conclude(work, lambda: f"in the phase {phases.current}")
     if reason is not None:

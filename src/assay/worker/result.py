@@ -100,7 +100,7 @@ class Findings:
             parameters=self.parameters,
             phase_seconds=self.phases.seconds(),
             memory=memory,
-            missing=dict(missing(memory, self.blocks, self.spec.config.ranks)),
+            missing=dict(missing(memory, self.blocks, self.spec.config)),
             ranks=self.ranks,
             sample=self.sample,
             gradients=self.gradients,

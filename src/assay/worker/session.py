@@ -48,6 +48,7 @@ from assay.worker.phases import Phases
 from assay.worker.plan import BLOCKS, plan, steps_left
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.ending import has_trained, prove_at_end, traced_step, unchanged
+from assay.worker.proof.process import ReferenceProcess
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import Findings
 
@@ -62,13 +63,16 @@ class Session:
         phases: Phases,
         findings: Findings,
         turns: int | None,
+        reference: ReferenceProcess | None,
         *,
         sample: bool = False,
+        forked: bool = False,
     ) -> None:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
         self.blocks = turns or BLOCKS
+        self._reference, self._forked = reference, forked
         self.ranks = ALONE
         self._samples = sample and self.run.ranks == 1
 
@@ -133,6 +137,7 @@ class Session:
             "resumed_at": step,
             "mesh": str(self.ranks.layout),
             "split_tokens": built.split_tokens,
+            "forked": self._forked,
         }
         self.channel.event("start", **start)
         for note in built.notes:
@@ -182,8 +187,10 @@ class Session:
                 stop = ending
             if self.values.due and loop.position.step > first:
                 self.phases.enter("reference")
-                self._hold_values(self.values.conclude(self.channel))
+                self._hold_values(self.values.conclude(self.channel, self._reference))
         finally:
+            if self._reference is not None:
+                self._reference.end()
             self.values.abandon()
         if stop is not None:
             raise stop
@@ -239,6 +246,5 @@ class Session:
 
 def _parameters(run: ResolvedRun, step: Step) -> int:
     """Number of parameters of the run's model; those of a user's own are counted in the step."""
-    if run.model.own is None:
-        return parameter_count(run.model)
-    return sum(one.numel() for _, one in step.named_parameters())
+    counted = run.model.own is None
+    return parameter_count(run.model) if counted else sum(one.numel() for _, one in step.named_parameters())

@@ -7,6 +7,7 @@ import pytest
 from assay.cost import Cost, replay
 from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded
 from assay.cost.simulation.reserved import Interval, Recorded, _played, reserved
+from assay.cost.simulation.timeline import play
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from support.allocators import Slow
@@ -40,8 +41,8 @@ def test_no_fewer_bytes_than_tensors_have_and_no_more_than_without_reuse(stack: 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
     one = cost(*stack)
-    ledger = Recorded(one.held_bytes)
-    replay(one, ledger)
+    ledger = Recorded()
+    play(one, ledger)
     slow = Slow()
     for place, tensor in enumerate(one.held_at_first):
         slow.allocate(-2 - place, tensor.nbytes)
@@ -64,8 +65,9 @@ def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
 
 def test_events_add_up_to_the_peak_of_tensors() -> None:
     one = cost("bf16_mixed")
-    ledger = Recorded(one.held_bytes)
-    peak = replay(one, ledger).peak.nbytes
+    ledger = Recorded()
+    play(one, ledger)
+    peak = replay(one).peak.nbytes
     live, sizes, most = one.held_bytes, [], 0
     for event in ledger.events:
         live += event if event >= 0 else -sizes[-1 - event]

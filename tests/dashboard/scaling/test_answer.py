@@ -74,6 +74,15 @@ def test_a_law_without_a_loss_has_no_figure_of_it(home: Home) -> None:
     assert dict(found.facts.rows)["loss"] == "this law states no loss"
 
 
+def test_rows_of_published_tables_are_drawn_with_their_laws(home: Home) -> None:
+    lines = {line["name"]: line["rows"] for line in answer(Question(), home).sizes["lines"]}
+    assert {name for name, rows in lines.items() if rows} == {"Hoffmann 1", "Hoffmann 2", "Hoffmann 3"}
+    # Table 3 of the paper: a model of 10 billion parameters takes 1.23e22 FLOPs and 205.1 billion tokens.
+    flops, parameters = lines["Hoffmann 1"][1]
+    assert parameters == 10e9
+    assert flops == pytest.approx(1.23e22, rel=0.01)
+
+
 def test_an_address_keeps_a_question() -> None:
     question = Question(law="Hoffmann 2", flops=1.23e22, device="a100", devices=16, mfu=0.3, price=1.5)
     assert read(dict(parse_qsl(question.query))) == question

@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,5 +92,17 @@ def test_a_search_without_rates_says_what_to_do_and_starts_nothing(
     assert "assay machine" in found.refusal
 
 
-def test_several_devices_are_refused(tmp_path: Path) -> None:
-    assert "one GPU" in searched(replace(ON_GPU, gpus=2), Home(tmp_path)).refusal
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"gpus": 2}, "one GPU"), ({"changes": (("heads", 7),)}, "not divisible"), ({"stack": "lion+sgd"}, "")],
+)
+def test_what_cannot_be_searched_is_refused_at_once(
+    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    assert recommender.ask(ON_GPU).state == "searching"
+    found = recommender.ask(replace(ON_GPU, **changes))
+    # A stack is no part of the search, so one that is refused bars no recommendation.
+    assert (found.state, said in found.refusal) == ("refused" if said else "searching", True)
+    searches.gate.release(2)
+    assert until(recommender, ON_GPU).of == ON_GPU

@@ -5,6 +5,8 @@ import pytest
 from rich.console import Console
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.config import validate
+from assay.optimizations import resolved
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
@@ -13,6 +15,8 @@ from assay.report.footnotes import seeds
 from assay.report.terminal.comparison import print_comparison, wide
 from assay.report.wording import columns
 from support.comparisons import TREATMENTS, record
+
+WIDE = wide(columns(resolved(validate({}))))
 
 DEAD: dict[str, Any] = {
     "status": Status.NO_EFFECT,
@@ -65,7 +69,7 @@ def test_every_row_has_its_figures_changes_predictions_and_proof(comparison: Com
     assert "not distinguishable" not in sdpa
 
 
-@pytest.mark.parametrize("width", [60, 80, wide(columns()) - 1, wide(columns()), 120, 160, 200])
+@pytest.mark.parametrize("width", [60, 80, WIDE - 1, WIDE, 120, 160, 200])
 def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(comparison: Comparison, width: int) -> None:
     text = printed(comparison, width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
@@ -81,7 +85,7 @@ def test_a_pipe_gets_plain_lines_whole(comparison: Comparison) -> None:
     assert "Error of the predicted peak of tensors: +0.20 % in each of 6 rows." in text
 
 
-@pytest.mark.parametrize("width", [80, wide(columns()), None])
+@pytest.mark.parametrize("width", [80, WIDE, None])
 def test_traced_peaks_are_marked_and_missing_ones_have_their_reason(width: int | None) -> None:
     traced = {"predicted": Predicted(tensors_peak_bytes=50 * 2**20, traced=True)}
     refused = {"predicted": Predicted(refused="its shapes depend on values")}

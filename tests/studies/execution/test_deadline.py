@@ -1,55 +1,126 @@
+"""Limits of time with planted durations: a clock that the cells of a wave move on."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from assay.config import load
-from assay.studies.execution.deadline import Deadline, by_seed
+from assay.errors import UsageError
+from assay.executors.base import Ended, Wave
+from assay.records.status import Status
+from assay.studies.execution.deadline import Deadline
 from support.designs import design
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=3)
-WAVES = [(number, (cell,)) for number, cell in enumerate(CELLS)]
+SINGLE = [(number, (cell,)) for number, cell in enumerate(CELLS)]
+SEEDS = [(number, CELLS[4 * number : 4 * number + 4]) for number in range(3)]
+ONE_WAVE = [(0, design(load("demo"), ["sdpa_attention", "bf16_mixed", "lion", "muon"], seeds=1))]
+
+Begun = dict[int, list[str]]
 
 
-class Clock:
-    """A clock that a wave of cells moves on."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+def run(
+    waves: Sequence[tuple[int, Wave]],
+    seconds: float | None,
+    *,
+    takes: float = 10,
+    predicted: float | None = None,
+    **options: Any,
+) -> tuple[Begun, Deadline]:
+    """Let each cell take some seconds; returns the cells that began by wave."""
+    now = [100.0]
+    hours = None if seconds is None else seconds / 3600
+    deadline = Deadline(hours, lambda cell: predicted, clock=lambda: now[0], **options)
+    begun: Begun = {}
+    for number, wave in deadline.before(waves):
+        begun[number] = [cell.treatment for cell in wave]
+        now[0] += takes * len(wave)
+        for cell in wave:
+            result: Any = SimpleNamespace(status=Status.DONE)
+            deadline.hear(Ended(cell, result, number))
+    return begun, deadline
 
 
 @pytest.mark.parametrize(
     ("seconds", "cells"),
     [
         (None, 12),
-        (1, 1),  # the first wave always begins
+        (1, 1),  # the time of the first is not known
         (59, 5),  # a sixth would end after 60 seconds
         (60, 6),
         (1000, 12),
     ],
 )
-def test_no_wave_begins_that_would_probably_end_too_late(seconds: float | None, cells: int) -> None:
-    clock, ran = Clock(), []
-    deadline = Deadline(None if seconds is None else seconds / 3600, clock=clock)
-    for number, _ in deadline.before(WAVES):
-        ran.append(number)
-        clock.now += 10
-    assert ran == list(range(cells))
+def test_no_cell_begins_that_would_probably_end_too_late(seconds: float | None, cells: int) -> None:
+    begun, deadline = run(SINGLE, seconds)
+    assert list(begun) == list(range(cells))
     assert deadline.reached == (cells < 12)
 
 
-def test_cells_beside_each_other_count_together() -> None:
-    clock, ran = Clock(), []
-    deadline = Deadline(61 / 3600, slots=2, clock=clock)
-    for number, _ in deadline.before(WAVES):
-        ran.append(number)
-        clock.now += 10 if number else 0  # two at once from the second on: 20 seconds each
-    assert 4 <= len(ran) <= 6
-    assert clock.now <= 100 + 61
+def test_a_study_of_one_wave_is_ended_at_the_border_of_a_cell() -> None:
+    begun, deadline = run(ONE_WAVE, 45, predicted=10)
+    assert begun == {0: ["baseline", "baseline (again)", "sdpa_attention", "bf16_mixed"]}
+    assert [cell.treatment for cell in deadline.cut] == ["lion", "muon"]
+    assert deadline.reached
 
 
-def test_waves_are_taken_seed_by_seed() -> None:
-    mixed = [*WAVES[1::2], *WAVES[::2]]
-    seeds = [wave[0].seed for _, wave in by_seed(mixed)]
-    assert seeds == sorted(seeds, key=seeds.index)
-    assert sorted(number for number, _ in by_seed(mixed)) == list(range(12))
+def test_predictions_are_corrected_before_a_later_wave_is_cut() -> None:
+    """Predicted: 40 + 40 seconds, so that three seeds fit in 120. They take twice as long."""
+    begun, deadline = run(SEEDS, 120, predicted=10, takes=20)
+    assert begun == {0: [cell.treatment for cell in CELLS[:4]]}, "in 40 seconds two controls fit, and no row"
+    assert (deadline.reached, deadline.cut) == (True, ())
+    begun, _ = run(SEEDS, 140, predicted=10, takes=20)
+    assert begun[1] == ["baseline", "baseline (again)", "sdpa_attention"]
+    assert 2 not in begun
+
+
+def test_what_fits_exactly_is_whole() -> None:
+    begun, deadline = run(SEEDS, 120, predicted=10)
+    assert [len(names) for names in begun.values()] == [4, 4, 4]
+    assert (deadline.reached, deadline.cut) == (False, ())
+
+
+def test_a_fraction_is_whole_for_each_seed() -> None:
+    halves = [(number, CELLS[2 * number : 2 * number + 2]) for number in range(6)]  # memory holds two cells
+    begun, deadline = run(halves, 70, predicted=10, whole=True)
+    assert list(begun) == [0, 1], "seed 1 would need 40 of the 30 seconds left"
+    assert deadline.reached
+    begun, _ = run(SEEDS, 70, predicted=10, whole=True)
+    assert list(begun) == [0]
+
+
+def test_a_limit_that_holds_no_row_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"too short: the first cells \(baseline, baseline \(again\), sdpa_attention\)"
+    ):
+        Deadline(25 / 3600, lambda cell: 10).check(SEEDS)
+    with pytest.raises(UsageError, match="one seed of a fractional design"):
+        Deadline(35 / 3600, lambda cell: 10, whole=True).check(SEEDS)
+    Deadline(35 / 3600, lambda cell: 10).check(SEEDS)
+    Deadline(1 / 3600).check(SEEDS)
+    Deadline(None, lambda cell: 1e9).check(SEEDS)
+
+
+def test_cells_beside_each_other_have_each_their_own_time() -> None:
+    """Two at once: a cell begins while another one runs, and must itself end in time."""
+    now = [0.0]
+    deadline = Deadline(35 / 3600, lambda cell: 10, clock=lambda: now[0])
+    begun = 0
+    for number, _ in deadline.before(SINGLE):
+        begun += 1
+        now[0] = 10.0 * (begun // 2)
+        assert number < 12
+    assert begun == 6, "at 0, 10 and 20 seconds"
+    assert now[0] == 30
+
+
+def test_the_limit_counts_from_the_first_wave_of_all_rungs() -> None:
+    now = [0.0]
+    deadline = Deadline(30 / 3600, lambda cell: 10, clock=lambda: now[0])
+    for _ in deadline.before(SINGLE[:2]):
+        now[0] += 10
+    assert [number for number, _ in deadline.before(SINGLE[2:3])] == [2]
+    now[0] += 10
+    assert not list(deadline.before(SINGLE[3:]))

@@ -39,3 +39,27 @@ def test_who_failed_ends_as_any_process() -> None:
 
 def test_a_stream_that_is_closed_already_does_not_matter() -> None:
     assert left(0, "sys.stdout.close(); atexit.unregister(print)").returncode == 0
+
+
+def test_torchs_operators_stay_registered_and_other_finalizers_run() -> None:
+    before = """
+import weakref
+def unregister():
+    print("unregistered")
+unregister.__module__ = "torch.library"
+weakref.finalize(kept, unregister)
+weakref.finalize(kept, print, "a finalizer ran")
+"""
+    assert left(0, before).stdout.splitlines() == [
+        "said without an end of line, a finalizer ran",
+        "a handler ran",
+    ]
+
+
+def test_the_finalizers_that_are_left_out_are_those_of_torch() -> None:
+    before = """
+import weakref, torch.library
+mine = torch.library.Library("assay_test", "DEF")
+print(sum(one.peek()[1].__module__ == "torch.library" for one in weakref.finalize._registry) > 0)
+"""
+    assert left(0, before).stdout.splitlines()[0] == "said without an end of line, True"

@@ -73,6 +73,7 @@ def test_its_record_is_that_of_a_started_one(
     for folder in (other, again):  # what a child does stays in it
         code, result = forked(server, folder)
         assert code == 0
+        assert (history.forked(folder.events()), history.forked(one.events())) == (True, False)
         assert content(folder, result) == content(one, started)
         assert result.memory.phases.keys() == started.memory.phases.keys()
         for name in COUNTS:  # Python's own are a few fewer where memray was imported long before

@@ -16,7 +16,7 @@ from assay.analysis.choices.log_change import LogChange, log_change
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric
 from assay.analysis.metrics.communication import SENT_BYTES
-from assay.analysis.metrics.loss import VAL_LOSS
+from assay.analysis.metrics.loss import loss_of
 from assay.analysis.metrics.memory import PROCESS_PEAK_BYTES, TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row, usable
@@ -94,10 +94,11 @@ def _time(comparison: Comparison, rows: Sequence[Row]) -> Criterion | None:
 
 
 def _loss(comparison: Comparison, rows: Sequence[Row]) -> Criterion:
-    values = {row.treatment: row.metrics.get(VAL_LOSS.name) for row in rows}
+    loss = loss_of(comparison.run)
+    values = {row.treatment: row.metrics.get(loss.name) for row in rows}
     figures = {name: fmean(value) for name, value in values.items() if isinstance(value, tuple) and value}
     known = {row.treatment: found for row in rows if (found := loss_difference(comparison, row)) is not None}
-    return Criterion("loss", VAL_LOSS, figures, partial(_by_margin, known, comparison.record.loss_margin))
+    return Criterion("loss", loss, figures, partial(_by_margin, known, comparison.record.loss_margin))
 
 
 def _communicated(comparison: Comparison, rows: Sequence[Row]) -> Criterion:

@@ -12,7 +12,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.metrics.loss import VAL_LOSS
+from assay.analysis.metrics import Metric
+from assay.analysis.metrics.loss import loss_of
 from assay.analysis.row import Row, usable
 from assay.records.study import BASELINE, CellResult
 
@@ -37,7 +38,7 @@ class LossVerdict(StrEnum):
 
 
 class LossDifference(NamedTuple):
-    """Difference of a validation loss from the control's, in nats per token."""
+    """Difference of a loss from the control's, in nats per token; of a user's own loss, in its unit."""
 
     nats: float
     half: float | None
@@ -63,11 +64,11 @@ def loss_verdict(nats: float, half: float | None, margin: float) -> LossVerdict:
 
 
 def loss_difference(comparison: Comparison, row: Row) -> LossDifference | None:
-    """Return the difference of a row's validation loss from the control's; None if either is missing."""
+    """Return the difference of a row's loss from the control's; None if either is missing."""
     if row.treatment == BASELINE:
-        measured = row.metrics.get(VAL_LOSS.name)
+        measured = row.metrics.get(loss_of(comparison.run).name)
         return LossDifference(0.0, 0.0, LossVerdict.EQUAL) if measured else None
-    effect = row.effects.get(VAL_LOSS.name)
+    effect = row.effects.get(loss_of(comparison.run).name)
     scale = _scale(comparison, row)
     if effect is None or scale is None:
         return None
@@ -92,16 +93,17 @@ def loss_differences(comparison: Comparison) -> dict[str, LossDifference]:
 
 
 def _scale(comparison: Comparison, row: Row) -> float | None:
-    """Mean validation loss of the control over the seeds of a row, of which its effect is a fraction."""
-    own = _by_seed(usable(comparison.record.of(row.treatment)))
-    control = _by_seed(usable(comparison.record.references))
+    """Mean loss of the control over the seeds of a row, of which its effect is a fraction."""
+    loss = loss_of(comparison.run)
+    own = _by_seed(usable(comparison.record.of(row.treatment)), loss)
+    control = _by_seed(usable(comparison.record.references), loss)
     means = [fmean(control[seed]) for seed in own if seed in control]
     return fmean(means) if means else None
 
 
-def _by_seed(cells: Sequence[CellResult]) -> dict[int, list[float]]:
+def _by_seed(cells: Sequence[CellResult], metric: Metric) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
     for one in cells:
-        if (loss := one.result.val_loss) is not None:
+        if (loss := metric.of_run(one.result)) is not None:
             found.setdefault(one.cell.seed, []).append(loss)
     return found

@@ -12,7 +12,7 @@ from assay.analysis.choices.criteria import finished, memory_metric, time_change
 from assay.analysis.choices.equivalence import LossVerdict, loss_difference
 from assay.analysis.choices.log_change import LogChange, log_change
 from assay.analysis.comparison import Comparison
-from assay.analysis.metrics.loss import VAL_LOSS
+from assay.analysis.metrics.loss import loss_of
 from assay.analysis.row import Row
 from assay.records.study import BASELINE
 
@@ -61,7 +61,7 @@ def exchanges(comparison: Comparison) -> tuple[RowExchange, ...]:
     """Return the exchanges of every row that finished and has a change of loss."""
     found = []
     for row in finished(comparison):
-        loss = log_change(row, VAL_LOSS)
+        loss = log_change(row, loss_of(comparison.run))
         if row.treatment != BASELINE and loss is not None:
             nats = loss_difference(comparison, row)
             same = nats is not None and nats.verdict in (LossVerdict.EQUAL, LossVerdict.SAME)

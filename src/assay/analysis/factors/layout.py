@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
-from assay.studies.factors import NONE, OPTIMIZATIONS
+from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
 
 Levels = tuple[str, ...]
 """Level of each factor, in the order of the factors."""
 Change = tuple[str, str]
 """A factor's key, and a level of it that is not the control's."""
+_ON = "on"
+"""Level of a rung that is turned on; its name alone says so."""
 
 
 class Factor(NamedTuple):
@@ -39,13 +41,34 @@ class Layout(NamedTuple):
 
 def layout(record: ComparisonRecord) -> Layout:
     """Return the factors of a study, and the level of each factor in each row that has a cell."""
-    known = _levels_by_row(record.cells)
+    return _layout(record, _levels_by_row(record.cells))
+
+
+def planned(record: ComparisonRecord) -> Layout:
+    """Return the layout with the rows whose cells a limit of time held back."""
+    held_back = {one.treatment: one.levels for one in record.held_back if one.levels}
+    return _layout(record, {**held_back, **_levels_by_row(record.cells)})
+
+
+def _layout(record: ComparisonRecord, known: Mapping[str, Mapping[str, str]]) -> Layout:
     control = known.get(BASELINE) or known.get(AGAIN) or {}
     keys = tuple(control)
     named = {BASELINE: control, **{name: known[name] for name in record.treatments if name in known}}
     rows = {name: tuple(levels.get(key, control[key]) for key in keys) for name, levels in named.items()}
     columns = zip(*rows.values(), strict=True)
     return Layout(tuple(Factor(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows)
+
+
+def level_name(key: str, level: str) -> str:
+    """Return a level with the last part of its factor's key; optimizations, placebos and rungs need no key."""
+    if key == OPTIMIZATIONS or is_placebo(level):
+        return level
+    return key if level == _ON else f"{key.rsplit('.', 1)[-1]}={level}"
+
+
+def effect_name(changes: Iterable[Change]) -> str:
+    """Return the name of a main effect or an interaction, such as ``"lion × n_layer=8"``."""
+    return " × ".join(level_name(*one) for one in changes)
 
 
 def _levels_by_row(cells: Iterable[CellResult]) -> dict[str, Mapping[str, str]]:

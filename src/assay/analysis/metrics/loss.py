@@ -1,6 +1,9 @@
 """Losses: on held-out text, and of the last step."""
 
+from dataclasses import replace
+
 from assay.analysis.metrics.base import Metric
+from assay.config.run import ResolvedRun
 
 VAL_LOSS = Metric(
     name="val_loss",
@@ -33,3 +36,16 @@ TRAIN_LOSS = Metric(
     shown=False,
     of=lambda result: result.train_loss,
 )
+
+
+def loss_of(run: ResolvedRun) -> Metric:
+    """Return the loss by which rows of such a run are compared: that of validation, or of training if there is none.
+
+    A user's own loss may have any unit, so its meaning names none.
+    """
+    if run.own_rows is None:
+        return VAL_LOSS
+    if run.own_rows.validation:
+        return replace(VAL_LOSS, meaning="Mean of your loss over your validation batches after the last step, untimed.")
+    said = "Your loss in the last step. Rows have equal batches. There are no validation batches."
+    return replace(TRAIN_LOSS, shown=True, meaning=said)

@@ -1,6 +1,9 @@
 """Time: the step, and tokens per second."""
 
+from dataclasses import replace
+
 from assay.analysis.metrics.base import Metric
+from assay.config.run import ResolvedRun
 
 STEP_SECONDS = Metric(
     name="step_seconds",
@@ -25,3 +28,9 @@ TOKENS_PER_SECOND = Metric(
     of_block=lambda block: block.tokens / block.steps / block.median_step_seconds,
     per_step=lambda run: run.tokens_per_step,
 )
+
+
+def rate_of(run: ResolvedRun) -> Metric:
+    """Return the rate of such a run, which counts what its losses are means over."""
+    said = f"{run.counted.capitalize()} of one optimizer step divided by the step time."
+    return replace(TOKENS_PER_SECOND, title=f"{run.counted}/s", meaning=said)

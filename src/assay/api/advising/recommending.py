@@ -82,21 +82,27 @@ class _Asked:
 
 
 def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
+    """Search all stacks. Their ledgers are gone before garbage is collected again."""
+    from assay.advise.search import uncollected
+
+    with uncollected():
+        return _advised(run, here, limits, asked)
+
+
+def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks, with the front-runners timed first if there is time for that."""
     from assay.advise.calibration import calibrated
     from assay.advise.problem import Problem
     from assay.advise.recommend import advice
-    from assay.advise.search import uncollected
     from assay.analysis.catalogue import device_of
     from assay.launch.prepare import threads_of
 
-    with uncollected():
-        problem = Problem(run, here, limits)
-        if asked.seconds > 0:
-            here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
-        name = device_of(here) if asked.device is None else asked.device
-        ranking = problem.rank(here, of_timed=asked.seconds > 0)
-        return advice(problem, ranking, name, asked.command, absent=asked.device is not None)
+    problem = Problem(run, here, limits)
+    if asked.seconds > 0:
+        here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
+    name = device_of(here) if asked.device is None else asked.device
+    ranking = problem.rank(here, of_timed=asked.seconds > 0)
+    return advice(problem, ranking, name, asked.command, absent=asked.device is not None)
 
 
 def _limits(budget: int, of: str, max_loss_change: float | None, here: "Machine") -> "Limits":

@@ -70,7 +70,7 @@ class NarrowAdamW(UpdateRule):
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two moments in bfloat16 for each parameter, and its step count."""
-        return (*(one.cast("bfloat16") for one in like(pieces, "exp_avg", "exp_avg_sq")), *counts(pieces))
+        return (*(one.cast("bfloat16") for one in like(pieces, 2)), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Both moments of one parameter, widened."""

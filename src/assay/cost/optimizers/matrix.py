@@ -41,7 +41,7 @@ class Muon(UpdateRule):
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum for each hidden matrix; AdamW's two moments and step count for every other parameter."""
         hidden, rest = _split(pieces)
-        return (*like(hidden, "momentum_buffer"), *AdamW().state(rest))
+        return (*like(hidden), *AdamW().state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products."""

@@ -17,7 +17,7 @@ class SGD(UpdateRule):
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum for each parameter, if there is momentum."""
-        return like(pieces, "momentum_buffer") if self.momentum else ()
+        return like(pieces) if self.momentum else ()
 
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes: the gradient with its decay 3, the momentum 2 + 3, Nesterov's gradient 3, the step 3."""
@@ -44,7 +44,7 @@ class Lion(UpdateRule):
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum for each parameter."""
-        return like(pieces, "exp_avg")
+        return like(pieces)
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """The signs of one parameter's direction."""

@@ -91,7 +91,7 @@ class AdamW(UpdateRule):
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two moments for each parameter, and its step count."""
-        return (*like(pieces, "exp_avg", "exp_avg_sq"), *counts(pieces))
+        return (*like(pieces, 2), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """√v and √v/√(1−β₂ᵗ), and the previous parameter's denominator, which the loop variable still holds."""
@@ -107,15 +107,14 @@ def each(pieces: Pieces, passes: float, launches: float) -> Traffic:
     return Traffic(passes * sum(one.nbytes for one in pieces.values()), launches * len(pieces))
 
 
-def like(pieces: Pieces, *labels: str) -> tuple[Tensor, ...]:
-    """One tensor for each parameter and label, of the parameter's shape."""
-    return tuple(altered(one, name=f"{label}.{one.name}") for one in pieces.values() for label in labels)
+def like(pieces: Pieces, times: int = 1) -> tuple[Tensor, ...]:
+    """Some tensors of each parameter's shape. They keep the parameter's name, because nothing asks for theirs."""
+    return tuple([one for one in pieces.values() for _ in range(times)])
 
 
 def counts(pieces: Pieces) -> tuple[Tensor, ...]:
     """The step count of every parameter."""
-    count = altered(BLANK, dtype="float32", batched=False)
-    return tuple([altered(count, name=f"step.{name}") for name in pieces])
+    return (altered(BLANK, name="step", dtype="float32", batched=False),) * len(pieces)
 
 
 def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:

@@ -146,29 +146,29 @@ class Ledger:
                 self.drop(storage)
         return gradients
 
-    def ordered(self, gradient: Storage, site: str) -> Storage:
+    def ordered(self, gradient: Storage, parameter: str) -> Storage:
         """The first gradient of a parameter, as autograd stores it: in the order of the parameter's elements."""
         if not gradient.transposed:
             return gradient
+        site = parameter.rpartition(".")[0]
         copied = self.take(gradient.nbytes, Category.GRADIENT, site)
         self.mark("backward", "AccumulateGrad", site)
         self.drop(gradient)
         return copied
 
-    def mark(self, phase: str, operation: str, site: str) -> Part | None:
-        """Record this instant if it is the highest of its part of the step; return the part then, else None."""
+    def mark(self, phase: str, operation: str, site: str) -> None:
+        """Record this instant if it is the highest of its part of the step."""
         part = (phase, "" if phase == "update" else _module(site))
-        highest = self.highest.get(part)
-        if highest is not None and self.live <= highest[3]:
-            return None
-        self.highest[part] = (phase, operation, site, self.live)
-        return part
+        highest, live = self.highest.get(part), self.live
+        if highest is None or live > highest[3]:
+            self.highest[part] = (phase, operation, site, live)
+            self.note(part)
+
+    def note(self, part: Part) -> None:
+        """Keep more of the instant that has become the highest of its part."""
 
     def mark_with(self, temporaries: Sequence[Tensor], phase: str, operation: str, site: str) -> None:
         """Record an instant at which temporaries are allocated as well."""
-        if not temporaries:
-            self.mark(phase, operation, site)
-            return
         scratch = [self.take(tensor.nbytes) for tensor in temporaries]
         self.mark(phase, operation, site)
         for storage in scratch:

@@ -22,9 +22,6 @@ OWN_SEGMENT = 10 * 2**20
 """Smallest request that has a segment of its own size."""
 ROUNDED_SEGMENT = 2 * 2**20
 
-Key = tuple[int, int]
-"""Bytes and address of a free block: the order in which free blocks are tried."""
-
 
 @dataclass(eq=False, slots=True)
 class Block:
@@ -40,6 +37,10 @@ class Block:
     """Neighbours in the same segment."""
 
 
+Free = tuple[int, int, Block]
+"""Bytes and address of a free block, which are the order in which free blocks are tried, and the block."""
+
+
 class Full(Exception):  # it is an answer, not an error
     """A request needs a segment beyond the allocator's limit."""
 
@@ -53,11 +54,9 @@ class CachingAllocator:
     allocated_bytes: int = 0
     """Bytes of the blocks in use, rounded as the allocator rounds them."""
     allocated_peak_bytes: int = 0
-    _small: list[Key] = field(default_factory=list)
-    _large: list[Key] = field(default_factory=list)
+    _small: list[Free] = field(default_factory=list)
+    _large: list[Free] = field(default_factory=list)
     """Free blocks of each pool, in order."""
-    _at: dict[int, Block] = field(default_factory=dict)
-    """Free blocks by address."""
 
     def allocate(self, nbytes: int) -> Block | None:
         """Return a block for a request; None for an empty one, which takes nothing."""
@@ -66,8 +65,8 @@ class CachingAllocator:
         size = -(-nbytes // MIN_BLOCK) * MIN_BLOCK
         small = size <= SMALL_REQUEST
         free = self._small if small else self._large
-        place = bisect_left(free, (size, 0))
-        block = self._at.pop(free.pop(place)[1]) if place < len(free) else self._segment(size)
+        place = bisect_left(free, (size,))
+        block = free.pop(place)[2] if place < len(free) else self._segment(size)
         block.free = False
         rest = block.nbytes - size
         if rest >= MIN_BLOCK if small else rest > SMALL_REQUEST:
@@ -75,8 +74,7 @@ class CachingAllocator:
             if block.after is not None:
                 block.after.before = other
             block.nbytes, block.after = size, other
-            self._at[other.address] = other
-            insort(free, (rest, other.address))
+            insort(free, (rest, other.address, other))
         self.allocated_bytes += block.nbytes
         if self.allocated_bytes > self.allocated_peak_bytes:
             self.allocated_peak_bytes = self.allocated_bytes
@@ -87,20 +85,19 @@ class CachingAllocator:
         self.allocated_bytes -= block.nbytes
         free, before, after = self._small if block.small else self._large, block.before, block.after
         if before is not None and before.free:
-            self._remove(before, free)
+            del free[bisect_left(free, (before.nbytes, before.address))]
             block.address, block.before = before.address, before.before
             block.nbytes += before.nbytes
             if block.before is not None:
                 block.before.after = block
         if after is not None and after.free:
-            self._remove(after, free)
+            del free[bisect_left(free, (after.nbytes, after.address))]
             block.after = after.after
             block.nbytes += after.nbytes
             if block.after is not None:
                 block.after.before = block
         block.free = True
-        self._at[block.address] = block
-        insort(free, (block.nbytes, block.address))
+        insort(free, (block.nbytes, block.address, block))
 
     def _segment(self, size: int) -> Block:
         """Return a new segment. It has no neighbours, and lies higher than all earlier ones."""
@@ -110,10 +107,6 @@ class CachingAllocator:
         if self.reserved_bytes > self.limit_bytes:
             raise Full
         return block
-
-    def _remove(self, block: Block, free: list[Key]) -> None:
-        del free[bisect_left(free, (block.nbytes, block.address))]
-        del self._at[block.address]
 
 
 def rounded(nbytes: int) -> int:

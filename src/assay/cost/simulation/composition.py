@@ -89,8 +89,10 @@ class Sorted(Ledger):
 
     def save(self, storage: Storage) -> None:
         """Add a holder: backward."""
-        super().save(storage)
-        self._count(storage)
+        storage.holders += 1
+        if not storage.saved:
+            storage.saved = True
+            self._count(storage)
 
     def overwrite(self, storage: Storage, category: Category, site: str) -> None:
         """Let a storage have another content, and count it as that."""
@@ -103,12 +105,9 @@ class Sorted(Ledger):
         super().capture()
         self.counts = self.noted[kept].copy()
 
-    def mark(self, phase: str, operation: str, site: str) -> Part | None:
-        """Record this instant, with its parts, if it is the highest of its part of the step."""
-        part = super().mark(phase, operation, site)
-        if part is not None:
-            self.noted[part] = self.counts.copy()
-        return part
+    def note(self, part: Part) -> None:
+        """Keep the counts of this instant."""
+        self.noted[part] = self.counts.copy()
 
     def _count(self, storage: Storage) -> None:
         """Count a storage that has changed under its new name, unless the step began with it."""

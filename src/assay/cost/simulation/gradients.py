@@ -14,7 +14,7 @@ class Gradients:
 
     def __init__(self, step: PlayedStep, stage: PlayedStage) -> None:
         self._step, self._stage = step, stage
-        self._cost, self._ledger = step.cost, step.ledger
+        self._cost, self._ledger, self._learned = step.cost, step.ledger, step.cost.parameters
         self._together = step.cost.backward.accumulated_together
         self.by_name: dict[str, Storage] = {}
         self._missing = dict(step.plan.readers)
@@ -28,12 +28,12 @@ class Gradients:
 
     def take(self, operation: Operation) -> list[Storage]:
         """Remove the gradients of an operation's outputs, which its node reads."""
-        return [self.by_name.pop(one.name) for one in operation.outputs if one.name in self.by_name]
+        waiting = self.by_name
+        return [waiting.pop(one.name) for one in operation.outputs if one.name in waiting]
 
     def deliver(self, name: str, storage: Storage, operation: Operation) -> None:
         """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""
-        learned = name in self._cost.parameters
-        earlier = self.by_name.get(name)
+        learned, earlier = name in self._learned, self.by_name.get(name)
         if earlier is not None:
             # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
             shared = bool(self._cost.sharding.groups) and learned
@@ -58,15 +58,15 @@ class Gradients:
 
         With updates in backward, use it and free it.
         """
-        storage, site = self.by_name.pop(name), name.rpartition(".")[0]
+        storage = self.by_name.pop(name)
         if storage.category is not GRADIENT:
             self._ledger.overwrite(storage, GRADIENT, storage.site)
         if self._cost.optimizer.in_backward:
-            storage = self._ledger.ordered(storage, site)
+            storage = self._ledger.ordered(storage, name)
             self._step.update(self._cost.optimizer.rule.instants({name: self._cost.pieces[name]}))
             self._ledger.drop(storage)
         elif name not in self._step.gradients:
-            self._step.gradients[name] = self._ledger.ordered(storage, site)
+            self._step.gradients[name] = self._ledger.ordered(storage, name)
         elif self._stage.gathered.widens(name):
             self._stage.gathered.waiting[name] = storage
         else:

@@ -1,11 +1,16 @@
 """Facts about a tape that are needed to play it: the last use of each storage, and the recomputed segments."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 from assay.cost.tensors import altered
+
+Returned = tuple[str, Gradient]
+"""An input of an operation that has a gradient, and the storage of that."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Lifetimes:
     """The storage behind each value: the value itself, unless it is a view."""
     last_use: dict[str, int]
     """Last operation that reads, holds or makes each storage."""
+    returned: Sequence[Sequence[Returned]]
+    """Gradients that backward of each operation returns."""
     readers: dict[str, int]
     """Number of operations that contribute a gradient to each parameter."""
     dying: dict[int, list[str]]
@@ -64,16 +71,16 @@ def plan(cost: Cost) -> Lifetimes:
     for name, tensor in values.items():
         base[name] = name if tensor.view_of is None else base[tensor.view_of]
     last_use: dict[str, int] = {}
-    readers: dict[str, int] = {}
+    returned: list[list[Returned]] = []
+    none = Gradient.NONE
     for index, operation in enumerate(cost.tape):
-        for name, how in zip(operation.inputs, operation.gradients, strict=True):
+        for name in operation.inputs + operation.holds:
             last_use[base[name]] = index
-            if name in learned and how is not Gradient.NONE:
-                readers[name] = readers.get(name, 0) + 1
-        for name in operation.holds:
-            last_use[base[name]] = index
-        for tensor in (*operation.outputs, *operation.extras):
+        for tensor in operation.outputs + operation.extras:
             last_use[base[tensor.name]] = index
+        pairs = zip(operation.inputs, operation.gradients, strict=True)
+        returned.append([one for one in pairs if one[1] is not none])
+    readers = Counter([name for each in returned for name, _ in each if name in learned])
     dying: dict[int, list[str]] = {}
     for name, index in last_use.items():
         if not values[name].held:
@@ -83,7 +90,7 @@ def plan(cost: Cost) -> Lifetimes:
     segments = tuple(_segment(cost, site, inside[site], base) for site in recomputed)
     begins = (inside[site][0] for site in together)
     ordered = tuple(sorted(segments, key=lambda segment: segment.first))
-    return Lifetimes(base, last_use, readers, dying, ordered, frozenset(begins))
+    return Lifetimes(base, last_use, returned, readers, dying, ordered, frozenset(begins))
 
 
 def _positions(cost: Cost, sites: set[str]) -> dict[str, list[int]]:

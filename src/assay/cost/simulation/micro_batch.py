@@ -6,31 +6,26 @@ the generator's state. Backward recomputes it up to the last operation that save
 other module.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.layers import ALIAS, CONVERTED, INPLACE, INSIDE, NONE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
+from assay.cost.layers import ALIAS, CONVERTED, INPLACE, INSIDE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import ACTIVATION, ACTIVATION_GRADIENT, COPY, GRADIENT, Category, Storage
 from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.simulation.gradients import Gradients
-from assay.cost.simulation.liveness import Segment, before_product
+from assay.cost.simulation.holders import Holders
+from assay.cost.simulation.liveness import Returned, Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
 
 
-class Pass:
+class Pass(Holders):
     """One micro-batch in forward and backward through a stage."""
 
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
+        super().__init__(step, stage)
         self.step, self.stage, self.first, self.last = step, stage, first, last
-        self.cost, self.sizes, self.plan, self.ledger = step.cost, step.sizes, step.plan, step.ledger
-        self.lasting = stage.lasting
-        self.storages: dict[str, Storage] = {}
-        """Storages of the values alive in forward, by name."""
-        self.kept: dict[int, list[str]] = {}
-        """Names of the storages saved for an operation's backward, by its position on the tape."""
-        self.cached: dict[int, list[str]] = {}
-        """Names of the results that wait for recomputation, by position."""
+        self.sizes = step.sizes
         self.noise: dict[int, Storage] = {}
         """Generator states for the recomputations that begin at these positions."""
         self.gradients = Gradients(step, stage)
@@ -45,8 +40,9 @@ class Pass:
         begins, ends, last = self.stage.begins, self.stage.ends, self.stage.indices[-1]
         for index in self.stage.indices:
             operation, segment = tape[index], inside.get(index)
-            for group in begins.get(index, ()):
-                gathered.before_forward(group)
+            if index in begins:
+                for group in begins[index]:
+                    gathered.before_forward(group)
             if segment is not None and index == segment.first and self.cost.backward.noise_bytes:
                 self.noise[index] = self.ledger.take(self.cost.backward.noise_bytes, Category.GENERATOR)
             self._run(index, operation, "forward")
@@ -59,28 +55,27 @@ class Pass:
                     self._keep(index, segment.inputs)
                 if index in segment.cached:
                     self._cache(index, operation)
-            self._release(dying.get(index, ()))
-            for group in reversed(ends.get(index, ())):
-                gathered.after_forward(group)
+            if index in dying:
+                self._release(dying[index])
+            if index in ends:
+                for group in reversed(ends[index]):
+                    gathered.after_forward(group)
         gathered.leave_forward()
         self._leave_contexts(self.stage.indices)
-
-    def saved(self) -> set[str]:
-        """Names of the storages saved for backward now: without parameters, with the batch and tables."""
-        return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
 
     def backward(self) -> None:
         """Run the tape's nodes in reverse; recompute a module before the first node that needs its saved tensors."""
         segments = {segment.stop: segment for segment in self.plan.segments}
-        tape, begins, ends = self.cost.tape, self.stage.begins, self.stage.ends
+        tape, returned, begins, ends = self.cost.tape, self.plan.returned, self.stage.begins, self.stage.ends
         self._receive()
         for index in reversed(self.stage.indices):
-            for group in ends.get(index, ()):
-                self.stage.gathered.before_backward(group)
+            if index in ends:
+                for group in ends[index]:
+                    self.stage.gathered.before_backward(group)
             if index in segments:
                 with self.ledger.held(self.cost.backward.noise_bytes):
                     self._recompute(segments[index])
-            self._node(index, tape[index])
+            self._node(index, tape[index], returned[index])
             if index in self.plan.hands_over:
                 self.gradients.accumulate_complete()
             if index in begins and not self.cost.order:
@@ -107,13 +102,17 @@ class Pass:
             self.stage.gathered.after_backward(group, self.step.gradients, first=self.first, last=self.last)
 
     def _run(self, index: int, operation: Operation, phase: str) -> None:
+        ledger, site, scratch = self.ledger, operation.site, operation.scratch.forward
         loop = operation.compiled and not operation.flops.forward
-        for tensor in (*operation.outputs, *operation.extras):
+        for tensor in operation.outputs + operation.extras:
             if tensor.view_of is None:
                 name, category = tensor.name, COPY if tensor.held else ACTIVATION
                 argument = self._overwritten(index, operation, name) if loop else None
-                self.storages[name] = argument or self.ledger.take(self.sizes[name], category, operation.site)
-        self.ledger.mark_with(operation.scratch.forward, phase, operation.name, operation.site)
+                self.storages[name] = argument or ledger.take(self.sizes[name], category, site)
+        if scratch:
+            ledger.mark_with(scratch, phase, operation.name, site)
+        else:
+            ledger.mark(phase, operation.name, site)
 
     def _overwritten(self, index: int, operation: Operation, name: str) -> Storage | None:
         """Argument whose storage a compiled loop takes for a result, because nothing needs it any more."""
@@ -124,31 +123,9 @@ class Pass:
                 return self.storages.pop(base)
         return None
 
-    def _keep(self, index: int, names: tuple[str, ...]) -> None:
-        """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
-        kept, bases = self.kept.setdefault(index, []), self.plan.base
-        for name in names:
-            base = bases[name]
-            if base not in self.lasting:
-                kept.append(base)
-                self.ledger.save(self.storages[base])
-            elif base not in self.cost.parameters:
-                kept.append(base)
-
-    def _cache(self, index: int, operation: Operation) -> None:
-        """Keep the results until their module is recomputed."""
-        made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
-        self.cached[index] = made
-        for name in made:
-            self.ledger.save(self.storages[name])
-
-    def _leave_contexts(self, indices: range) -> None:
-        """Release the tensors that forward's contexts held, unless backward needs them."""
-        self._release([tensor.name for index in indices for tensor in self.cost.tape[index].outputs if tensor.held])
-
     def _recompute(self, segment: Segment) -> None:
-        again = range(segment.first, segment.stop + 1)
-        inputs = self.kept.pop(segment.first)
+        again, runs, dying = range(segment.first, segment.stop + 1), segment.runs, self.plan.dying
+        inputs = self.kept.pop(segment.first, [])
         for base in inputs:
             if base not in self.lasting and self.plan.last_use[base] in again:
                 self.storages[base].holders += 1  # held by the module's frame as well as for backward
@@ -156,12 +133,12 @@ class Pass:
             operation = self.cost.tape[index]
             if index == segment.stop and segment.stops_within:
                 operation = before_product(operation)
-            if index in segment.runs:
+            if index in runs:
                 self._run(index, operation, "recompute")
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is released like a recomputed result
             self._keep(index, operation.saves)
-            self._release(self.plan.dying.get(index, ()))
+            self._release(dying.get(index, ()))
         for index in range(segment.first, segment.stop if segment.stops_within else segment.end):
             # Results that only operations beyond the stop would read are released when recomputation ends.
             made = (one for one in self.cost.tape[index].outputs if one.view_of is None and not one.held)
@@ -170,62 +147,67 @@ class Pass:
         unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
-    def _node(self, index: int, operation: Operation) -> None:
+    def _node(self, index: int, operation: Operation, returned: Sequence[Returned]) -> None:
         """Run one backward node: take the outputs' gradients, compute the inputs', free the saved tensors.
 
         A recomputed node has freed its saved tensors when the engine converts gradients.
         """
-        incoming = self.gradients.take(operation)
-        given = self._gradients(index, operation, incoming)
+        ledger, gradients, scratch = self.ledger, self.gradients, operation.scratch.backward
+        incoming = gradients.take(operation)
+        given = self._gradients(index, operation, returned, incoming)
         if operation.name == RMS_NORM:
             # It adds to its input's gradient twice: also before it differentiates the squares.
-            self.gradients.deliver(*given.pop(0), operation)
-        self.ledger.mark_with(operation.scratch.backward, "backward", operation.backward, operation.site)
-        if CONVERTED in operation.gradients:
+            gradients.deliver(*given.pop(0), operation)
+        if scratch:
+            ledger.mark_with(scratch, "backward", operation.backward, operation.site)
+        else:
+            ledger.mark("backward", operation.backward, operation.site)
+        if CONVERTED in operation.gradients and any(how is CONVERTED for _, how in returned):
             if index in self.again:
                 self._free_saved(index)  # a recomputed node has no other references to them
-            given = self.ledger.converted(given, operation, self.sizes)
-        self._free_saved(index)
+            given = ledger.converted(given, operation, self.sizes)
+        if index in self.kept:
+            self._free_saved(index)
         if index in self.noise:
-            self.ledger.drop(self.noise.pop(index))
+            ledger.drop(self.noise.pop(index))
         for storage in incoming:
-            self.ledger.drop(storage)
+            ledger.drop(storage)
         for name, storage in given:
-            self.gradients.deliver(name, storage, operation)
+            gradients.deliver(name, storage, operation)
 
-    def _gradients(self, index: int, operation: Operation, incoming: list[Storage]) -> list[tuple[str, Storage]]:
+    def _gradients(
+        self, index: int, operation: Operation, returned: Sequence[Returned], incoming: list[Storage]
+    ) -> list[tuple[str, Storage]]:
         """The gradients that a node computes. A compiled product computes the weight's first and then frees the input.
 
         A recomputed node computes a bias's gradient last, after it has freed its saved tensors.
         """
-        handed = [one for one in zip(operation.inputs, operation.gradients, strict=True) if one[1] is not NONE]
         if not (operation.compiled and operation.flops.forward):
-            given = []
-            for name, how in handed:
-                if operation.name == "aten.addmm" and how is INPLACE and index in self.again:
+            given, frees = [], index in self.again and operation.name == "aten.addmm"
+            for name, how in returned:
+                if frees and how is INPLACE:
                     self.ledger.mark("backward", operation.backward, operation.site)
                     self._free_saved(index)
                 given.append((name, self._gradient(index, name, how, operation, incoming)))
             return given
-        (factor, how), *weights = handed
+        (factor, how), *weights = returned
         given = [(name, self._gradient(index, name, one, operation, incoming)) for name, one in reversed(weights)]
         base = self.plan.base[factor]
-        if base in self.kept[index] and base not in self.lasting:
+        if base in self.kept.get(index, ()) and base not in self.lasting:
             self.ledger.mark("backward", operation.backward, operation.site)
             self.kept[index].remove(base)
             self._release((base,))
         return [(factor, self._gradient(index, factor, how, operation, incoming)), *given]
 
     def _gradient(self, index: int, name: str, how: Gradient, operation: Operation, incoming: list[Storage]) -> Storage:
-        out = operation.outputs[0]
         if how is INSIDE and not incoming:
             return self.ledger.take(0, ACTIVATION_GRADIENT)  # gradient of the loss, which is one number
-        aliased = how is ALIAS and incoming and self.cost.values[name].dtype == out.dtype
-        if aliased or how is INSIDE:
+        same = how is ALIAS and incoming and self.cost.values[name].dtype == operation.outputs[0].dtype
+        if same or how is INSIDE:
             incoming[0].holders += 1
             return incoming[0]
-        nbytes = self.sizes[out.name if how is CONVERTED else name]
-        category = GRADIENT if name in self.cost.parameters else ACTIVATION_GRADIENT
+        nbytes = self.sizes[operation.outputs[0].name if how is CONVERTED else name]
+        category = GRADIENT if name in self.learned else ACTIVATION_GRADIENT
         if how is OVERWRITING:
             kept = (self.storages[one] for one in self.kept.get(index, ()) if one not in self.lasting)
             for storage in chain(incoming, kept):
@@ -234,17 +216,8 @@ class Pass:
                     self.ledger.overwrite(storage, category, storage.site)
                     return storage
         storage = self.ledger.take(nbytes, category, operation.site)
-        storage.viewed, storage.transposed = how is VIEWED, how is TRANSPOSED
+        if how is VIEWED:
+            storage.viewed = True
+        elif how is TRANSPOSED:
+            storage.transposed = True
         return storage
-
-    def _free_saved(self, index: int) -> None:
-        self._release(self.kept.pop(index, ()))
-
-    def _release(self, bases: Iterable[str]) -> None:
-        """Remove a holder of each storage, unless it outlasts the micro-batch or is freed already."""
-        for base in bases:
-            storage = None if base in self.lasting else self.storages.get(base)
-            if storage is not None:
-                self.ledger.drop(storage)
-                if storage.holders == 0:
-                    del self.storages[base]

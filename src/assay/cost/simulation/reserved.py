@@ -20,7 +20,7 @@ from itertools import chain
 
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, CachingAllocator, Full
-from assay.cost.simulation.timeline import replay
+from assay.cost.simulation.timeline import play
 from assay.cost.step import Cost
 
 _DELAYS = (0, 8)
@@ -41,10 +41,10 @@ class Interval:
 
 
 class Recorded(Ledger):
-    """A ledger that keeps its requests and frees in order."""
+    """A ledger that keeps its requests and frees in order; sums and instants are not counted."""
 
-    def __init__(self, live: int) -> None:
-        super().__init__(live=live)
+    def __init__(self) -> None:
+        super().__init__(live=0)
         self.events: list[int] = []
         """Bytes of each request; for a free −1 − n, where n is the number of the request, from 0 on."""
         self._numbers: dict[Storage, int] = {}
@@ -52,7 +52,7 @@ class Recorded(Ledger):
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Record a request."""
-        storage = super().take(nbytes, category, site)
+        storage = Storage(nbytes, category, site)
         self._numbers[storage] = self._requests
         self._requests += 1
         self.events.append(nbytes)
@@ -60,9 +60,12 @@ class Recorded(Ledger):
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder; record the free with the last."""
-        super().drop(storage)
+        storage.holders -= 1
         if storage.holders == 0 and storage in self._numbers:
             self.events.append(-1 - self._numbers.pop(storage))
+
+    def mark(self, phase: str, operation: str, site: str) -> None:
+        """Nothing happens at an instant."""
 
 
 def reserved(cost: Cost, working: Interval) -> Interval | None:
@@ -81,10 +84,10 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
 
 def recorded(cost: Cost) -> list[int]:
     """Return the requests and frees of a step before its update, as in `Recorded.events`."""
-    ledger = Recorded(cost.held_bytes)
+    ledger = Recorded()
     for tensor in cost.batch.tensors:
         ledger.take(tensor.nbytes)
-    replay(cost, ledger, update=False)
+    play(cost, ledger, update=False)
     return ledger.events
 
 
@@ -95,16 +98,17 @@ def with_update(events: list[int], cost: Cost) -> list[int]:
     return [*events, *chain.from_iterable(temporaries)]
 
 
-def exceeds(cost: Cost, events: Sequence[int], working: Interval, limit_bytes: float) -> bool:
-    """True if the high end of `reserved` is above a limit for certain; the simulation ends there, so this is quick.
+def high_within(cost: Cost, events: Sequence[int], working: Interval, limit_bytes: float) -> int | None:
+    """Return the high end of `reserved` if it is at most a limit, else None; the simulation then ends early.
 
-    `events` are those of `with_update`. The answer is only ever wrong in that a need above the limit is not noticed.
+    `events` are those of `with_update`.
     """
     try:
-        _played(cost, events, working.high, _DELAYS[-1], limit_bytes)
+        # Blocks that wait nearly always take more, so they are the first to reach the limit.
+        played = [_played(cost, events, working.high, delay, limit_bytes) for delay in reversed(_DELAYS)]
     except Full:
-        return True
-    return False
+        return None
+    return max(one.reserved_bytes for one in played)
 
 
 def _played(

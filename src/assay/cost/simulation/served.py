@@ -8,12 +8,12 @@
 Segments that a caching allocator keeps are left out (`caching_allocator`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from assay.cost.simulation.allocator import Category, Ledger, Part, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import rounded
-from assay.cost.simulation.timeline import replay
+from assay.cost.simulation.timeline import play
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor
 
@@ -23,32 +23,35 @@ _HEADER, _SMALL = 136, 64
 
 
 class Served(Ledger):
-    """Highest bytes that an allocator needs while a step is played."""
+    """Highest bytes that an allocator needs while a step is played; sums and instants are not counted."""
 
     def __init__(self, held: Iterable[int], taken: Callable[[int], int], scratch: Mapping[tuple[str, str], int]):
-        sizes = tuple(held)
-        super().__init__(live=sum(sizes))
+        super().__init__(live=0)
         self._taken, self._scratch = taken, scratch
-        self.served_bytes = sum(map(taken, sizes))
+        self.served_bytes = sum(map(taken, held))
         self.most_bytes = self.served_bytes
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Serve a request."""
         self.served_bytes += self._taken(nbytes)
-        return super().take(nbytes, category, site)
+        return Storage(nbytes, category, site)
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder."""
-        super().drop(storage)
+        storage.holders -= 1
         if storage.holders == 0:
             self.served_bytes -= self._taken(storage.nbytes)
 
-    def mark(self, phase: str, operation: str, site: str) -> Part | None:
+    def capture(self) -> None:
+        """Leave the need as it is, because the pool of a captured graph is not served like this."""
+
+    def mark(self, phase: str, operation: str, site: str) -> None:
         """Count this instant, with the scratch of its operation."""
-        need = self.served_bytes + self._scratch.get((operation, site), 0)
+        need = self.served_bytes
+        if self._scratch:
+            need += self._scratch.get((operation, site), 0)
         if need > self.most_bytes:
             self.most_bytes = need
-        return super().mark(phase, operation, site)
 
 
 def most_bytes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bool) -> int:
@@ -56,10 +59,8 @@ def most_bytes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bo
 
     `scratch` has the bytes that a library may take, by operation and site.
     """
-    held = [one.nbytes for one in cost.held]
-    held.append(cost.held_bytes - sum(held))
-    ledger = Served(held, rounded if on_gpu else mapped, scratch)
-    replay(cost, ledger)
+    ledger = Served([*_sizes(cost.held), _padding(cost)], rounded if on_gpu else mapped, scratch)
+    play(cost, ledger)
     return ledger.most_bytes
 
 
@@ -87,11 +88,18 @@ class Update:
 
 def passes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bool) -> Passes:
     """Return the needs of forwards and backwards of a ledger that updates nothing within backward."""
-    held = sum(one.nbytes for one in cost.held)
-    bare = [one.nbytes for one in cost.held_at_first] + [cost.held_bytes - held]
-    ledger = Served(bare, rounded if on_gpu else mapped, scratch)
-    replay(cost, ledger, update=False)
+    ledger = Served([*_sizes(cost.held_at_first), _padding(cost)], rounded if on_gpu else mapped, scratch)
+    play(cost, ledger, update=False)
     return Passes(ledger.most_bytes, ledger.served_bytes)
+
+
+def _sizes(tensors: Iterable[Tensor]) -> Iterator[int]:
+    return (one.nbytes for one in tensors)
+
+
+def _padding(cost: Cost) -> int:
+    """Bytes of the padding of shards on the device."""
+    return 0 if cost.sharding.on_host else cost.sharding.padding_bytes
 
 
 def saved_at_least(cost: Cost) -> int:

@@ -10,11 +10,13 @@ At the turn of a vee two stages on one rank pass their tensors to each other wit
 that the previous step left in the buffer.
 """
 
-from assay.cost.operation import Gradient, Operation
+from collections.abc import Sequence
+
+from assay.cost.operation import Operation
 from assay.cost.simulation.allocator import Category, Storage
+from assay.cost.simulation.liveness import Returned
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
-from assay.cost.tensors import altered
 
 
 class Halved(Pass):
@@ -41,7 +43,7 @@ class Halved(Pass):
             operation = self.cost.tape[index]
             if self._has_weights(operation):
                 self._wait(index, operation)
-            self._node(index, self._handing(operation, weights=False))
+            self._node(index, operation, self._returned(index, weights=False))
         self.kept = kept
         for index in [one for one in kept if one > max(self.waiting)]:
             self._free_saved(index)
@@ -56,7 +58,7 @@ class Halved(Pass):
             return
         for index, gradients in sorted(self.waiting.items()):
             self.gradients.by_name.update(gradients)
-            self._node(index, self._handing(self.cost.tape[index], weights=True))
+            self._node(index, self.cost.tape[index], self._returned(index, weights=True))
         for index in list(self.kept):
             self._free_saved(index)
         self._leave()
@@ -64,9 +66,9 @@ class Halved(Pass):
     def _hands_back(self) -> bool:
         """True if an input of the stage has a gradient."""
         return any(
-            how is not Gradient.NONE and name in self.lasting and name not in self.cost.parameters
+            name in self.lasting and name not in self.cost.parameters
             for index in self.stage.indices
-            for name, how in zip(self.cost.tape[index].inputs, self.cost.tape[index].gradients, strict=True)
+            for name, _ in self.plan.returned[index]
         )
 
     def _has_weights(self, operation: Operation) -> bool:
@@ -78,11 +80,9 @@ class Halved(Pass):
             storage.holders += 1
         self.waiting[index] = here
 
-    def _handing(self, operation: Operation, *, weights: bool) -> Operation:
-        """The operation when it computes gradients of its weights only, or of all but its weights."""
-        pairs = zip(operation.inputs, operation.gradients, strict=True)
-        chosen = (how if (name in self.cost.parameters) == weights else Gradient.NONE for name, how in pairs)
-        return altered(operation, gradients=tuple(chosen))
+    def _returned(self, index: int, *, weights: bool) -> Sequence[Returned]:
+        """The gradients that an operation's backward returns of its weights only, or of all but its weights."""
+        return [one for one in self.plan.returned[index] if (one[0] in self.cost.parameters) == weights]
 
     def _replace(self, name: str) -> None:
         """Free a buffer's earlier tensor."""

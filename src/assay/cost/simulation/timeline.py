@@ -29,14 +29,25 @@ class Timeline:
     """Sum of their bytes."""
 
 
-def replay(cost: Cost, ledger: Ledger | None = None, *, update: bool = True) -> Timeline:
-    """Play a step. Only two micro-batches are played: later ones repeat the second, so its counts are scaled.
+def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
+    """Play a step, and return its instants.
 
-    `ledger` has counted the bytes that exist before the step; the default counts only sums. Without `update` the step
+    `ledger` has counted the bytes that exist before the step; the default counts only sums.
+    """
+    ledger = Ledger(live=cost.held_bytes) if ledger is None else ledger
+    saved = play(cost, ledger)
+    instants = tuple(Moment(*fields) for fields in ledger.highest.values())
+    peak = max(instants, key=lambda moment: moment.nbytes)
+    return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
+
+
+def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
+    """Play a step into a ledger; return the bytes saved for backward, as in `Timeline`.
+
+    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Without `update` the step
     ends before the optimizer's update.
     """
-    step = PlayedStep(cost, ledger or Ledger(live=cost.held_bytes))
-    ledger, saved = step.ledger, 0
+    step, saved = PlayedStep(cost, ledger), 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
         passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
@@ -51,9 +62,7 @@ def replay(cost: Cost, ledger: Ledger | None = None, *, update: bool = True) -> 
         ledger.capture()
     if update:
         step.update(cost.update)
-    instants = tuple(Moment(*fields) for fields in ledger.highest.values())
-    peak = max(instants, key=lambda moment: moment.nbytes)
-    return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
+    return saved
 
 
 def _in_order(step: PlayedStep) -> int:

@@ -11,7 +11,7 @@ from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
 from assay.scaling.asking.answer import Answers
 from assay.scaling.asking.frontier import Frontier, LossLaw
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
-from assay.scaling.published import FRONTIERS
+from assay.scaling.published import FRONTIERS, Line
 from assay.units import format_count, format_power
 
 _AROUND = 30.0
@@ -19,11 +19,15 @@ _AROUND = 30.0
 
 
 def sizes_figure(found: Answers, chosen: str) -> dict[str, Any]:
-    """Return the best N by compute: a line for each law, its end of fitted runs, and the answers of the budget."""
+    """Return the best N by compute: a line for each law, its end of fitted runs, and the answers of the budget.
+
+    A law that is drawn through the rows of a published table has these as well.
+    """
     lines = []
     for name, one in found.answers.items():
         best = one.optimum
         line = {"name": name, "chosen": name == chosen, "most": one.frontier.reach.most, **_line(name, one.frontier)}
+        line["rows"] = _rows(one.frontier)
         lines.append({**line, "best": None if best is None else [best.flops, best.parameters]})
     return {"lines": lines}
 
@@ -56,6 +60,12 @@ def _losses(law: LossLaw, flops: float) -> dict[str, Any]:
     sizes = np.geomspace(best / _AROUND, best * _AROUND, 61)
     losses = law.loss(sizes, flops / FLOPS_PER_PARAMETER_AND_TOKEN / sizes)
     return {"x": sizes.tolist(), "y": losses.tolist(), "texts": list(map(format_count, sizes))}
+
+
+def _rows(law: Frontier) -> list[list[float]]:
+    """Return the published optima through which a law is drawn, as training FLOPs and N; none for other laws."""
+    rows = law.curve.rows if isinstance(law.curve, Line) else ()
+    return [[FLOPS_PER_PARAMETER_AND_TOKEN * parameters * tokens, parameters] for parameters, tokens in rows]
 
 
 def _line(name: str, law: Frontier) -> Mapping[str, list[float]]:

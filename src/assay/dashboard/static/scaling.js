@@ -53,6 +53,9 @@
     if (losses) drawLosses(losses);
   }
 
+  // Marks would widen the axes, and on a narrow screen the margins and the axes would then move each other for ever.
+  const reach = (values) => [Math.log10(Math.min(...values)), Math.log10(Math.max(...values))];
+
   function drawSizes({ lines }) {
     const traces = lines.flatMap((line, number) => {
       const color = Plots.series(number + 1), width = line.chosen ? 3 : 1;
@@ -61,11 +64,13 @@
       return [
         { x: line.x.slice(0, inside), y: line.y.slice(0, inside), mode: "lines", line: { color, width }, ...text },
         { x: line.x.slice(Math.max(0, inside - 1)), y: line.y.slice(Math.max(0, inside - 1)), mode: "lines", showlegend: false, line: { color, width, dash: "dot" }, ...text },
+        ...(line.rows.length ? [{ x: line.rows.map((one) => one[0]), y: line.rows.map((one) => one[1]), mode: "markers", showlegend: false, marker: { color, size: 8, symbol: "square-open" }, ...text }] : []),
         ...(line.best ? [{ x: [line.best[0]], y: [line.best[1]], mode: "markers", showlegend: false, marker: { color, size: line.chosen ? 13 : 7, symbol: line.chosen ? "diamond" : "circle", line: { color: "var(--paper)", width: 1 } }, ...text }] : []),
       ];
     });
     Plots.draw("sizes", traces, {
-      xaxis: { type: "log", title: "training FLOPs", exponentformat: "e", nticks: 7 }, yaxis: { type: "log", title: "parameters", exponentformat: "SI", nticks: 8 },
+      xaxis: { type: "log", title: "training FLOPs", exponentformat: "e", nticks: 7, range: reach(lines.flatMap((line) => line.x)) },
+      yaxis: { type: "log", title: "parameters", exponentformat: "SI", nticks: 8, range: reach(lines.flatMap((line) => line.y)) },
     });
   }
 

@@ -84,7 +84,12 @@ const QUESTION = (() => {
     document.getElementById("memory").classList.toggle("stale", !found.memory);
     fit.classList.add("stale");
     if (!found.memory) fit.replaceChildren();
-    if (!found.read) return; // the controls stay as the reader left them
+    clearTimeout(resting);
+    if (!found.read) { // the controls stay as the reader left them, and no search of an earlier question goes on
+      query = null;
+      recommendation.replaceChildren(Object.assign(document.createElement("p"), { textContent: found.summary }));
+      return;
+    }
     query = found.query;
     history.replaceState(null, "", `/what-if?${query}`);
     written = found.stack;
@@ -106,8 +111,7 @@ const QUESTION = (() => {
       draw(found.memory);
       fits();
     }
-    clearTimeout(resting);
-    resting = setTimeout(recommend, REST);
+    resting = setTimeout(recommend, found.memory ? REST : 0); // a refusal takes no search
   }
 
   async function fits() {

@@ -53,7 +53,12 @@ class Recommender:
         self._working: _Key | None = None
 
     def ask(self, question: Question) -> Recommended:
-        """Return the recommendation of a question if it is known; else begin its search, and return the nearest one."""
+        """Return the recommendation of a question if it is known; else begin its search, and return the nearest one.
+
+        A question that cannot be searched is answered by its sentence at once, whatever else is being searched.
+        """
+        if refusal := _refusal(question):
+            return Recommended("refused", of=question, refusal=refusal)
         key = (replace(question, stack="", micro=1), known_since(self._home) if question.device == HERE else ())
         with self._lock:
             if key in self._found:
@@ -89,11 +94,20 @@ class Recommender:
                 self._working, self._waiting = self._waiting, None
 
 
+def _refusal(question: Question) -> str:
+    """Return why no stacks are searched for a question, as far as its configuration tells; empty if they are."""
+    if question.gpus > 1:
+        return "stacks are searched for one device; choose one GPU"
+    try:
+        replace(question, stack="", micro=1).run()
+    except UsageError as reason:
+        return str(reason)
+    return ""
+
+
 def searched(question: Question, home: Home) -> Recommended:
     """Return the recommendation of a question, searched now. It takes seconds."""
     try:
-        if question.gpus > 1:
-            raise UsageError("stacks are searched for one device; choose one GPU")
         here = this_machine(home) if question.device == HERE else None
         found = recommend(
             *(question.preset, *question.overrides),

@@ -9,7 +9,7 @@ a step. Every measured step is printed with the error of this prediction.
 
 from collections.abc import Sequence
 
-from assay.cost import Cost, executed_flops
+from assay.cost import Cost, multiplying
 from assay.cost.collectives import Communication
 from assay.cost.pipeline.bubble import play_chunks
 from assay.cost.work import communications
@@ -21,7 +21,7 @@ from assay.hardware.links import Link, Network
 
 def step_seconds_over_ranks(every: Sequence[Cost], rates: Rates) -> float | None:
     """Seconds of one optimizer step, given the ledgers of all ranks; None if a rate or the link was not measured."""
-    if rates.link is None or any(not set(executed_flops(cost)) <= set(rates.matmul_flops) for cost in every):
+    if rates.link is None or any(not multiplying(cost) <= set(rates.matmul_flops) for cost in every):
         return None
     lines = every[0].mesh.groups("pp")
     return max(_line_seconds([every[rank] for rank in line], rates, rates.link) for line in lines)

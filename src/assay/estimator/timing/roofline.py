@@ -11,7 +11,7 @@ and all work counts for the whole step. Every report prints the prediction next 
 
 from dataclasses import dataclass
 
-from assay.cost import Cost, Operation, executed_flops, repeated
+from assay.cost import Cost, Operation, multiplying, repeated
 from assay.cost.attention import FLASH
 from assay.cost.pipeline.bubble import StageTime
 from assay.hardware import Rates
@@ -61,7 +61,7 @@ def error_factor(rates: Rates) -> float | None:
 
 def pass_work(cost: Cost, rates: Rates) -> Work | None:
     """Work of all forwards and backwards of a step; None if the rate of a dtype was not measured."""
-    if not set(executed_flops(cost)) <= set(rates.matmul_flops):
+    if not multiplying(cost) <= set(rates.matmul_flops):
         return None
     again = repeated(cost)
     calling, calling_back = _calling(rates)
@@ -173,4 +173,4 @@ def _speed(name: str, dtype: str, rates: Rates) -> OperatorSpeed | None:
 
 def _only_views(operation: Operation) -> bool:
     """True if an operation writes nothing."""
-    return all(tensor.view_of is not None for tensor in operation.outputs)
+    return not [tensor for tensor in operation.outputs if tensor.view_of is None]

@@ -1,11 +1,14 @@
-"""A model of the user's own, as the one part of a program: token ids and targets in, the summed loss out.
+"""A model of the user's own, as the one part of a program: inputs and targets in, the summed loss out.
 
 The user's function makes the module with its weights, from torch's generator, which is seeded with the run's seed.
 These weights are then the initialization of a program, as any other. So the part is on the meta device until it is
 built, and the reference program of a value check begins with equal weights.
+
+Floating inputs are cast to the format of the weights: 16 bits where a technique made them so, 64 in the ground truth of
+a value check. Integers and targets stay as they are: losses of torch compute in the wider of two formats.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,36 +16,52 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from assay.config.model import ModelConfig
+from assay.config.run import ResolvedRun
 from assay.config.source import called
 from assay.errors import UsageError
+from assay.model.own.batches import MakeBatches, MakeValidation, OwnBatches
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""(model, token ids, targets), the latter two `[rows, T]` → mean loss over all targets."""
+"""(model, inputs, targets) → mean loss over all targets. Without batches of the user's own, these are token ids and the
+tokens that follow, each `[rows, T]`."""
 
 
 @dataclass(frozen=True)
 class OwnModel:
-    """A module of the user's own, with its loss.
+    """A module of the user's own, with its loss and its batches.
 
-    Without a loss, ``model(ids, targets)`` must return the mean loss, alone or as one of several results.
+    Without a loss, ``model(inputs, targets)`` must return the mean loss, alone or as one of several results. Without
+    batches, a run trains on the tokens of its corpus.
+
+    ``batches(step, seed, rows)`` returns the (inputs, targets) of an optimizer step: two tensors on the CPU, each with
+    `rows` rows first. Equal arguments must give equal batches. Torch's generator is seeded with the seed and the step
+    around each call. The number of targets of a row is the same in all steps.
+
+    ``validation(rows)`` returns an iterable of such pairs, all of which every evaluation reads; it must end, and be the
+    same at every call. Its batches may have any number of rows. Without it a run has no validation loss.
     """
 
     model: nn.Module
     loss: Loss | None = None
+    batches: MakeBatches | None = None
+    validation: MakeValidation | None = None
 
 
 class OwnPart(nn.Module):
-    """The whole model as a part of a program."""
+    """The whole model as a part of a program. `batches` are the user's own; None: those of the corpus."""
 
-    def __init__(self, own: OwnModel) -> None:
+    def __init__(self, own: OwnModel, batches: OwnBatches | None = None) -> None:
         super().__init__()
         self.model = own.model
+        self.batches = batches
         self._loss = own.loss or _mean_loss
 
-    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss summed over the targets, a scalar."""
-        return self._loss(self.model, ids, targets).float() * targets.numel()
+        if inputs.is_floating_point():
+            inputs = inputs.to(next(self.model.parameters()).dtype)
+        loss = self._loss(self.model, inputs, targets)
+        return loss.to(torch.promote_types(loss.dtype, torch.float32)) * targets.numel()
 
 
 @dataclass(frozen=True)
@@ -57,16 +76,11 @@ class Loaded:
     """(alias, owner) of parameters that are one."""
 
 
-def load_own(config: ModelConfig, seed: int) -> Loaded:
+def load_own(run: ResolvedRun) -> Loaded:
     """Call the user's function and take its model apart. Raises `UsageError` if it fails, or returns no model."""
-    assert config.own is not None
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        made = called(config.own, config.own_folder, config)
-    own = OwnModel(made) if isinstance(made, nn.Module) else made
-    if not isinstance(own, OwnModel):
-        raise UsageError(f"{config.own} returned a {type(made).__name__}; return a torch module or an assay.OwnModel")
-    part = OwnPart(own).train()
+    config = run.model
+    own = _made(run)
+    part = OwnPart(own, _batches(run, own)).train()
     if not any(True for _ in part.parameters()):
         raise UsageError(f"the model of {config.own} has no parameters to train")
     if frozen := [name for name, one in part.named_parameters() if not one.requires_grad]:
@@ -80,6 +94,52 @@ def load_own(config: ModelConfig, seed: int) -> Loaded:
     return Loaded(part, weights, buffers, tied)
 
 
+class Buffers:
+    """Buffers of a user's model, which a forward may change, as a part of every checkpoint."""
+
+    def __init__(self, part: nn.Module) -> None:
+        self._part = part
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return every buffer by its name."""
+        return {name: one.detach() for name, one in self._part.named_buffers()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Copy values into the buffers; those of which a checkpoint has none keep theirs."""
+        with torch.no_grad():
+            for name, one in self._part.named_buffers():
+                if name in state:
+                    one.copy_(state[name])
+
+
+def own_batches(run: ResolvedRun) -> OwnBatches | None:
+    """Call the user's function for its batches alone; None if it gives none. Raises as `load_own`."""
+    return _batches(run, _made(run))
+
+
+def batches_of(parts: Iterable[nn.Module]) -> OwnBatches | None:
+    """Return the user's batches of a program with these parts; None: it has those of its corpus."""
+    return next((part.batches for part in parts if isinstance(part, OwnPart)), None)
+
+
+def _made(run: ResolvedRun) -> OwnModel:
+    config = run.model
+    assert config.own is not None
+    with torch.random.fork_rng():
+        torch.manual_seed(run.seed)
+        made = called(config.own, config.own_folder, config)
+    own = OwnModel(made) if isinstance(made, nn.Module) else made
+    if not isinstance(own, OwnModel):
+        raise UsageError(f"{config.own} returned a {type(made).__name__}; return a torch module or an assay.OwnModel")
+    return own
+
+
+def _batches(run: ResolvedRun, own: OwnModel) -> OwnBatches | None:
+    if own.batches is None and own.validation is not None:
+        raise UsageError(f"the model of {run.model.own} has validation and no batches; give both, or leave it out")
+    return None if own.batches is None else OwnBatches(str(run.model.own), own.batches, own.validation, run)
+
+
 def _empty(part: nn.Module) -> None:
     """Put a module on the meta device. Its new tensors are real ones, also while a trace makes fake ones."""
     with unset_fake_temporarily():
@@ -90,10 +150,12 @@ def _empty(part: nn.Module) -> None:
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype, device="meta"))
 
 
-def _mean_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
-    returned: Any = model(ids, targets)
+def _mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    returned: Any = model(inputs, targets)
     several = returned if isinstance(returned, tuple | list) else (returned,)
     for one in several:
         if isinstance(one, Tensor) and one.numel() == 1:
             return one.reshape(())
-    raise UsageError("model(ids, targets) returned no loss; return assay.OwnModel(model, loss) with a function of it")
+    raise UsageError(
+        "model(inputs, targets) returned no loss; return assay.OwnModel(model, loss) with a function of it"
+    )

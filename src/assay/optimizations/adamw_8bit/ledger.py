@@ -27,7 +27,7 @@ class EightBitAdamW(AdamW):
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Two moments for each parameter, each of one tensor or of three, and its step count."""
-        moments = like(pieces, "exp_avg", "exp_avg_sq")
+        moments = like(pieces, 2)
         return (*(part for one in moments for part in _parts(one)), *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:

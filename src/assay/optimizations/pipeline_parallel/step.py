@@ -125,7 +125,7 @@ class _Line:
         between = _between(part, (rows, length // sequence_parts, self.width))
         ids = torch.empty(shape, dtype=torch.int64, device="meta")
         loss = torch.empty((), dtype=between.dtype, device="meta", requires_grad=True)
-        return PipelineStage(
+        return _Stage(
             part,
             index,
             self.split.count,
@@ -146,6 +146,16 @@ class _Line:
             made = kind(owned, micro_batches, loss_fn=lambda loss, _: loss / self.tokens, scale_grads=False)
             self._schedules[how, micro_batches] = made if how == "step" else _forwards_only(made)
         return self._schedules[how, micro_batches]
+
+
+class _Stage(PipelineStage):
+    """A stage that is not connected with its own rank, which has two neighbouring stages where their order turns.
+
+    Torch 2.11 connects all neighbours before the first step, and Gloo cannot connect a rank with itself.
+    """
+
+    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
+        return [one for one in super()._get_init_p2p_neighbors_ops() if one.group_peer != self.group_rank]
 
 
 def _between(part: nn.Module, shape: tuple[int, int, int]) -> Tensor:

@@ -41,7 +41,11 @@ def _speed(result: "RunResult") -> str:
     if result.step_seconds is None:
         return ""
     told = [f"{format_seconds(result.step_seconds.median)} a step"]
-    told += [] if result.tokens_per_second is None else [f"{format_count(result.tokens_per_second)} tokens/s"]
+    told += (
+        []
+        if result.tokens_per_second is None
+        else [f"{format_count(result.tokens_per_second)} {result.config.counted}/s"]
+    )
     return ", ".join([*told, *utilization(result)])
 
 
@@ -51,9 +55,10 @@ def _memory(result: "RunResult") -> str:
 
 
 def _guess(result: "RunResult") -> str:
-    """Return the loss of a uniform guess among all tokens, ln V, if the run has a loss."""
+    """Return the loss of a uniform guess among all tokens, ln V, if the run has a loss and trains on text."""
     size = result.config.model.vocab_size
-    return f"a uniform guess has a loss of {log(size):.4f}" if size and _loss(result) else ""
+    told = size and _loss(result) and result.config.own_rows is None
+    return f"a uniform guess has a loss of {log(size):.4f}" if size and told else ""
 
 
 def _predicted(result: "RunResult") -> str:
@@ -80,7 +85,8 @@ def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
         how = "continues from the newest checkpoint" if saved else "starts again, because nothing was saved"
         yield f"assay train --resume {result.run}    {how}"
     elif result.status == "done":
-        yield f"assay sample {result.run} --prompt TEXT    continues a text"
+        if result.config.model.own is None:
+            yield f"assay sample {result.run} --prompt TEXT    continues a text"
         yield from _compared(result)
 
 

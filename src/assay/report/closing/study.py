@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from assay.analysis.choices.answer import Answer, answer
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
-from assay.analysis.row import Row
 from assay.records.study import StudyEnding
 from assay.report.closing.command import arguments, option, stack
 from assay.report.study.choices.answer import SECTION
@@ -19,15 +18,14 @@ def closing(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines."""
     told = " ".join(str(block) for block in SECTION.content(comparison))
     yield "result", told or "no row has finished, so nothing can be compared"
-    known = [f"{metric.title} {text}" for metric in columns() if (text := _figure(comparison.baseline, metric.name))]
+    figures = (
+        (metric.title, figure(metric, comparison.baseline.metrics.get(metric.name)))
+        for metric in columns(comparison.run)
+    )
+    known = [f"{title} {text}" for title, text in figures if text]
     if known:
         yield "against", f"the baseline: {', '.join(known)}; {_size(comparison)}"
     yield from (("next", hint) for hint in _hints(comparison))
-
-
-def _figure(row: Row, name: str) -> str:
-    metric = next(one for one in columns() if one.name == name)
-    return figure(metric, row.metrics.get(name))
 
 
 def _size(comparison: Comparison) -> str:

@@ -24,7 +24,7 @@ def comparison_report(comparison: Comparison) -> Iterator[Block]:
 
 def rows_table(comparison: Comparison) -> Table:
     """Return the table of all rows: the baseline, its second run, and the treatments, with all metrics."""
-    shown = columns()
+    shown = columns(comparison.run)
     titles = [metric.title for metric in shown]
     return Table.of(("", *titles), [_row(row, shown) for row in _rows(comparison)], titles)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import Metric
 from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.errors import UsageError, shown
@@ -130,8 +131,8 @@ def _content(comparison: Comparison) -> dict[str, Any]:
     return {
         "record": record,
         "heading": _heading(record),
-        "columns": columns(),
-        "rows": [_row(row, max(0, number - 1)) for number, row in enumerate(rows)],
+        "columns": columns(comparison.run),
+        "rows": [_row(row, max(0, number - 1), columns(comparison.run)) for number, row in enumerate(rows)],
         **_placed(sections),
         "footnotes": footnotes(comparison),
         "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
@@ -163,12 +164,12 @@ def _heading(record: ComparisonRecord) -> str:
     return f"{record.name or record.title}: {count} {rows}{'s' if count > 1 else ''} against the baseline"
 
 
-def _row(row: Row, number: int) -> dict[str, Any]:
+def _row(row: Row, number: int, shown: list[Metric]) -> dict[str, Any]:
     return {
         "name": row.treatment,
         "colour": variable(number),
         "status": status(row),
-        "figures": [texts(row, metric) for metric in columns()],
+        "figures": [texts(row, metric) for metric in shown],
         "evidence": row.evidence,
         "values": "" if row.values is None else value_check(row.values),
         "wrong": row.values is not None and not row.values.verdict,

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 _WIDTH = 9.6
 
 
-def losses(steps: "pandas.DataFrame") -> "Figure | None":
-    """Draw the training loss, the validation losses as points, and the learning rate by step; None without a step."""
+def losses(steps: "pandas.DataFrame", unit: str) -> "Figure | None":
+    """Draw the training loss, the validation losses as points, and the learning rate by step; None without a step.
+
+    `unit` is that of the losses.
+    """
     if steps.empty:
         return None
     with canvas(_WIDTH, 3.4, 2) as (figure, (left, right)):
@@ -27,7 +30,7 @@ def losses(steps: "pandas.DataFrame") -> "Figure | None":
         if "val_loss" in steps:
             seen = steps["val_loss"].dropna()
             left.plot(seen.index, seen, color=series(2), marker=marker(2), markeredgecolor=PAPER, linestyle="none")
-        left.set(title="training loss, and smoothed; validation as points", ylabel="nats per token")
+        left.set(title="training loss, and smoothed; validation as points", ylabel=unit)
         if "learning_rate" in steps:
             right.plot(steps.index, steps["learning_rate"], color=series(1))
         right.set(title="learning rate")

@@ -5,11 +5,11 @@ from typing import Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import factor_effects
+from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics import metrics
 from assay.analysis.stated.expectations import Judged, judged
 from assay.records.study import Expectation
 from assay.report.blocks import Block, Table
-from assay.report.study.factors.wording import effect_name
 from assay.report.study.section import Section
 from assay.report.wording import interval
 from assay.units import format_percent

@@ -26,7 +26,7 @@ _NARROW_LABEL = 16
 def print_comparison(comparison: Comparison, console: "Console") -> None:
     """Print the whole comparison: baselines, treatments, footnotes. A pipe gets plain, unwrapped lines."""
     rows = (comparison.baseline, comparison.again, *comparison.rows)
-    shown = columns()
+    shown = columns(comparison.run)
     if console.is_terminal and console.width >= wide(shown):
         _print_wide(rows, shown, console)
     else:

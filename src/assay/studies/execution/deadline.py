@@ -1,47 +1,114 @@
-"""A limit on the time of a study: no wave begins that would probably end after it.
+"""A limit on the time of a study: nothing begins that the time left would probably not hold.
 
-The time of a wave is that of the waves before it, by cells. The first wave always begins, because nothing is known
-before it. Waves are taken seed by seed, so that an early end leaves every row with the same seeds. The rest is not
-lost: `assay study resume` runs it.
+The time of a wave is predicted, and corrected by the waves that have ended (`pace`). A wave without a known time
+begins. One that is too long is ended at the border of a cell: its first cells begin, as many as the time left holds. A
+wave of several cells begins with its control, so a part of it has at least one row with a control beside it. A
+fractional design is not divided, because without one of its rows no effect can be computed.
+
+The rest is not lost: `assay study resume` runs it. Cells that were left over from a wave get a control of their own.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from assay.executors.base import Wave
+from assay.errors import UsageError
+from assay.executors.base import News, Wave
+from assay.records.study import BASELINE, Cell
+from assay.studies.execution.order import CONTROLS
+from assay.studies.execution.pace import Pace, Predicted
+from assay.studies.folder import StudyPlan
+from assay.units import format_seconds
+
+_EVERY = float("inf")
+
+Numbered = Sequence[tuple[int, Wave]]
 
 
 class Deadline:
-    """Waves that can end in time."""
+    """Waves that can end in time. `whole`: the waves of a seed begin only if all of them can end."""
 
-    def __init__(self, hours: float | None, slots: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds = None if hours is None else 3600 * hours
+    def __init__(
+        self,
+        hours: float | None,
+        predicted: Predicted = lambda cell: None,
+        *,
+        whole: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.seconds = _EVERY if hours is None else 3600 * hours
         self.reached = False
-        """True once a wave was held back."""
-        self._slots = slots
+        """True once a cell was held back."""
+        self.cut: Wave = ()
+        """Cells of the wave that has begun without them."""
+        self._whole = whole
         self._clock = clock
+        self._pace = Pace(predicted, clock)
         self._began: float | None = None
-        self._cells = 0
 
-    def before(self, waves: Iterable[tuple[int, Wave]]) -> Iterator[tuple[int, Wave]]:
+    def hear(self, news: News) -> None:
+        """Learn from the ends of cells how long they took."""
+        self._pace.hear(news)
+
+    def check(self, waves: Numbered) -> None:
+        """Raise `UsageError` if the limit would probably not hold even the first cells of these waves."""
+        needed = self._needed(waves)
+        seconds = self._pace.seconds(needed)
+        if seconds is not None and seconds > self.seconds:
+            why = "one seed of a fractional design, which shows no effect without all of its rows,"
+            what = why if self._whole else f"the first cells ({', '.join(cell.treatment for cell in needed)})"
+            raise UsageError(
+                f"--max-hours {self.seconds / 3600:g} is too short: {what} would take about {format_seconds(seconds)}; "
+                "give more hours or fewer steps"
+            )
+
+    def before(self, waves: Numbered) -> Iterator[tuple[int, Wave]]:
         """Yield the waves while there is time; the next one is requested when it can begin.
 
-        Waves of a second call count on from those of the first.
+        The limit counts from the first wave of the first call.
         """
         self._began = self._clock() if self._began is None else self._began
-        for number, wave in waves:
-            spent = self._clock() - self._began
-            ended = self._cells - (self._slots - 1)  # the others still run
-            if self.seconds is not None and ended > 0:
-                expected = spent * self._slots / ended * len(wave)
-                if spent + expected > self.seconds:
-                    self.reached = True
-                    return
-            self._cells += len(wave)
-            yield number, wave
+        for at, (number, wave) in enumerate(waves):
+            begun = wave[: self._fitting(waves[at:])]
+            self.reached = len(begun) < len(wave)
+            if begun:
+                self.cut = wave[len(begun) :]
+                self._pace.begin(number, begun)
+                yield number, begun
+            if self.reached:
+                return
+
+    def _fitting(self, waves: Numbered) -> int:
+        """Return how many cells of the first wave can begin."""
+        wave, needed = waves[0][1], self._needed(waves)
+        if not self._holds(needed):
+            return 0
+        if self._whole:
+            return len(wave)
+        return max(count for count in range(len(needed), len(wave) + 1) if self._holds(wave[:count]))
+
+    def _needed(self, waves: Numbered) -> Wave:
+        """Return the least that must fit: the controls of the first wave with a row, or all cells of its seed."""
+        wave = waves[0][1]
+        if self._whole:
+            return tuple(cell for _, one in waves for cell in one if cell.group == wave[0].group)
+        return wave[: 1 + next((at for at, cell in enumerate(wave) if cell.treatment not in CONTROLS), len(wave))]
+
+    def _holds(self, cells: Wave) -> bool:
+        """True if the time left would hold the cells, or if nothing is known of their time."""
+        seconds = self._pace.seconds(cells)
+        spent = 0.0 if self._began is None else self._clock() - self._began
+        return seconds is None or spent + seconds <= self.seconds
 
 
-def by_seed(waves: Sequence[tuple[int, Wave]]) -> list[tuple[int, Wave]]:
-    """Return the waves seed by seed, in the order of the seeds; without a limit, nudged cells would be the last."""
-    seeds = list(dict.fromkeys(wave[0].seed for _, wave in waves))
-    return sorted(waves, key=lambda one: seeds.index(one[1][0].seed))
+def with_rest(plan: StudyPlan, rest: Wave) -> StudyPlan:
+    """Return the plan in which some cells of a wave are a wave of their own, with a control of their own.
+
+    The wave is the last, so that the others keep their numbers.
+    """
+    if not rest:
+        return plan
+    names = {cell.name for cell in rest}
+    controls = [cell for cell in plan.cells if cell.treatment in CONTROLS and cell.group == rest[0].group]
+    baseline: Cell = next(cell for cell in controls if cell.treatment == BASELINE)
+    begun = (tuple(cell for cell in wave if cell.name not in names) for wave in plan.waves)
+    return plan.model_copy(update={"waves": (*begun, (baseline.repeated(len(controls)), *rest))})

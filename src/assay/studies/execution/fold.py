@@ -13,7 +13,8 @@ from assay.errors import UsageError
 from assay.executors.base import Wave
 from assay.executors.ended import cell_result
 from assay.records.status import Status
-from assay.records.study import Cell, CellResult, ComparisonRecord, Round, StudyEnding
+from assay.records.study import Cell, CellResult, ComparisonRecord, StudyEnding
+from assay.records.timing import Round
 from assay.store.event_log import Event
 from assay.store.reconcile import ended_unseen, settle
 from assay.store.run_folder import RunFolder
@@ -40,9 +41,10 @@ class Progress:
         """
         ended = {one.cell.name for one in self.cells}
         found, next_free = [], max(self.waves, len(plan.waves))
+        taken = {one.wave for one in self.cells}  # by the rest of a wave, before a limit of time lengthened the plan
         for number, wave in enumerate(plan.waves):
             left = tuple(cell for cell in wave if cell.name not in ended)
-            if left == wave:
+            if left == wave and number not in taken:
                 found.append((number, left))
             elif left:
                 found.append((next_free, left))
@@ -76,8 +78,8 @@ def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
     return done
 
 
-def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding) -> ComparisonRecord:
-    """Return the record of a study that has come this far."""
+def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding, left: Sequence[Cell] = ()) -> ComparisonRecord:
+    """Return the record of a study that has come this far; `left` are cells that a limit of time held back."""
     return ComparisonRecord(
         id=plan.id,
         created=plan.created,
@@ -93,6 +95,7 @@ def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding) -> Compariso
         cells=tuple(one for one in done.cells if one.cell.treatment != NUDGED),
         nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
         rounds=tuple(one for one in done.rounds if one.order),
+        held_back=tuple(left),
     )
 
 

@@ -3,7 +3,7 @@
 A process that runs one wave on another machine prepares its cells in the same way (`studies.execution.wave`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from assay.launch.step_times import calibrate
 from assay.optimizations import check
 from assay.platforms import CAN_FORK_WITH_THREADS
 from assay.records.prediction import Predicted
-from assay.records.study import Cell
+from assay.records.study import BASELINE, Cell
 from assay.studies.drift import NUDGED
+from assay.studies.execution.pace import process_seconds
 from assay.studies.folder import StudyPlan
 from assay.studies.plan import Needs
 
@@ -100,6 +101,21 @@ def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, server: 
         return start(known, home, turns=turns, timeout=plan.timeout, server=server)
 
     return begin
+
+
+def predicted_seconds(prepared: Mapping[str, ReadyRun]) -> Callable[[Cell], float | None]:
+    """Return the function that predicts the seconds of a cell; None if they are not known.
+
+    A nudged control is predicted as the control of its seed.
+    """
+
+    def predicted(cell: Cell) -> float | None:
+        control = f"{BASELINE}, {cell.group}" if cell.treatment == NUDGED else cell.repeated(0).name
+        known = prepared.get(cell.name) or prepared.get(control)
+        step = known.predicted.step_seconds if known is not None and known.predicted is not None else None
+        return None if known is None or step is None else process_seconds(known.run, step)
+
+    return predicted
 
 
 def single_threaded(cells: Sequence[Cell]) -> list[Cell]:

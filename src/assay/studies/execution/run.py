@@ -14,7 +14,7 @@ from assay.config.run import Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError, shown
 from assay.executors import executor
-from assay.executors.base import Conducted, Ended, Listener, News, Planned, Work
+from assay.executors.base import Conducted, Ended, Listener, News, Planned, Wave, Work
 from assay.executors.local import Local
 from assay.executors.news import to_event
 from assay.hardware import detect
@@ -22,13 +22,15 @@ from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolved
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged
-from assay.studies.execution.deadline import Deadline, by_seed
+from assay.studies.execution.deadline import Deadline, with_rest
 from assay.studies.execution.fold import Progress, fold, record_of
 from assay.studies.execution.gather import gathered
 from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode, elsewhere, kept
+from assay.studies.execution.order import in_order, waves_in_order
 from assay.studies.execution.ready import (
     forking,
+    predicted_seconds,
     ready_cells,
     side_by_side,
     single_threaded,
@@ -37,6 +39,7 @@ from assay.studies.execution.ready import (
 )
 from assay.studies.execution.rungs import due, known_rows
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
+from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves
 
 _NOT_TIMED = "Cells ran beside each other, with one thread each, so their times are not compared."
@@ -63,7 +66,7 @@ class How:
     timed: bool = True
     """False: only losses and memory are measured, and cells run beside each other with one thread each."""
     hours: float | None = None
-    """No wave begins that would probably end later than this."""
+    """No cell begins that would probably end later than this."""
     notes: tuple[str, ...] = ()
     """Sentences on each deviation from the design."""
     halving: Halving | None = None
@@ -93,6 +96,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         prepared = with_step_times(prepared, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
+    ordered = cells if how.hours is None else in_order(cells, how.kind)
     drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")
     plan = StudyPlan(
         id=new_id(),
@@ -105,15 +109,15 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
         protocol=_protocol(how, len({cell.process for cell in cells}), needs),
         timeout=how.timeout,
-        waves=(*waves(cells, needs.resident() if how.timed else 1), *((one,) for one in drifts)),
+        waves=(*waves(ordered, needs.resident() if how.timed else 1), *((one,) for one in drifts)),
         executor=runs_waves.name,
         halving=how.halving,
     )
-    folder = StudyFolder(how.home.reports / plan.id)
+    folder, deadline = StudyFolder(how.home.reports / plan.id), _deadline(plan, Progress(), prepared, how)
     with folder.locked():
         folder.write_plan(plan)
         folder.append({"event": "plan"})
-        return _executed(folder, plan, Progress(), prepared, how)
+        return _executed(folder, plan, Progress(), prepared, how, deadline)
 
 
 def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> ComparisonRecord:
@@ -130,7 +134,7 @@ def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> Compari
         done = _kept(fold(plan, folder.events(), how.home), mode, how)
         cells = [cell for _, wave in done.missing(plan) for cell in wave if cell.treatment != NUDGED]
         prepared = ready_cells(cells or plan.cells[:1], detect(), how.home, how.prepare)[1]
-        return _executed(folder, plan, done, prepared, how)
+        return _executed(folder, plan, done, prepared, how, _deadline(plan, done, prepared, how))
 
 
 def _kept(done: Progress, mode: Mode, how: How) -> Progress:
@@ -152,14 +156,33 @@ def _kept(done: Progress, mode: Mode, how: How) -> Progress:
     return Progress(found, [one for one in done.rounds if one.wave in {cell.wave for cell in found}], done.waves)
 
 
+def _deadline(plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: How) -> Deadline:
+    """Return the limit of time. Raises `UsageError` if it would not hold even the first cells."""
+    found = Deadline(how.hours, predicted_seconds(prepared), whole=plan.kind == Fractional.kind)
+    if waves := _due(plan, done, how):
+        found.check(waves)
+    return found
+
+
+def _due(plan: StudyPlan, done: Progress, how: How) -> list[tuple[int, Wave]]:
+    """Return the waves that can run now, under a limit of time in the order in which they are needed."""
+    waves = due(plan, done)
+    return waves if how.hours is None else waves_in_order(waves, plan.cells, plan.kind)
+
+
 def _executed(
-    folder: StudyFolder, plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: How
+    folder: StudyFolder,
+    plan: StudyPlan,
+    done: Progress,
+    prepared: dict[str, ReadyRun],
+    how: How,
+    deadline: Deadline,
 ) -> ComparisonRecord:
     """Run the waves that have no result, and write the record."""
     slots = side_by_side(prepared.values())
-    deadline = Deadline(how.hours, 1 if plan.protocol.blocks else slots)
 
     def tell(news: News) -> None:
+        deadline.hear(news)
         event = to_event(news)
         if event is not None:
             folder.append(event)
@@ -171,20 +194,27 @@ def _executed(
     ending = StudyEnding.COMPLETE
     with forking(plan, prepared.values()) as server:
         begin = starter(plan, prepared, how.home, server)
-        while (waves := due(plan, done)) and ending is StudyEnding.COMPLETE:
+        while (waves := _due(plan, done, how)) and ending is StudyEnding.COMPLETE:
             _tell_rung(folder, plan, done, how)
-            waves_in_time = deadline.before(by_seed(waves) if deadline.seconds else waves)
-            work = Work(waves_in_time, begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
+            work = Work(deadline.before(waves), begin, plan.protocol.blocks, tell, how.home, folder.path, slots)
             ran = _run(plan.executor, work)
             done = Progress([*done.cells, *ran.cells], [*done.rounds, *ran.rounds], done.waves)
             late = deadline.reached and ran.ending is StudyEnding.COMPLETE
             ending = StudyEnding.BUDGET_REACHED if late else ran.ending
             if plan.halving is None or not ran.cells:
                 break
+    if deadline.cut:
+        plan = with_rest(plan, deadline.cut)
+        folder.write_plan(plan)
     folder.append({"event": "over", "ending": ending.value})
-    record = record_of(plan, done, ending)
+    record = record_of(plan, done, ending, _held_back(plan, done, ending))
     folder.write_record(record)
     return record
+
+
+def _held_back(plan: StudyPlan, done: Progress, ending: StudyEnding) -> list[Cell]:
+    """Return the cells that a limit of time did not let begin."""
+    return [cell for _, wave in due(plan, done) for cell in wave] if ending is StudyEnding.BUDGET_REACHED else []
 
 
 def _tell_rung(folder: StudyFolder, plan: StudyPlan, done: Progress, how: How) -> None:

@@ -18,9 +18,9 @@ import numpy as np
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
+from assay.studies.execution.pace import process_seconds
 from assay.studies.isoflop.sizes import Count, counts, tokens_for
 from assay.studies.kinds.isoflop import BUDGET, HELD_OUT_TIMES, LEAST_STEPS, WIDTH, HeldOutRun, Isoflop
-from assay.studies.outlook import process_seconds
 
 TOKENS_PER_PARAMETER = 60.0
 """Middle of the sizes of a budget. Hoffmann et al. 2022 have 20 for words; single bytes say less each, so more are

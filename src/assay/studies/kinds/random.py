@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from assay.config.base import Setting
 from assay.studies.base import Study
-from assay.studies.conditions import check_excluded, is_excluded, read_excluded
+from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
 from assay.studies.factors import Factor, text
 
 Number = Annotated[float, Field(strict=False)]
@@ -98,8 +98,10 @@ class RandomSearch(Study):
 
     @model_validator(mode="after")
     def _exclude_what_is_there(self) -> "RandomSearch":
-        lists = {key: () if isinstance(one, Range) else one for key, one in self.space.items()}
-        check_excluded(self.exclude, lists, drawn=True)
+        values: dict[str, tuple[str, ...]] = dict.fromkeys(self.overridden(), ())
+        for key, one in self.space.items():
+            values[key] = () if isinstance(one, Range) else one
+        check_excluded(self.exclude, values)
         return self
 
     def factors(self) -> tuple[Factor, ...]:
@@ -125,7 +127,7 @@ class RandomSearch(Study):
                 key: one.draw(chance) if isinstance(one, Range) else chance.choice(one)
                 for key, one in self.space.items()
             }
-            if row not in found and not is_excluded(row, self.exclude):
+            if row not in found and not is_excluded(self.complete(row, keys_of(self.exclude)), self.exclude):
                 found.append(row)
             if len(found) == self.trials:
                 break

@@ -45,6 +45,10 @@ class SuccessiveHalving(RandomSearch):
             raise ValueError(f"space has {_STEPS}, which the rungs decide; leave it out")
         return self
 
+    def overridden(self) -> tuple[str, ...]:
+        """Return the keys that the overrides of the base set, without the number of steps, which the rungs decide."""
+        return tuple(key for key in super().overridden() if key != _STEPS)
+
     def factors(self) -> tuple[Factor, ...]:
         """Return the factors of the search, and the number of steps."""
         longest, *others = map(str, reversed(self.steps))

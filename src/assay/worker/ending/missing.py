@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from assay.config.run import ResolvedRun
 from assay.records.memory import Memory
 from assay.records.timing import Block
 
@@ -12,17 +13,24 @@ _OF_BLOCKS = {
     "clock_hertz": "neither the kernel's driver of the clock nor /proc/cpuinfo tells it",
 }
 
+_OF_TEXT = ("val_perplexity", "val_bits_per_byte", "epoch_seconds", "sample")
+_OF_VALIDATION = ("val_loss", "val_targets", "val_split_targets", "val_standard_error")
 
-def missing(memory: Memory, blocks: Sequence[Block], ranks: int) -> Iterator[tuple[str, str]]:
+
+def missing(memory: Memory, blocks: Sequence[Block], run: ResolvedRun) -> Iterator[tuple[str, str]]:
     """Yield the name of each figure that was to be measured and is None, with the reason.
 
     A run that ended before its first timed block, or before the memory pass, was to measure nothing there. The heap is
-    counted on a CPU and without other `ranks` only; there the pass tells library scratch as well.
+    counted on a CPU and on one rank only; there the pass tells library scratch as well.
     """
     if blocks and memory.process_peak_bytes is None:
         yield "memory.process_peak_bytes", _OF_LINUX.format("/proc/self/status")
-    if ranks == 1 and memory.library_scratch_bytes is not None and memory.heap_peak_bytes is None:
+    if run.ranks == 1 and memory.library_scratch_bytes is not None and memory.heap_peak_bytes is None:
         yield "memory.heap_peak_bytes", "memray is not installed; there is none for Windows"
     for name, reason in _OF_BLOCKS.items():
         if blocks and all(getattr(one, name) is None for one in blocks):
             yield f"blocks.{name}", reason
+    if run.own_rows is not None:
+        yield from dict.fromkeys(_OF_TEXT, "the batches are your own, and no text").items()
+        if not run.own_rows.validation:
+            yield from dict.fromkeys(_OF_VALIDATION, "your assay.OwnModel has no validation batches").items()

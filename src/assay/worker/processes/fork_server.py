@@ -1,9 +1,9 @@
 """The fork server: ``python -P -m assay.worker.processes.fork_server``, which forks a measured child for each request.
 
-It imports what every child imports, and does nothing else. When it forks, no thread of torch exists and nothing was
-computed. So a child finds what a process of its own would have found after its imports. A child itself imports what
-only some runs need. memray is imported here, much earlier than in a started child. So a forked child counts a few
-allocations of Python's own less.
+It imports what every child imports, and finds out what is the same in every child: validators of models, and versions.
+It does nothing else. When it forks, no thread of torch exists and nothing was computed. So a child finds what a process
+of its own would have found after its imports. A child itself imports what only some runs need. memray is imported here,
+much earlier than in a started child. So a forked child counts a few allocations of Python's own less.
 
 Requests come over standard input, a socket, and each brings the child's arguments and its descriptors
 (`launch.forked.server`). When that socket closes, the parent has ended or needs no more children, and the server ends.
@@ -21,6 +21,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+_MODULES = (
+    *("assay.worker.main", "assay.worker.session", "torch._dynamo", "safetensors.torch"),
+    "assay.reference.expected",
+)
+_HEAP = ("memray", "memray.reporters.module_tools")
 _LONGEST_REQUEST = 2**16
 _DESCRIPTORS = 5
 """Standard input, output and error of a child, the lock of its folder, and the socket for answers."""
@@ -129,18 +134,30 @@ def _ends_of_children() -> Iterator[int]:
 
 def _import_as_a_child() -> None:
     """Import what every child imports, in a child's order; memray only where it is installed."""
-    for name in ("assay.worker.main", "assay.worker.session", "torch._dynamo", "safetensors.torch"):
+    for name in _MODULES:
         importlib.import_module(name)
-    with suppress(ImportError):
-        importlib.import_module("memray")
+    for name in _HEAP:
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _find_out() -> None:
+    """Make what every child would make anew, and would be the same."""
+    from assay.config.base import build_models
+    from assay.worker.environment import packages, versions
+
+    build_models()
+    versions()
+    packages()
 
 
 def _main() -> int:
     _import_as_a_child()
+    _find_out()
     from assay.worker.main import main
 
     arguments = served(socket.socket(fileno=0))
-    return 0 if arguments is None else main(arguments)
+    return 0 if arguments is None else main([*arguments, "--forked"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The process of a program of a user's own: ``python -m assay.worker.programs.own``, with a task on standard input.
 
-The task is one line of JSON: a step to measure, two steps to compare, or a run to trace on fake tensors. So is the
-answer on standard output; what the user's code prints goes to standard error. A fault that the user can correct is the
-last line of standard error, with exit code 2.
+The task is one line of JSON: a step to measure, two steps to compare, or a run to look at, or to trace. So is the
+answer on standard output; a run that is looked at and then traced has two lines. What the user's code prints goes to
+standard error. A fault that the user can correct is the last line of standard error, with exit code 2.
 """
 
 import inspect
@@ -31,24 +31,38 @@ def main() -> int:
     task = json.loads(sys.stdin.readline())
     answer = os.fdopen(take_standard_output(), "w")
     try:
-        work = _traced if "run" in task else _proven if "against" in task else _measured
-        print(work(**task), file=answer, flush=True)
+        work = _looked if "trace" in task else _traced if "run" in task else _proven if "against" in task else _measured
+        for line in work(**task):
+            print(line, file=answer, flush=True)
     except UsageError as error:
         print(error, file=sys.stderr)
         return Status.UNAVAILABLE.exit_code
     return 0
 
 
-def _traced(run: dict[str, Any]) -> str:
+def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
+    """Yield what the rows of a user's batches have, or null without such batches; then a trace, if it is asked for."""
+    from assay.model.own.part import own_batches
+
+    resolved = ResolvedRun.model_validate(run, strict=False)
+    with _blamed(resolved.model.own, "model"):
+        own = own_batches(resolved)
+        rows = None if own is None else own.checked()
+    yield "null" if rows is None else rows.model_dump_json()
+    if trace:
+        yield from _traced(resolved.model_copy(update={"own_rows": rows}).model_dump(mode="json"))
+
+
+def _traced(run: dict[str, Any]) -> Iterator[str]:
     """Trace the step of a run."""
     from assay.own.fake import trace_run
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with _blamed(resolved.model.own, "model"):
-        return trace_run(resolved).model_dump_json()
+        yield trace_run(resolved).model_dump_json()
 
 
-def _measured(name: str, folder: str | None, **options: Any) -> str:
+def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
     """Measure the step that a function returns."""
     from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
 
@@ -58,16 +72,16 @@ def _measured(name: str, folder: str | None, **options: Any) -> str:
 
     keep_freed_memory()
     with _blamed(name, "step"):
-        return measure_step(step, alone=True, **options).model_dump_json()
+        yield measure_step(step, alone=True, **options).model_dump_json()
 
 
-def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> str:
+def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> Iterator[str]:
     """Compare the values of two steps that functions return."""
     from assay.own.against import compared
 
     step, baseline = _step(name, folder), _step(against, folder)
     with _blamed(f"{name} or of {against}", "step"):
-        return compared(step, baseline, numerics).model_dump_json()
+        yield compared(step, baseline, numerics).model_dump_json()
 
 
 def _step(name: str, folder: str | None) -> Callable[[], Any]:

@@ -132,7 +132,7 @@ def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: ResolvedRun
         while True:
             values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
             try:
-                if not values.unchecked:
+                if not values.unchecked and loop.windows is not None:
                     with unchanged("an evaluation", loop.step, ranks):
                         values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []

@@ -1,18 +1,14 @@
 """The value check of a run: record its first steps, then compare them with references in another process.
 
 The references are computed in a process of their own, so that no memory figure of the run contains them. That process
-runs after the untimed steps and before the first timed block, while all ranks wait. A run with wrong values ends there.
+(`worker.proof.process`) is asked after the untimed steps and before the first timed block, while all ranks wait. A run
+with wrong values ends there.
 """
 
-import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,6 +24,7 @@ from assay.training.step_record import StepRecord
 from assay.training.stops import is_out_of_memory
 from assay.values.recorder import STEPS, StepRecorder
 from assay.worker.processes.channel import Channel
+from assay.worker.proof.process import ReferenceProcess, values_folder
 
 if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
@@ -46,7 +43,7 @@ class ValueCheck:
     def __init__(
         self, folder: RunFolder, run: "ResolvedRun", step: Step, first: int, ranks: Ranks, updates: int = STEPS
     ) -> None:
-        self._place = folder.path / "values"
+        self._place = values_folder(folder)
         self._folder, self._run, self._device, self._ranks = folder, run, step.program.device, ranks
         self._recorder: StepRecorder | None = None
         # A run without optimizations is the baseline itself.
@@ -92,15 +89,15 @@ class ValueCheck:
         if self._recorder is not None:
             self._recorder.stepped(record.step, record.loss, record.log_gradient_norm, record.learning_rate)
 
-    def conclude(self, channel: Channel) -> ValueProof:
-        """Check the record in the reference process, and delete it. The result is the same on every rank."""
+    def conclude(self, channel: Channel, process: ReferenceProcess | None) -> ValueProof:
+        """Check the record in rank 0's reference process, and delete it. The result is the same on every rank."""
         if self._recorder is None:
             return ValueProof(unchecked=self.unchecked)
         self._recorder.close()
         self._recorder = None
         self._ranks.meet()
         try:
-            said = self._checked(channel)
+            said = self._checked(channel, process)
         finally:
             if self._ranks.rank == 0:
                 shutil.rmtree(self._place, ignore_errors=True)
@@ -129,27 +126,16 @@ class ValueCheck:
         if self._ranks.rank == 0:
             shutil.rmtree(self._place, ignore_errors=True)
 
-    def _checked(self, channel: Channel) -> str:
+    def _checked(self, channel: Channel, process: ReferenceProcess | None) -> str:
         """On rank 0, the reference process's answer. The others communicate while they wait, to avoid a timeout."""
-        process = self._started() if self._ranks.rank == 0 else None
-        began = time.perf_counter()
-        try:
-            while self._ranks.highest(float(process is not None and process.poll() is None))[0]:
-                if process is not None and channel.interrupted:
-                    process.kill()
+        if process is not None:
+            process.ask()
+        while self._ranks.highest(float(process is not None and not process.wait(_POLL_SECONDS)))[0]:
+            if process is None:
                 time.sleep(_POLL_SECONDS)
-        finally:
-            if process is not None and process.poll() is None:
-                process.kill()
-        if process is None:
-            return ValueProof().model_dump_json()
-        return _said(process, self._place / "proof.json", time.perf_counter() - began)
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "assay.worker.proof.reference", str(self._folder.path)]
-        with (self._place / "log").open("wb") as log:
-            # Standard input is the lifeline: it closes when this process ends in any way.
-            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
+            elif channel.interrupted:
+                process.end()
+        return ValueProof().model_dump_json() if process is None else process.answer()
 
 
 def checked_in_memory(recorded: "Recorded", run: "ResolvedRun", data: Prepared, device: torch.device) -> ValueProof:
@@ -162,17 +148,3 @@ def checked_in_memory(recorded: "Recorded", run: "ResolvedRun", data: Prepared, 
         if not is_out_of_memory(error):
             raise
         return ValueProof(unchecked="the baseline ran out of memory, so there is nothing to compare with")
-
-
-def _said(process: "subprocess.Popen[bytes]", answer: Path, seconds: float) -> str:
-    code = process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
-    with suppress(OSError, ValueError):
-        found = ValueProof.model_validate_json(answer.read_bytes())
-        return found.model_copy(update={"process_seconds": seconds}).model_dump_json()
-    last = ""
-    with suppress(OSError):
-        lines = (answer.parent / "log").read_text(errors="replace").strip().splitlines()
-        last = f": {lines[-1]}" if lines else ""
-    return json.dumps({"unchecked": f"the reference process ended with code {code}{last}"[:400]})

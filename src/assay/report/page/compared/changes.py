@@ -18,7 +18,7 @@ def changes(comparison: Comparison) -> tuple[Panel, ...]:
     """Return a panel for each metric in bytes or seconds that has a change."""
     rows = [row for row in comparison.rows if row.effects]
     names = named([row.treatment for row in rows])
-    shown = [metric for metric in columns() if metric.unit in ("bytes", "seconds")]
+    shown = [metric for metric in columns(comparison.run) if metric.unit in ("bytes", "seconds")]
     return tuple(
         Panel(metric.title, partial(_draw, comparison, rows, metric), height(names), names)
         for metric in shown

@@ -18,6 +18,7 @@ from assay.report.page.compared.style import point
 from assay.report.page.panels import MOST, Panel, is_wide, logarithmic
 from assay.report.page.smoothing import Curve, smooth
 from assay.report.page.theme import series
+from assay.report.wording import unit_of_loss
 
 _POINTS = 120
 """Most points of a curve in a panel."""
@@ -51,8 +52,9 @@ def distances(comparison: Comparison) -> tuple[Panel, ...]:
         return ()
     # Only powers of ten have labels on the axis, so its limits are powers of ten.
     ends = 10.0 ** floor(log10(min(values))), 10.0 ** (floor(log10(max(values))) + 1)
+    unit = "nats" if comparison.run.own_rows is None else "loss"
     return tuple(
-        Panel(name, partial(_draw_distances, number, curves, ends))
+        Panel(name, partial(_draw_distances, number, curves, ends, unit))
         for (number, name), curves in list(apart.items())[:MOST]
     )
 
@@ -111,7 +113,7 @@ def _draw(
     label, wide, limits = across
     if wide:
         logarithmic(axis)
-    axis.set(xlabel=label, ylabel="nats per token", ylim=ends, xlim=limits)
+    axis.set(xlabel=label, ylabel=unit_of_loss(comparison.run), ylim=ends, xlim=limits)
 
 
 def _across(places: Sequence[Sequence[float]]) -> tuple[bool, tuple[float, float]]:
@@ -156,10 +158,10 @@ def _distance(one: CellResult, reference: Sequence[float | None]) -> Curve:
     return [step for step, _ in apart][::every], [value for _, value in apart][::every]
 
 
-def _draw_distances(number: int, curves: Sequence[Curve], ends: tuple[float, float], axis: Any) -> None:
+def _draw_distances(number: int, curves: Sequence[Curve], ends: tuple[float, float], unit: str, axis: Any) -> None:
     for steps, values in curves:
         axis.plot(steps, values, color=series(number), linewidth=1.1, alpha=1.0 if curves[0][0] is steps else 0.4)
-    axis.set(yscale="log", ylim=ends, xlabel="optimizer step", ylabel="nats")
+    axis.set(yscale="log", ylim=ends, xlabel="optimizer step", ylabel=unit)
     axis.yaxis.set_major_formatter(_power_of_ten)
     axis.minorticks_off()
 

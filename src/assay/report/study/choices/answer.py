@@ -12,7 +12,7 @@ from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.records.status import Status
 from assay.report.blocks import Block
-from assay.report.study.choices.wording import change, names, nats, plain, target_ratio, time_title
+from assay.report.study.choices.wording import change, in_nats, names, nats, plain, target_ratio, time_title
 from assay.report.study.section import Section
 from assay.units import format_seconds
 
@@ -64,7 +64,7 @@ def _search(search: Found) -> str:
 
 def _choice(comparison: Comparison, found: Answer) -> str:
     """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
-    as_good = f"no worse loss (within {comparison.record.loss_margin:g} nats)"
+    as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
     fast, light, low = found.fastest, found.lightest, found.lowest
     if fast is None and light is None:
         said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
@@ -82,7 +82,7 @@ def _choice(comparison: Comparison, found: Answer) -> str:
         said = f"At {as_good}, {' and '.join(parts)}"
     if low is not None:
         changes = _changes(comparison, found, low)
-        said += f"; {low.row.treatment} has the lowest loss ({nats(low.loss)} nats; {changes})"
+        said += f"; {low.row.treatment} has the lowest loss ({nats(low.loss)}{in_nats(comparison)}; {changes})"
     return f"{said}."
 
 
@@ -115,7 +115,7 @@ def _second(comparison: Comparison, found: Answer) -> str:
 
 
 def _worse(comparison: Comparison, some: tuple[Candidate, ...]) -> str:
-    said = [f"{one.row.treatment} ({_saving(comparison, one)}; {nats(one.loss)} nats)" for one in some]
+    said = [f"{one.row.treatment} ({_saving(comparison, one)}; {nats(one.loss)}{in_nats(comparison)})" for one in some]
     what = "time or memory" if comparison.record.timed else "memory"
     return f"{names(said)} {'save' if len(said) > 1 else 'saves'} {what} at a worse loss"
 

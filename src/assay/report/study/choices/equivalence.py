@@ -7,16 +7,20 @@ from assay.analysis.choices.criteria import time_change
 from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_differences
 from assay.analysis.choices.log_change import LogChange
 from assay.analysis.comparison import Comparison
+from assay.analysis.metrics.loss import TRAIN_LOSS, VAL_LOSS, loss_of
 from assay.report.blocks import Block, Table
-from assay.report.study.choices.wording import change, nats, plain, time_title
+from assay.report.study.choices.wording import change, in_nats, nats, plain, time_title
 from assay.report.study.section import Section
+
+_BASES = {VAL_LOSS.name: "validation loss after the last step", TRAIN_LOSS.name: "training loss of the last step"}
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     found, margin = loss_differences(comparison), comparison.record.loss_margin
     if not found:
         return
-    columns = ("row", time_title(comparison), "loss, nats", "as good as the control?")
+    unit = in_nats(comparison)
+    columns = ("row", time_title(comparison), f"loss{unit and ',' + unit}", "as good as the control?")
     rows = []
     for row in comparison.rows:
         if one := found.get(row.treatment):
@@ -24,8 +28,9 @@ def _content(comparison: Comparison) -> Iterator[Block]:
             rows.append((row.treatment, change(time), nats(one), _verdict(one, time, margin)))
     yield Table.of(columns, rows, right=columns[1:3], spare=columns[1:2])
     yield (
-        f"The loss is the validation loss after the last step. Losses within {margin:g} nats count as the same. That "
-        "is shown if the whole interval of the difference lies within them; the intervals of all rows hold together."
+        f"The loss is the {_BASES[loss_of(comparison.run).name]}. Losses within {margin:g}{unit} count as the same. "
+        "That is shown if the whole interval of the difference lies within them; the intervals of all rows hold "
+        "together."
     )
 
 

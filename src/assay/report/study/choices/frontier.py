@@ -8,7 +8,7 @@ from assay.analysis.choices.frontier import Standing, frontier
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, quantity
-from assay.report.study.choices.wording import names
+from assay.report.study.choices.wording import in_nats, names
 from assay.report.study.section import Section
 from assay.report.wording import status
 
@@ -28,8 +28,8 @@ def _content(comparison: Comparison) -> Iterator[Block]:
     yield (
         "A row is dominated if another is better in one of these figures and at least as good in the others. Times "
         "and memory that cannot be told apart count as the same, and losses within "
-        f"{comparison.record.loss_margin:g} nats. “By its figures” means that a difference has no interval, or is not "
-        "shown."
+        f"{comparison.record.loss_margin:g}{in_nats(comparison)}. “By its figures” means that a difference has no "
+        "interval, or is not shown."
     )
 
 

@@ -7,6 +7,7 @@ from assay.analysis.choices.learning_rates import Series, learning_rates
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, figure
+from assay.report.study.choices.wording import in_nats
 from assay.report.study.section import Section
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def _content(comparison: Comparison) -> Iterator[Block]:
     yield Table.of(shown, rows if others else ((row[0], *row[2:]) for row in rows), right=("best rate", "loss"))
     yield (
         f"The loss is the mean validation loss over seeds. Rates are as good if their loss is within "
-        f"{comparison.record.loss_margin:g} nats of the best, without a worse one between. Chance is not considered, "
-        "and nothing is known between and beyond the tested rates."
+        f"{comparison.record.loss_margin:g}{in_nats(comparison)} of the best, without a worse one between. Chance is "
+        "not considered, and nothing is known between and beyond the tested rates."
     )
 
 

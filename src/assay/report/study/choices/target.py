@@ -7,7 +7,7 @@ from assay.analysis.choices.target import LEAST_EVALUATIONS, RowTarget, Targets,
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
-from assay.report.study.choices.wording import target_ratio
+from assay.report.study.choices.wording import in_nats, target_ratio
 from assay.report.study.section import Section
 from assay.units import format_seconds, format_steps
 
@@ -18,7 +18,7 @@ def _content(comparison: Comparison) -> Iterator[Block]:
         return
     columns = ("row", "steps", "seconds of steps", "against the control")
     yield Table.of(columns, map(_row, found.rows), right=columns[1:3])
-    yield f"The target is {_aim(comparison, found)}. {_basis(found)}"
+    yield f"The target is {_aim(comparison, found)}. {_basis(comparison, found)}"
     yield (
         "A run has reached the target at the first step from which its loss stays at or below it. Seconds are those "
         "of the optimizer steps until then, the first one included; start, evaluation and checkpoints are not. "
@@ -29,11 +29,17 @@ def _content(comparison: Comparison) -> Iterator[Block]:
 def _aim(comparison: Comparison, found: Targets) -> str:
     if found.target is not None:
         return f"a {found.basis} of {found.target:g}, as the study states"
-    margin = comparison.record.loss_margin
-    return f"the control's last {found.basis} at the same seed, plus {margin:g} nats: being as good as the control"
+    margin = f"{comparison.record.loss_margin:g}{in_nats(comparison)}"
+    return f"the control's last {found.basis} at the same seed, plus {margin}: being as good as the control"
 
 
-def _basis(found: Targets) -> str:
+def _basis(comparison: Comparison, found: Targets) -> str:
+    own = comparison.run.own_rows
+    if own is not None and not own.validation:
+        return (
+            "There are no validation batches, so the training loss counts, averaged over the last "
+            f"{format_steps(found.resolution)}. It lags behind by half of them."
+        )
     if found.basis == "validation loss":
         return f"Runs were evaluated every {format_steps(found.resolution)}, so steps are known to within as many."
     return (

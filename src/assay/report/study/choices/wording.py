@@ -22,6 +22,11 @@ def change(one: LogChange | None) -> str:
     return " ".join(filter(None, (format_percent(one.fraction), interval(one.interval))))
 
 
+def in_nats(comparison: Comparison) -> str:
+    """Return `` nats``, the unit of losses; a user's own loss has one that is not known."""
+    return " nats" if comparison.run.own_rows is None else ""
+
+
 def nats(one: LossDifference | None) -> str:
     """Format a difference of losses with its interval; a dash if it is missing."""
     if one is None:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import MetricEffects, factor_effects
+from assay.analysis.factors.layout import effect_name
 from assay.report.blocks import Block, Table
-from assay.report.study.factors.wording import as_ratio, effect_name, in_points, is_exact, title, too_few
+from assay.report.study.factors.wording import as_ratio, in_points, is_exact, title, too_few
 from assay.report.study.section import Section
 
 if TYPE_CHECKING:

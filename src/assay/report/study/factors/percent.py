@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.grids import Field, grids
+from assay.analysis.factors.layout import level_name
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
-from assay.report.study.factors.wording import level_name, title
+from assay.report.study.factors.wording import title
 from assay.report.study.section import Section
 from assay.units import format_percent
 

@@ -1,28 +1,12 @@
-"""Names of changes, and texts of estimates on both scales."""
+"""Names of rows by their changes, and texts of estimates on both scales."""
 
 from collections.abc import Iterable, Sequence
 
 from assay.analysis.factors.changes import Estimate
-from assay.analysis.factors.layout import Change
+from assay.analysis.factors.layout import Change, level_name
 from assay.analysis.metrics import metrics
 from assay.report.wording import interval
-from assay.studies.factors import OPTIMIZATIONS, is_placebo
 from assay.units import format_percent
-
-_ON = "on"
-"""Level of a rung that is turned on; its name alone says so."""
-
-
-def level_name(key: str, level: str) -> str:
-    """Return a level with the last part of its factor's key; optimizations, placebos and rungs need no key."""
-    if key == OPTIMIZATIONS or is_placebo(level):
-        return level
-    return key if level == _ON else f"{key.rsplit('.', 1)[-1]}={level}"
-
-
-def effect_name(changes: Iterable[Change]) -> str:
-    """Return the name of a main effect or an interaction, such as ``"lion × n_layer=8"``."""
-    return " × ".join(level_name(*one) for one in changes)
 
 
 def title(metric: str) -> str:

@@ -1,0 +1,142 @@
+"""The value check of a user's own batches: the honest program passes, and rows of another kind are named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.config import validate
+from assay.config.run import OwnRows, ResolvedRun
+from assay.optimizations import resolved
+from assay.records.evidence import ValueProof
+from assay.step.program import MicroBatch, Step
+from values.recording import proof_of_values
+
+MODEL = """
+import assay
+import torch
+from torch import nn
+
+def batches(step, seed, rows):
+    x = torch.randn(rows, 4) + 0.01 * step + 0.1 * (seed % 7)
+    return x, x[:, :2].sin()
+
+def build():
+    return assay.OwnModel(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)),
+                          lambda model, x, y: (model(x) - y).square().mean(), batches)
+"""
+Change = Callable[[list[MicroBatch]], list[MicroBatch]]
+
+
+def run_of(tmp_path: Path, *techniques: str) -> ResolvedRun:
+    (tmp_path / "mine.py").write_text(MODEL)
+    model = {"own": "mine.py:build", "own_folder": str(tmp_path), "vocab_size": 61, "context_length": 16}
+    training = {"batch_size": 8, "steps": 5, "warmup_steps": 1}
+    values = {"model": model, "training": training, "device": "cpu", "optimizations": list(techniques)}
+    rows = OwnRows(targets=2, validation=False)
+    return resolved(validate(values)).model_copy(update={"own_rows": rows})
+
+
+def proven(tmp_path: Path, *techniques: str, change: Callable[[Step], None] | None = None) -> ValueProof:
+    return proof_of_values(run_of(tmp_path, *techniques), tmp_path / "values", change)
+
+
+def fed(wanted: Callable[[Step], object]) -> Callable[[Step], None]:
+    """Have a built step train on other rows: `wanted` makes a batch source of the step."""
+
+    def change(step: Step) -> None:
+        object.__setattr__(step, "program", replace(step.program, batches=wanted(step)))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "techniques",
+    [
+        ("fused_adamw",),
+        ("smaller_batch", "fused_adamw"),
+        ("gradient_accumulation:micro_batches=4",),
+        ("bf16_mixed",),
+        ("bf16_full",),
+        ("smaller_batch", "gradient_accumulation:micro_batches=2", "loader_workers:workers=1"),
+    ],
+)
+def test_honest_rows_pass(tmp_path: Path, techniques: tuple[str, ...]) -> None:
+    found = proven(tmp_path, *techniques)
+    assert found.verdict, found.failures
+    assert (found.steps, found.updates) == (3, 3)
+
+
+def _other_seed(step: Step) -> object:
+    from assay.model.own.part import batches_of
+
+    own = batches_of(step.parts)
+    assert own is not None
+    other = replace(own, run=own.run.model_copy(update={"seed": 1}))
+    return lambda index, share: [other.at(index, share)]
+
+
+MUTANTS = {
+    "wrong step": (
+        lambda step: lambda index, share: step.program.batches(index + 1, share),
+        "the inputs of row 0 in step 0",
+    ),
+    "stands still": (lambda step: lambda index, share: step.program.batches(0, share), "the inputs of row 0 in step 1"),
+    "wrong seed": (_other_seed, "the inputs of row 0 in step 0"),
+    "rows swapped": (
+        lambda step: lambda index, share: [(x.flip(0), y.flip(0)) for x, y in step.program.batches(index, share)],
+        "the inputs of row 0 in step 0",
+    ),
+    "targets shifted": (
+        lambda step: lambda index, share: [(x, y.roll(1, 0)) for x, y in step.program.batches(index, share)],
+        "the targets of row 0 in step 0",
+    ),
+    "rows lost": (
+        lambda step: lambda index, share: [(x[:4], y[:4]) for x, y in step.program.batches(index, share)],
+        "the inputs of step 0 are",
+    ),
+    "rounded": (
+        lambda step: lambda index, share: [(x.half().float(), y) for x, y in step.program.batches(index, share)],
+        "the inputs of row 0 in step 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_other_rows_are_named(tmp_path: Path, name: str) -> None:
+    wanted, says = MUTANTS[name]
+
+    def honest(step: Step) -> object:
+        return wanted(replace(step))  # the step as it is now, before its source is replaced
+
+    found = proven(tmp_path, "fused_adamw", change=fed(honest))
+    assert not found.verdict
+    assert says in found.failures[0]
+
+
+def test_the_first_half_is_no_smaller_batch(tmp_path: Path) -> None:
+    def first_half(step: Step) -> object:
+        return lambda index, share: [
+            (x[:4], y[:4])
+            for x, y in _whole(step)(index, (0, 1))  # every second row is asked for
+        ]
+
+    def _whole(step: Step) -> Callable[..., list[MicroBatch]]:
+        from assay.model.own.part import batches_of
+
+        own = batches_of(step.parts)
+        assert own is not None
+        return lambda index, share: [own.at(index, share)]
+
+    found = proven(tmp_path, "smaller_batch", change=fed(first_half))
+    assert "the inputs of row 1 in step 0" in found.failures[0]
+
+
+def test_a_wrong_gradient_of_a_lossy_technique_is_still_named(tmp_path: Path) -> None:
+    def scale_one(step: Step) -> None:
+        (weight,) = (one for name, one in step.named_parameters() if name == "model.0.weight")
+        weight.register_hook(lambda gradient: gradient * 1.3)
+
+    found = proven(tmp_path, "bf16_mixed", change=scale_one)
+    assert "the gradient of model.0.weight in step 0" in " ".join(found.failures)

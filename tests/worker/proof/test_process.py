@@ -1,0 +1,56 @@
+"""The reference process: it waits for a word, its answer is read, and it never outlives its run."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.records.evidence import ValueProof
+from assay.store.run_folder import RunFolder
+from assay.worker.proof.process import ReferenceProcess, values_folder
+from support.runs import run_with, specs_of
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+
+def _begun(place: Path) -> tuple[RunFolder, ReferenceProcess]:
+    folder = RunFolder(place / "run")
+    folder.path.mkdir()
+    return folder, ReferenceProcess(folder)
+
+
+def test_only_runs_with_optimizations_that_are_checked_have_one(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    fused = run_with(*specs_of(["sdpa_attention"]))
+    training = fused.training.model_copy(update={"check_values": False})
+    assert ReferenceProcess.of(folder, run_with()) is None
+    assert ReferenceProcess.of(folder, fused.model_copy(update={"training": training})) is None
+    process = ReferenceProcess.of(folder, fused)
+    assert process is not None
+    process.end()
+
+
+def test_it_computes_nothing_until_it_is_asked(tmp_path: Path) -> None:
+    _, process = _begun(tmp_path)  # there is no run to check, so work would end with an error
+    try:
+        assert not process.wait(1.0)
+        process.ask()
+        assert process.wait(30.0)
+    finally:
+        process.end()
+    assert "run.json" in ValueProof.model_validate_json(process.answer()).unchecked
+
+
+def test_an_answer_of_an_earlier_process_is_not_read(tmp_path: Path) -> None:
+    folder, first = _begun(tmp_path)
+    first.end()
+    (values_folder(folder) / "proof.json").write_text(ValueProof(steps=3).model_dump_json())
+    second = ReferenceProcess(folder)
+    second.end()
+    assert ValueProof.model_validate_json(second.answer()).unchecked
+
+
+def test_it_ends_when_its_run_does(tmp_path: Path) -> None:
+    _, process = _begun(tmp_path)
+    assert process._process.stdin is not None
+    process._process.stdin.close()
+    assert process.wait(30.0)
