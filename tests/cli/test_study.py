@@ -158,7 +158,10 @@ def test_a_new_file_is_planned_and_refused_a_second_time(
     again = assay("study", "new", "mine")
     assert (again.code, again.sentence()) == (2, "mine.yaml exists; choose another name")
     assert "did you mean 'ladder'" in assay("study", "new", "other", "--kind", "lader").sentence()
-    assert "is no name of a study" in assay("study", "new", "a/b").sentence()
+    for name in ("a/b", "two\nlines", "\x1b[31mred"):
+        assert "is no name of a study" in assay("study", "new", name).sentence()
+    spaced = assay("study", "new", "two words")
+    assert "assay study plan 'two words.yaml'" in (tmp_path / spaced.out.strip()).read_text()
 
 
 def test_a_plan_has_every_row_and_says_which_cannot_run(assay: Assay, home: Home, corpus: str, tmp_path: Path) -> None:

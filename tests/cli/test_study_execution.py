@@ -93,6 +93,7 @@ def test_failed_cells_run_again_only_if_wanted(assay: Assay, fake: Fake, file: s
     [
         (("--max-hours", "0"), "--max-hours 0 is not possible"),
         (("--max-hours", "nan"), "--max-hours nan is not possible"),
+        (("--max-hours", "1e400"), "--max-hours inf is not possible"),
     ],
 )
 def test_an_impossible_limit_is_a_sentence(

@@ -29,6 +29,15 @@ def normed():
     return assay.OwnModel(Normed(), loss, batches, validation)
 
 
+def late(rows):
+    yield from validation(rows)
+    raise OSError("the disk is gone")
+
+
+def failing():
+    return assay.OwnModel(Waves(), loss, batches, late)
+
+
 def blind():
     return assay.OwnModel(Waves(), loss, batches)
 """
@@ -78,6 +87,15 @@ def test_nothing_is_said_of_text(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("forked")
+def test_held_out_batches_that_fail_leave_the_steps_saved(folder: Path) -> None:
+    run = trained("failing", folder)
+    assert run.status.value == "failed"
+    assert run.reason == "validation(16) of waves.py:failing failed: OSError: the disk is gone"
+    saved = checkpoint.complete(RunFolder(folder / "home" / "runs" / run.run).checkpoints)
+    assert [one.name for one in saved] == ["step-00000006"]
+
+
+@pytest.mark.usefixtures("forked")
 def test_without_validation_there_is_no_evaluation(folder: Path) -> None:
     run = trained("blind", folder, "training.eval_interval=2")
     assert run.status.value == "done", run.reason
@@ -95,6 +113,7 @@ def test_a_resumed_run_continues_bit_for_bit(folder: Path, name: str) -> None:
     assert whole.status.value == "done", whole.reason
     half = trained(name, folder, "training.eval_interval=2", "training.tokens=48", optimizations="fused_adamw")
     assert (half.status.value, half.steps) == ("budget_reached", 3)
+    assert half.reason == "the budget of 48 targets is reached after 3 steps"
     rest = assay.train("training.tokens=1000", resume=half.run, home=folder / "home")
     assert rest.status.value == "done", rest.reason
     assert (rest.train_loss, rest.val_loss) == (whole.train_loss, whole.val_loss)

@@ -5,9 +5,7 @@ its need rule out most stacks; the need of the others is that of their whole led
 ledgers of all stacks would give (`tests/advise/test_search.py`).
 """
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.advise.ledgers import Positions
@@ -82,15 +80,3 @@ def smallest(stacks: Iterable[Positions], bounds: Bounds) -> tuple[Positions, in
 
 def _from_the_fastest(seconds: Mapping[Positions, float]) -> list[Positions]:
     return sorted(seconds, key=lambda stack: (seconds[stack], len(stack), stack))
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: ledgers have no cycles, and looking through all of them takes half of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

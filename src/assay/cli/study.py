@@ -1,5 +1,6 @@
 """`assay study`: plan and run a file or a study of the library; list studies, show, follow, stop and resume one."""
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -32,7 +33,8 @@ def new_study(
     from assay.cli.console import note
 
     path = new(name, kind)
-    note(f"edit {path}, then `assay study plan {path}` and `assay study run {path}`")
+    word = shlex.quote(str(path))
+    note(f"edit {path}, then `assay study plan {word}` and `assay study run {word}`")
     typer.echo(str(path))
 
 

@@ -23,6 +23,7 @@ from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
 from assay.estimator.timing.roofline import error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
+from assay.estimator.uncollected import uncollected
 from assay.hardware import Machine, Rates
 from assay.hardware.peaks import peak_flops
 from assay.hardware.rates import thread_count
@@ -40,7 +41,8 @@ class Estimate:
     @cached_property
     def composed(self) -> Composed:
         """The replayed step, with the parts of its instants."""
-        return composed(self.cost)
+        with uncollected():
+            return composed(self.cost)
 
     @property
     def timeline(self) -> Timeline:
@@ -167,6 +169,7 @@ class Estimate:
         }
 
 
+@uncollected()
 def estimate(asked: Run, machine: Machine, rank: int = 0) -> Estimate:
     """Predict one step of a run on one device of `machine`: that of `rank`, if a mesh divides the step.
 

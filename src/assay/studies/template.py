@@ -1,6 +1,7 @@
 """A commented file of a study to start from: every field with its meaning, and an example of what the kind needs."""
 
 import json
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def write_template(name: str, kind: str, folder: Path) -> Path:
     if kind not in known:
         hint = among(kind, known)
         raise UsageError(f"there is no kind of study {shown(kind)}{hint}")
-    if not name or name != Path(name).name or name.startswith("."):
+    if not name or name != Path(name).name or name.startswith(".") or not name.isprintable():
         raise UsageError(f"{shown(name)} is no name of a study; give a file name without a folder")
     path = folder / f"{name.removesuffix('.yaml')}.yaml"
     try:
@@ -37,7 +38,8 @@ def write_template(name: str, kind: str, folder: Path) -> Path:
 
 def template(path: Path, kind: type[Study]) -> str:
     """Return the text of a file for one kind of study."""
-    lines = [f"# Edit this, look at it with `assay study plan {path}`, and run it with `assay study run {path}`."]
+    word = shlex.quote(str(path))
+    lines = [f"# Edit this, look at it with `assay study plan {word}`, and run it with `assay study run {word}`."]
     lines += [*_comment((kind.__doc__ or "").split("\n\n")[0]), f"kind: {kind.kind}"]
     for name, field in kind.model_fields.items():
         lines += ["", *_comment(field.description or ""), _line(name, field, kind.example.get(name))]

@@ -203,7 +203,7 @@ class Loop:
     def stop_if_spent(self) -> None:
         """Raise `BudgetReached` if the run's tokens or seconds are spent, `Interrupted` if a stop is requested."""
         self._stop_if_asked()
-        if reason := self.position.spent(self.run.training):
+        if reason := self.position.spent(self.run.training, self.run.counted):
             raise BudgetReached(reason)
 
     def _stop_if_asked(self) -> None:
@@ -229,10 +229,13 @@ class Loop:
         return evaluate(self.step, self._patient_windows, self.bytes_per_token, self.position.step, self.sample)
 
     def _patient_windows(self) -> Iterable[MicroBatch]:
-        for number, batch in enumerate(self.windows() if self.windows is not None else ()):
-            self._stop_if_asked()
-            self.observer.progressed(number, self.sample.batches)
-            yield batch
+        try:
+            for number, batch in enumerate(self.windows() if self.windows is not None else ()):
+                self._stop_if_asked()
+                self.observer.progressed(number, self.sample.batches)
+                yield batch
+        except UsageError as fault:  # of a user's own batches; the steps so far are saved
+            raise Unread(str(fault)) from fault
 
     def checkpoint(self) -> None:
         """Save, unless the newest checkpoint is of this step. Raises `StorageError`."""

@@ -44,10 +44,10 @@ class Position:
     """Loss of the last step, in nats per token."""
     evaluation: Evaluation | None = None
 
-    def spent(self, training: TrainingConfig) -> str:
-        """Return which budget of tokens or seconds is spent, in words; empty if none is."""
+    def spent(self, training: TrainingConfig, counted: str = "tokens") -> str:
+        """Return which budget of tokens or seconds is spent, in words; empty if none is. `counted` are the tokens."""
         if training.tokens is not None and self.tokens >= training.tokens:
-            return f"the budget of {training.tokens} tokens is reached after {format_steps(self.step)}"
+            return f"the budget of {training.tokens} {counted} is reached after {format_steps(self.step)}"
         if training.seconds is not None and self.seconds >= training.seconds:
             return f"the budget of {training.seconds:g} seconds is reached after {format_steps(self.step)}"
         return ""

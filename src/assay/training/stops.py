@@ -23,7 +23,7 @@ class Interrupted(EarlyEnd):
 
 
 class Unread(EarlyEnd):
-    """The next step's batch cannot be read; the steps before it remain valid."""
+    """The next step's batch, or one that is held out, cannot be read; the steps before it remain valid."""
 
 
 class Diverged(EarlyEnd):

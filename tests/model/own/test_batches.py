@@ -84,6 +84,34 @@ def test_validation_repeats_itself_also_where_it_draws_while_it_is_read() -> Non
     assert list(source().validation()) == []
 
 
+def test_conjugate_rows_arrive_with_their_values() -> None:
+    rows = torch.full((ROWS,), 1 + 2j)
+    inputs, _ = source(lambda step, seed, rows_: (rows.conj(), torch.zeros(rows_))).at(0)
+    assert torch.equal(inputs, torch.full((ROWS,), 1 - 2j))
+
+
+def test_held_out_batches_that_change_after_the_first_are_refused_at_the_second_reading() -> None:
+    def held_out(rows: int) -> list[tuple[Tensor, Tensor]]:
+        return [(torch.zeros(2), torch.zeros(2)), (torch.full((2,), random.random()), torch.zeros(2))]
+
+    one = source(held_out=held_out)
+    assert len(list(one.validation())) == 2
+    with pytest.raises(UsageError, match="other batches at each call"):
+        list(one.validation())
+
+
+def test_held_out_batches_do_not_end_at_one_that_is_none() -> None:
+    good = (torch.zeros(2), torch.zeros(2))
+    with pytest.raises(UsageError, match="a NoneType instead of a pair"):
+        list(source(held_out=lambda rows: [good, None, good]).validation())
+
+
+def test_an_iterator_that_is_used_up_is_no_validation() -> None:
+    once = iter([(torch.zeros(2), torch.zeros(2))] * 3)
+    with pytest.raises(UsageError, match="returned one iterator twice"):
+        source(held_out=lambda rows: once).checked()
+
+
 FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
     "no pair": (lambda step, seed, rows: torch.zeros(rows), "returned a Tensor instead of a pair"),
     "three": (lambda step, seed, rows: (1, 2, 3), "instead of a pair"),
@@ -94,6 +122,14 @@ FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
     "unequal": (lambda step, seed, rows: (torch.zeros(rows), torch.zeros(2)), "6 rows of inputs and 2 of targets"),
     "no targets": (lambda step, seed, rows: (torch.zeros(rows), torch.zeros(rows, 0)), "returned no targets"),
     "bfloat16": (lambda step, seed, rows: (torch.zeros(rows, dtype=torch.bfloat16), torch.zeros(rows)), "bfloat16"),
+    "float8": (
+        lambda step, seed, rows: (torch.zeros(rows).to(torch.float8_e5m2), torch.zeros(rows)),
+        "are float8_e5m2",
+    ),
+    "quantized": (
+        lambda step, seed, rows: (torch.quantize_per_tensor(torch.zeros(rows), 1.0, 0, torch.qint8), torch.zeros(rows)),
+        "inputs of .* are qint8",
+    ),
     "error": (lambda step, seed, rows: 1 / 0, "failed: ZeroDivisionError"),
     "other state": (lambda step, seed, rows: (torch.full((rows,), random.random()), torch.zeros(rows)), "different"),
 }

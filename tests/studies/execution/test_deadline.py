@@ -82,6 +82,14 @@ def test_what_fits_exactly_is_whole() -> None:
     assert (deadline.reached, deadline.cut) == (False, ())
 
 
+def test_a_limit_that_passes_while_it_is_looked_at_begins_nothing() -> None:
+    ticks = iter(range(1000))
+    cells = len(ONE_WAVE[0][1]) - 3  # the control, its copy and one row
+    deadline = Deadline((10 * cells + 1.5) / 3600, lambda cell: 10.0, clock=lambda: float(next(ticks)))
+    assert list(deadline.before(ONE_WAVE)) == []
+    assert deadline.reached
+
+
 def test_a_fraction_is_whole_for_each_seed() -> None:
     halves = [(number, CELLS[2 * number : 2 * number + 2]) for number in range(6)]  # memory holds two cells
     begun, deadline = run(halves, 70, predicted=10, whole=True)

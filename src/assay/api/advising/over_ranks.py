@@ -45,7 +45,7 @@ def placed(
 ) -> LayoutRecommendation:
     """Search the layouts of a step. `here` is one device of the cluster, with the rates of its datasheet."""
     from assay.advise.layouts import layout_advice
-    from assay.advise.search import uncollected
+    from assay.estimator.uncollected import uncollected
 
     with uncollected():
         found = layout_advice(run, here, there, limits, words)

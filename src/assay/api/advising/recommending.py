@@ -83,7 +83,7 @@ class _Asked:
 
 def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks. Their ledgers are gone before garbage is collected again."""
-    from assay.advise.search import uncollected
+    from assay.estimator.uncollected import uncollected
 
     with uncollected():
         return _advised(run, here, limits, asked)

@@ -10,7 +10,7 @@ from assay.records.run import RunResult
 from assay.report.blocks import Block, Table
 from assay.report.difference import changed, configurations, environments, figures
 from assay.report.run import flat, proof, run_report
-from assay.report.wording import value_check
+from assay.report.wording import unit_of_loss, value_check
 from assay.store.lookup import find
 
 
@@ -27,6 +27,8 @@ def content(result: RunResult, home: Home) -> dict[str, Any]:
         "environment": None
         if result.environment is None
         else Table.of(("fact", "value"), flat(result.environment.model_dump(mode="json")).items()),
+        "counted": result.config.counted,
+        "unit_of_loss": unit_of_loss(result.config),
         "predicted": _predicted(result),
     }
 

@@ -80,7 +80,7 @@
     if (seen.length) {
       losses.push(line(seen.map((one) => one[0]), seen.map((one) => one[1]), "validation", 2, { mode: "lines+markers" }));
     }
-    curve("plot-loss", losses, "nats per token");
+    curve("plot-loss", losses, course.dataset.unit);
     const times = [line(x, points.map((one) => one[2] * 1000), "measured", 1)];
     if (predicted.step_seconds) times.push(level(x, predicted.step_seconds * 1000, "predicted"));
     // The first steps compile and trace; they would flatten all others.

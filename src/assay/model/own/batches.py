@@ -10,9 +10,10 @@ and a model that writes into its inputs does not change the user's data.
 """
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +29,9 @@ MakeBatches = Callable[[int, int, int], Pair]
 MakeValidation = Callable[[int], Iterable[Pair]]
 """(rows) → all held-out batches, of about so many rows each, the same at every call."""
 
+_END = object()
+"""Stands for the end of the held-out batches."""
+
 _SEEDS = 2**32
 """Number of seeds that a CPU's generator tells apart."""
 
@@ -41,6 +45,8 @@ class OwnBatches:
     make: MakeBatches
     held_out: MakeValidation | None
     run: ResolvedRun
+    _readings: list[int] = field(default_factory=list, compare=False, repr=False)
+    """Checksum of the held-out batches, once all of them have been read."""
 
     def at(self, step: int, share: tuple[int, int] = (0, 1)) -> Pair:
         """Return the batch of a step; `share=(index, count)` selects every count-th row, from the index-th on."""
@@ -61,22 +67,41 @@ class OwnBatches:
         return _copied(inputs[index::count]), _copied(targets[index::count])
 
     def validation(self) -> Iterator[Pair]:
-        """Yield the held-out batches one after the other; none if the user gives none."""
+        """Yield the held-out batches one after the other; none if the user gives none.
+
+        Whoever reads all of them twice in a process is told with `UsageError` if the two readings differ.
+        """
         if self.held_out is None:
             return
+        digest = 0
+        for inputs, targets in self._read(*self._opened()):
+            digest = zlib.crc32(targets.numpy().tobytes(), zlib.crc32(inputs.numpy().tobytes(), digest))
+            yield inputs, targets
+        if self._readings and self._readings[0] != digest:
+            raise UsageError(f"validation of {self.name} yields other batches at each call; it must repeat them")
+        self._readings[:] = [digest]
+
+    def _opened(self) -> tuple[Iterator[Any], Tensor]:
+        """Call the user's function → its batches, and the state of the generator after the call."""
+        assert self.held_out is not None
         make, rows = self.held_out, self.run.training.batch_size
-        what = f"validation({rows}) of {self.name}"
         with _drawing(_state(0, 0)):
-            made = iter(_called(what, lambda: _iterable(what, make(rows))))
-            state = torch.get_rng_state()
+            made = iter(_called(self._held_out, lambda: _iterable(self._held_out, make(rows))))
+            return made, torch.get_rng_state()
+
+    def _read(self, made: Iterator[Any], state: Tensor) -> Iterator[Pair]:
         while True:
             with _drawing(state):
-                found = _called(what, lambda: next(made, None))
+                found = _called(self._held_out, lambda: next(made, _END))
                 state = torch.get_rng_state()
-            if found is None:
+            if found is _END:
                 return
-            inputs, targets = _pair(what, found)
+            inputs, targets = _pair(self._held_out, found)
             yield _copied(inputs), _copied(targets)
+
+    @property
+    def _held_out(self) -> str:
+        return f"validation({self.run.training.batch_size}) of {self.name}"
 
     def checked(self) -> OwnRows:
         """Make the first batches twice, and return what a row has. Raises `UsageError` if the two differ."""
@@ -87,7 +112,10 @@ class OwnBatches:
                 "and torch's generator only"
             )
         if self.held_out is not None:
-            one, other = next(self.validation(), None), next(self.validation(), None)
+            opened, again_opened = self._opened(), self._opened()
+            if opened[0] is again_opened[0]:
+                raise UsageError(f"{self._held_out} returned one iterator twice; return a list, or a new one each time")
+            one, other = next(self._read(*opened), None), next(self._read(*again_opened), None)
             if one is None or other is None:
                 raise UsageError(f"validation of {self.name} yields no batch; leave it out")
             if not _equal(one, other):
@@ -135,8 +163,9 @@ def _pair(what: str, made: Any) -> Pair:
             raise UsageError(f"the {kind} of {what} are on {one.device}; return them on the CPU")
         if one.dim() == 0 or one.layout is not torch.strided:
             raise UsageError(f"the {kind} of {what} have no rows; return a dense tensor with rows first")
-        if one.dtype is torch.bfloat16:
-            raise UsageError(f"the {kind} of {what} are bfloat16; return float32, which is cast as the weights are")
+        if not _has_numpys_format(one):
+            found = str(one.dtype).removeprefix("torch.")
+            raise UsageError(f"the {kind} of {what} are {found}; return float32, which is cast as the weights are")
     inputs, targets = made
     if len(inputs) != len(targets):
         raise UsageError(f"{what} returned {len(inputs)} rows of inputs and {len(targets)} of targets")
@@ -145,8 +174,18 @@ def _pair(what: str, made: Any) -> Pair:
     return inputs, targets
 
 
+def _has_numpys_format(rows: Tensor) -> bool:
+    """False for formats such as bfloat16 and float8, and for quantized tensors."""
+    try:
+        torch.empty(0, dtype=rows.dtype).numpy()
+    except (TypeError, RuntimeError):
+        return False
+    return not rows.is_quantized
+
+
 def _copied(rows: Tensor) -> Tensor:
-    return torch.from_numpy(rows.detach().numpy().copy())
+    """Return rows in memory that is not torch's; those that are conjugate or negative lazily are so in values."""
+    return torch.from_numpy(rows.detach().resolve_conj().resolve_neg().numpy().copy())
 
 
 def _equal(one: Pair, other: Pair) -> bool:

@@ -60,7 +60,7 @@ class OwnPart(nn.Module):
         """Return the loss summed over the targets, a scalar."""
         if inputs.is_floating_point():
             inputs = inputs.to(next(self.model.parameters()).dtype)
-        loss = self._loss(self.model, inputs, targets)
+        loss = _number(self._loss(self.model, inputs, targets))
         return loss.to(torch.promote_types(loss.dtype, torch.float32)) * targets.numel()
 
 
@@ -131,6 +131,11 @@ def _made(run: ResolvedRun) -> OwnModel:
     own = OwnModel(made) if isinstance(made, nn.Module) else made
     if not isinstance(own, OwnModel):
         raise UsageError(f"{config.own} returned a {type(made).__name__}; return a torch module or an assay.OwnModel")
+    if not isinstance(own.model, nn.Module):
+        raise UsageError(f"the model of {config.own} is a {type(own.model).__name__}, no torch module")
+    for name, given in (("loss", own.loss), ("batches", own.batches), ("validation", own.validation)):
+        if given is not None and not callable(given):
+            raise UsageError(f"{name} of {config.own} is a {type(given).__name__}; give a function")
     return own
 
 
@@ -148,6 +153,17 @@ def _empty(part: nn.Module) -> None:
                 setattr(module, name, nn.Parameter(torch.empty(one.shape, dtype=one.dtype, device="meta")))
             for name, buffer in module.named_buffers(recurse=False):
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype, device="meta"))
+
+
+def _number(loss: Any) -> Tensor:
+    """Return a user's loss. Raises `UsageError` if it is no floating tensor of one element."""
+    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
+        return loss
+    form = f" of {str(loss.dtype).removeprefix('torch.')}, shape {list(loss.shape)}" if isinstance(loss, Tensor) else ""
+    raise UsageError(
+        f"the loss of your assay.OwnModel is a {type(loss).__name__}{form}; return the mean over all targets, "
+        "a floating tensor of one element"
+    )
 
 
 def _mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ class Deadline:
             return 0
         if self._whole:
             return len(wave)
-        return max(count for count in range(len(needed), len(wave) + 1) if self._holds(wave[:count]))
+        return max((count for count in range(len(needed), len(wave) + 1) if self._holds(wave[:count])), default=0)
 
     def _needed(self, waves: Numbered) -> Wave:
         """Return the least that must fit: the controls of the first wave with a row, or all cells of its seed."""

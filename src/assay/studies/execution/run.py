@@ -7,6 +7,7 @@ study, and after a crash of this one the cells that had ended are known.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 
 from assay.config.data import DataConfig
 from assay.config.home import Home
@@ -78,7 +79,7 @@ class How:
             raise UsageError(f"--blocks {self.blocks} is not possible; a cell needs at least one timed block")
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"--timeout {self.timeout:g} is not possible; give a positive number of seconds")
-        if self.hours is not None and not self.hours > 0:
+        if self.hours is not None and not 0 < self.hours < inf:
             raise UsageError(f"--max-hours {self.hours:g} is not possible; give a positive number of hours")
 
 
