@@ -15,7 +15,9 @@ import tempfile
 import threading
 import time
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 
@@ -39,6 +41,21 @@ def living(home: Home) -> list[RunFolder]:
         folder.prepare(spec)
         folder.write_process(here)
     return found
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Context in which a dashboard of a home runs; yields its link and its process."""
+    command = [sys.executable, "-m", "assay", "dashboard", "--port", "0"]
+    environment = {**os.environ, "ASSAY_HOME": str(home)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip(), server
+        finally:
+            server.terminate()
 
 
 def train(folders: list[RunFolder], rate: float, end: float) -> None:
@@ -72,11 +89,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folders = living(Home(place))
-        command = [sys.executable, "-m", "assay", "dashboard", "--port", "0"]
-        environment = {**os.environ, "ASSAY_HOME": place}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
-            assert server.stdout is not None
-            link = server.stdout.readline().strip()
+        with serving(Path(place)) as (link, server):
             end = time.monotonic() + given.seconds
             pages = [(f"{link}runs/{folder.id}/events", 1.0) for folder in folders] + [(f"{link}?part=table", 5.0)]
             readers = [threading.Thread(target=read, args=(*page, end), daemon=True) for page in pages]
@@ -87,7 +100,6 @@ def main() -> None:
                 reader.start()
             train(folders, given.steps_per_second, end)
             after, spent = process.cpu_times(), time.monotonic() - began
-            server.terminate()
         used = after.user + after.system - before.user - before.system
         print(f"{used:.2f} s of processor time in {spent:.0f} s: {used / spent:.2%} of one core")
 

@@ -9,7 +9,6 @@ runs, as two open browsers. A time is a run's median step. The ratio is a geomet
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -19,12 +18,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import fmean, stdev
-
-from scipy.stats import t
 
 from assay.config import Home
-from dashboard_beside import read
+from dashboard_beside import read, serving
+from ratios import mean_ratio
 
 _LONGEST_SECONDS = 600.0
 
@@ -41,21 +38,12 @@ def step_seconds(home: Path, steps: int) -> float:
 @contextmanager
 def followed(home: Path) -> Iterator[None]:
     """Context in which a dashboard of this home runs, with two readers of the run that begins."""
-    command = [sys.executable, "-m", "assay", "dashboard", "--port", "0"]
-    environment = {**os.environ, "ASSAY_HOME": str(home)}
     known = set(_runs(home))
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as server:
-        assert server.stdout is not None
-        link = server.stdout.readline().strip()
+    with serving(home) as (link, _):
         end = time.monotonic() + _LONGEST_SECONDS
         threading.Thread(target=read, args=(f"{link}?part=table", 5.0, end), daemon=True).start()
         threading.Thread(target=_follow, args=(home, known, link, end), daemon=True).start()
-        try:
-            yield
-        finally:
-            server.terminate()
+        yield
 
 
 def _follow(home: Path, known: set[str], link: str, end: float) -> None:
@@ -88,10 +76,7 @@ def main() -> None:
                     times[beside] = step_seconds(home, given.steps)
             ratios.append(times[True] / times[False])
             print(f"pair {number}: {1e3 * times[False]:.2f} ms alone, {1e3 * times[True]:.2f} ms followed", flush=True)
-    logs = [math.log(one) for one in ratios]
-    half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
-    low, mean, high = (math.exp(fmean(logs) + sign * half) for sign in (-1, 0, 1))
-    print(f"followed over alone: {mean:.4f} [{low:.4f}, {high:.4f}]")
+    print(f"followed over alone: {mean_ratio(ratios)}")
 
 
 if __name__ == "__main__":

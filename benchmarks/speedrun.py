@@ -11,7 +11,6 @@ evaluations, and our proofs. Each pair is written as it ends, and a later call g
 
 import argparse
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import t
 
 from assay import __version__
 from assay.files import write_file
@@ -32,6 +30,7 @@ from assay.hardware import detect
 from assay.store.history import steps as steps_of
 from assay.store.run_folder import RunFolder
 from peers import nanogpt_checkpoint
+from ratios import mean_ratio
 
 PRESET = "shakespeare-speedrun"
 STEPS, EVERY, CONTEXT = 2000, 250, 64
@@ -129,7 +128,7 @@ def report(pairs: list[dict[str, Any]]) -> str:
     means = [_spread([pair[side][name] for pair in pairs], digits) for side in _SIDES for name, digits in columns]
     lines.append(f"| mean ± deviation | {' | '.join(means)} |\n")
     for name, title in (("step_seconds", "steps"), ("command_seconds", "the whole command")):
-        ratio = _ratio([pair["ours"][name] / pair["nanogpt"][name] for pair in pairs])
+        ratio = mean_ratio([pair["ours"][name] / pair["nanogpt"][name] for pair in pairs])
         lines.append(f"Seconds of {title}, ours over nanoGPT's: {ratio}.")
     return "\n".join(lines) + "\n"
 
@@ -141,15 +140,6 @@ def _spread(values: list[float], digits: int) -> str:
     """Return a mean and a deviation over seeds."""
     deviation = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{fmean(values):.{digits}f}{deviation}"
-
-
-def _ratio(ratios: list[float]) -> str:
-    """Return a geometric mean, with its 95 % interval over seeds."""
-    logs = [math.log(one) for one in ratios]
-    if len(logs) < 2:
-        return f"{ratios[0]:.3f}"
-    half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
-    return f"{math.exp(fmean(logs)):.3f} [{math.exp(fmean(logs) - half):.3f}, {math.exp(fmean(logs) + half):.3f}]"
 
 
 def _timed(command: list[str], place: Path) -> tuple[str, float]:

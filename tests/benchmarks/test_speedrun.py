@@ -41,8 +41,8 @@ def test_the_table_is_that_of_the_record(speedrun: Any) -> None:
 
 
 def test_a_ratio_has_an_interval_over_seeds(speedrun: Any) -> None:
-    assert speedrun._ratio([0.5]) == "0.500"
-    assert speedrun._ratio([0.2, 0.2, 0.2]) == "0.200 [0.200, 0.200]"
+    assert speedrun.mean_ratio([0.5]) == "0.500"
+    assert speedrun.mean_ratio([0.2, 0.2, 0.2]) == "0.200 [0.200, 0.200]"
 
 
 def test_times_are_read_from_what_nanogpt_logs(speedrun: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who holds the results of one micro-batch: later operations, nodes of backward, and modules that are recomputed."""
+"""Results of one micro-batch are held by later operations, nodes of backward, and modules that are recomputed."""
 
 from collections.abc import Iterable
 

@@ -78,7 +78,7 @@ class OwnBatches:
             digest = zlib.crc32(targets.numpy().tobytes(), zlib.crc32(inputs.numpy().tobytes(), digest))
             yield inputs, targets
         if self._readings and self._readings[0] != digest:
-            raise UsageError(f"validation of {self.name} yields other batches at each call; it must repeat them")
+            raise self._not_repeated()
         self._readings[:] = [digest]
 
     def _opened(self) -> tuple[Iterator[Any], Tensor]:
@@ -103,6 +103,9 @@ class OwnBatches:
     def _held_out(self) -> str:
         return f"validation({self.run.training.batch_size}) of {self.name}"
 
+    def _not_repeated(self) -> UsageError:
+        return UsageError(f"validation of {self.name} yields other batches at each call; it must repeat them")
+
     def checked(self) -> OwnRows:
         """Make the first batches twice, and return what a row has. Raises `UsageError` if the two differ."""
         first, again = self.at(0), self.at(0)
@@ -119,7 +122,7 @@ class OwnBatches:
             if one is None or other is None:
                 raise UsageError(f"validation of {self.name} yields no batch; leave it out")
             if not _equal(one, other):
-                raise UsageError(f"validation of {self.name} yields other batches at each call; it must repeat them")
+                raise self._not_repeated()
         return OwnRows(targets=first[1][0].numel(), validation=self.held_out is not None)
 
 
