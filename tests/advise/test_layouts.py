@@ -14,14 +14,14 @@ from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.projection import Projection
 from assay.hardware.cluster import Cluster, cluster
-from assay.hardware.devices import absent_machine, sheet_rates
+from assay.hardware.devices import absent_machine
 from assay.optimizations import resolved
 
 MODEL = ("model.n_layer=4", "model.n_embd=128", "model.n_head=4", "model.context_length=64", "model.vocab_size=512")
 WORDS = (*MODEL, "training.batch_size=16")
 WIDE = ("model.n_embd=1024", "model.n_head=16", "model.context_length=512")
 """A model whose products are large enough for 16 bits to be worth their casts."""
-HERE = absent_machine("a100").model_copy(update={"rates": {"cuda": sheet_rates("a100")}})
+HERE = absent_machine("a100")
 ALL = 80 * 10**9
 KINDS = ("data_parallel", "zero_optimizer", "fully_sharded:reshard=false", "fully_sharded")
 

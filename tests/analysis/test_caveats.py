@@ -34,7 +34,22 @@ def test_a_study_that_was_cut_short_says_so_and_a_complete_one_does_not() -> Non
     said = analyse(
         made.model_copy(update={"cells": kept, "held_back": left, "ending": StudyEnding.BUDGET_REACHED})
     ).caveats
-    assert "The limit of time ended the study before 2 cells could begin: sdpa_attention, seed 1; " in " ".join(said)
+    begun = "The limit of time ended the study before 2 of 15 cells could begin: "
+    assert f"{begun}sdpa_attention, seed 1; sdpa_attention, seed 2." in said
     assert "Fewer processes than planned: sdpa_attention (1 of 3)." in said
     assert "No interval of the loss, because fewer than three seeds ran: sdpa_attention." in said
     assert not any("limit of time" in one for one in analyse(made).caveats)
+    late = tuple(one.cell for one in made.cells if one.cell.seed > 0)
+    early = tuple(one for one in made.cells if one.cell.seed == 0)
+    cut = {"cells": early, "held_back": late, "ending": StudyEnding.BUDGET_REACHED}
+    said = analyse(made.model_copy(update=cut)).caveats
+    assert "The limit of time ended the study before 8 of 15 cells could begin: all at seed 1; all at seed 2." in said
+
+
+def test_seeds_that_have_not_begun_lack_no_baseline() -> None:
+    made = record(seeds=3)
+    kept = tuple(one for one in made.cells if one.cell.seed == 0)
+    assert not any("no baseline" in one for one in analyse(made.model_copy(update={"cells": kept})).caveats)
+    lone = tuple(one for one in made.cells if one.cell.seed == 0 or one.cell.treatment == "sdpa_attention")
+    said = analyse(made.model_copy(update={"cells": lone})).caveats
+    assert "Losses at seeds 1, 2 are not compared, because there is no baseline." in said

@@ -1,4 +1,7 @@
-"""The page of a study on a telephone: nothing is scrolled sideways, neither the page nor a part of it."""
+"""The page of a study on a telephone: nothing is scrolled sideways, neither the page nor a part of it.
+
+The pages of the studies that were run also show their answer at once, and no error in the console.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,16 +12,19 @@ from assay.analysis.comparison import analyse
 from assay.records.study import ComparisonRecord
 from assay.report.page import render
 from support.comparisons import record
+from support.docs import DOCS
 from support.factorials import compared, factorial
 from support.scaled import scaled_record
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
-NARROW = 400
+NARROW, HIGH = 400, 900
 """Pixels of a narrow screen."""
+PAGES = sorted((DOCS / "studies").glob("*/index.html"))
+WIDTH = "document.documentElement.scrollWidth"
 SCROLLED = """() => [...document.querySelectorAll("*")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== "visible")
   .map((one) => one.className)"""
@@ -37,9 +43,36 @@ def of(kind: str) -> ComparisonRecord:
 def test_nothing_is_scrolled_sideways(browser: "Browser", kind: str, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(render(analyse(of(kind))))
-    page = browser.new_page(viewport={"width": NARROW, "height": 900})
+    page = browser.new_page(viewport={"width": NARROW, "height": HIGH})
     page.goto(file.as_uri())
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    assert page.evaluate("document.documentElement.scrollWidth") == NARROW
+    unfold(page)
+    assert page.evaluate(WIDTH) == NARROW
     assert page.evaluate(SCROLLED) == []
+    page.close()
+
+
+def unfold(page: "Page") -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.parent.name))
+def test_a_committed_page_shows_its_answer_first(browser: "Browser", file: Path) -> None:
+    page = browser.new_page(viewport={"width": NARROW, "height": HIGH})
+    messages: list[str] = []
+    page.on("console", lambda one: messages.append(f"{one.type}: {one.text}"))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("requestfailed", lambda one: messages.append(f"{one.url} {one.failure}"))
+    page.goto(file.as_uri())
+    first = page.locator("main h2").first
+    scaling = file.parent.name.startswith("scaling-")  # such a page has its answer in its title
+    answer = page.locator("main h1") if scaling else page.locator("main h2 + p").first
+    assert "predicted within" in answer.inner_text() if scaling else first.inner_text() == "The answer"
+    box = answer.bounding_box()
+    assert box is not None
+    assert 0 < box["y"] < 2 / 3 * HIGH, "the answer begins on the first screen"
+    unfold(page)
+    assert page.evaluate(WIDTH) == NARROW
+    if (file.parent / "study.tar.gz").exists():  # the others have the layout of their time: tables scroll inside
+        assert page.evaluate(SCROLLED) == []
+    assert messages == []
     page.close()

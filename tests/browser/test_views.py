@@ -92,6 +92,7 @@ def test_the_curves_of_a_run_move_while_it_trains(opened: Open, tmp_path: Path) 
         before, step = page.evaluate(f"() => {POINTS}"), page.inner_text("#step")
         page.wait_for_function(f"(before) => {POINTS} > before + 2", arg=before)
         assert page.inner_text("#step") != step
+        page.wait_for_function("() => document.querySelector('#now').innerText.endsWith(' MiB')")
         kept(page, "live")
         page.goto("about:blank")
 

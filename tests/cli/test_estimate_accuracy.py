@@ -56,8 +56,8 @@ def test_the_page_is_written_and_named(assay: Assay, home: Home, tmp_path: Path)
     ("words", "says"),
     [
         (("demo", "--accuracy"), "and not of 'demo'"),
-        (("--accuracy", "--with=sgd"), "and not of 'sgd'"),
-        (("demo", "--page=x.html"), "add --accuracy"),
+        (("--accuracy", "--with=sgd"), "--with is not used with --accuracy"),
+        (("demo", "--page=x.html"), "--page is used with --accuracy only"),
         (("--accuracy", "--page=/nowhere/x.html"), "cannot be written"),
     ],
 )

@@ -1,7 +1,9 @@
-"""`assay estimate --inference` and `--tokens`: the reports, their JSON, and bad input as one sentence."""
+"""`assay estimate` on devices by their datasheets: a step, inference, the cost of a training, and refused options."""
 
 import pytest
 
+import assay as package
+from assay.errors import UsageError
 from assay.hardware.devices import DEVICES
 from cli.conftest import Assay
 
@@ -40,6 +42,12 @@ def test_the_cost_of_a_training_is_hours_energy_and_money(assay: Assay) -> None:
         (("--inference", "--device", "b20"), "did you mean 'b200'"),
         (("--inference", "--tokens", "1B"), "give only one of them"),
         (("--inference", "--bits", "3"), "weights have 32 or 16 or 8 or 4 bits"),
+        (("--device", ""), "no datasheet of a device '' is known; there are v100, t4,"),
+        (("--device", "abacus", "--json"), f"'abacus' is known; there are {', '.join(DEVICES)}"),
+        (("--device", "mi300x"), "MI300X does not run CUDA"),
+        (("--device", "v100", "--with", "bf16_mixed"), "V100 32 GB is older"),
+        (("--device", "a100", "device=cpu"), "device=cpu and --device a100 both say where the step runs"),
+        (("--device", "a100", "ranks=2", "--with", "data_parallel"), "a device is one GPU, and the run has ranks=2"),
     ],
 )
 def test_what_cannot_be_predicted_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
@@ -48,7 +56,72 @@ def test_what_cannot_be_predicted_is_one_sentence(assay: Assay, words: tuple[str
     assert says in said.sentence()
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--bits", "8"), "--bits is used with --inference only"),
+        (("--devices", "2"), "--devices is used with --tokens only"),
+        (("--mfu", "0.5"), "--mfu is used with --tokens only"),
+        (("--price", "2"), "--price is used with --tokens only"),
+        (("--within", "30"), "--within is used with --calibrate only"),
+        (("--page", "x.html"), "--page is used with --accuracy only"),
+        (("--device", "l4", "--bits", "8"), "--bits is used with --inference only"),
+        (("--device", "l4", "--nproc", "2"), "--nproc is not used with --device"),
+        (("--device", "l4", "--calibrate"), "--device is not used with --calibrate"),
+        (("--device", "l4", "--trace"), "--device is not used with --trace"),
+        (("--device", "l4", "--nodes", "2"), "--device is not used with --nodes"),
+        (("--device", "l4", "--accuracy"), "--device is not used with --accuracy"),
+        (("--inference", "--price", "2"), "--price is used with --tokens only"),
+        (("--inference", "--with", "sgd"), "--with is not used with --inference"),
+        (("--tokens", "1B", "--bits", "8"), "--bits is used with --inference only"),
+        (("--tokens", "1B", "--nproc", "2"), "--nproc is not used with --tokens"),
+        (("--tokens", "1B", "--instants"), "--instants is not used with --tokens"),
+        (("--tokens", "1B", "--nodes", "2"), "--tokens and --nodes ask two questions"),
+        (("--trace", "--within", "30"), "--within is used with --calibrate only"),
+        (("--trace", "--calibrate"), "--trace and --calibrate ask two questions"),
+        (("--gpu", "a100", "--instants"), "--instants is not used with --gpu"),
+    ],
+)
+def test_an_option_of_another_question_is_refused(assay: Assay, words: tuple[str, ...], says: str) -> None:
+    said = assay("estimate", "gpt2-124m", *words)
+    assert said.code == 2
+    assert said.sentence().startswith(says)
+
+
+def test_a_step_on_an_absent_device_is_told_as_one(assay: Assay) -> None:
+    words = ("estimate", "gpt2-124m", "--with", "bf16_mixed", "--with", "sdpa_attention", "--device")
+    there = {name: assay(*words, name, "--json").value for name in ("a100", "H100")}
+    for name, value in there.items():
+        sheet = DEVICES[name.lower()]
+        assert value["datasheet"] == {"device": sheet.name, "times_as_long": [1.5, 4.0]}
+        assert value["peak_flops"] == sheet.flops["bfloat16"]
+        # A product takes at least its FLOPs over the peak; the traffic of other operations is added.
+        assert sum(value["flops_by_dtype"].values()) / sheet.half_flops < value["step_seconds"] < 1
+        assert value["device_memory"]["total_bytes"]["low"] > value["tensors_peak_bytes"]
+    assert there["H100"]["step_seconds"] < there["a100"]["step_seconds"]
+    said = assay(*words, "a100")
+    assert "device\tA100 80 GB, 74.5 GiB, as its datasheet has it; it may be absent" in said.out
+    assert " a roofline of the datasheet's peaks: no step is faster, and real ones take 1.5 to 4 times" in said.out
+    assert "datasheet" not in assay("estimate", "demo", "--json").value
+    assert "parts of the peak\tconfiguration\t+ bf16_mixed\t+ sdpa_attention" in said.out
+    assert "highest instant of each part" in assay(*words, "a100", "--instants").out
+
+
+def test_a_product_that_the_datasheet_lacks_has_no_time(assay: Assay) -> None:
+    said = assay("estimate", "demo", "--device", "h100", "--with", "fp8")
+    assert "step time\tnot predicted; the datasheet has no product in float8_e4m3fn\n" in said.out
+
+
+def test_programs_name_a_device_too() -> None:
+    found = package.estimate("gpt2-124m", device="a100", optimizations="bf16_mixed")
+    assert found.sheet is not None
+    assert found.run.device == "cuda"
+    assert "A100 80 GB" in found._repr_html_()
+    with pytest.raises(UsageError, match="two places"):
+        package.estimate("gpt2-124m", device="a100", machine=found.machine)
+
+
 def test_help_names_every_device(assay: Assay) -> None:
     """It is written out, because help must not load the devices."""
     said = " ".join(assay("estimate", "--help").out.split())
-    assert f"a datasheet: {', '.join(DEVICES)}." in said
+    assert f"by its datasheet: {', '.join(DEVICES)};" in said

@@ -59,7 +59,8 @@ def test_a_limit_of_time_leaves_a_study_that_says_what_it_cannot_conclude_and_re
     assert said.code == 0, said.err
     left = "baseline, seed 1; baseline (again), seed 1; lion, seed 1; sgd, seed 1"
     told = " ".join(said.out.split())
-    assert f"The limit of time ended the study before 4 cells could begin: {left}." in told
+    assert "The limit of time ended the study before 4 of 8 cells could begin: all at seed 1." in told
+    assert "The limit of time ended the study before 4 of 8 cells could begin; the notes say what" in told
     assert "Fewer processes than planned: lion (1 of 2), sgd (1 of 2)." in told
     assert assay("study", "show", "last", "--json").value["held_back"] == left.split("; ")
     status = assay("study", "status", "last").out
@@ -178,3 +179,19 @@ def test_a_faulty_start_is_a_sentence(
     said = assay("study", "run", str(later))
     assert said.code == 2
     assert says in said.sentence()
+
+
+def test_what_exclude_leaves_out_and_no_row_has_is_said_before_and_after(
+    assay: Assay, fake: Fake, tmp_path: Path, corpus: str
+) -> None:
+    path = tmp_path / "idle.yaml"
+    path.write_text(
+        f"kind: factorial\noverrides: [{', '.join((corpus, *TINY))}]\nseeds: 1\nprocesses: 1\nblocks: 2\n"
+        "vary: {optimizations: [none, lion], training.batch_size: [2, 4]}\nexclude: [{training.batch_size: '>= 80'}]\n"
+    )
+    told = "No row has what exclude leaves out: training.batch_size >= 80."
+    assert told in assay("study", "plan", str(path)).out
+    said = assay("study", "run", str(path))
+    assert said.code == 0, said.err
+    assert told in said.err
+    assert told in " ".join(said.out.split())

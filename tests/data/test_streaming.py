@@ -75,6 +75,41 @@ def test_a_place_goes_on_and_tokenizes_nothing_again(done: int) -> None:
     assert all(same(after, step) for step in range(done + 1, done + 5))
 
 
+def begun(step: int) -> int:
+    """Documents of which the steps before this one read a token, by the length of each."""
+    read, count = step * ROWS * LENGTH, 0
+    for text in [*TEXTS[:-2]] * 9:
+        if read <= 0:
+            break
+        read, count = read - len(ByteTokenizer().encode(text.removesuffix("\n") + "\n")), count + 1
+    return count
+
+
+def test_documents_count_once_a_token_was_read_and_again_in_each_pass() -> None:
+    batches = Counted(TEXTS).batches()
+    for step in range(40):
+        batches.at(step)
+        assert batches.begun(step + 1) == begun(step + 1)
+    assert begun(40) > 2 * len(TEXTS)
+    assert batches.begun(3) is None
+
+
+@pytest.mark.parametrize("done", [1, 6, 13, 25])
+def test_the_count_goes_on_from_a_checkpoint_unless_that_has_none(done: int) -> None:
+    before, after, unknown = (Counted(TEXTS).batches() for _ in range(3))
+    for step in range(done):
+        before.at(step)
+    state = before.state_dict()
+    after.load_state_dict(state)
+    unknown.load_state_dict({"places": [place[:3] for place in state["places"]]})
+    assert after.begun(done) == begun(done)
+    for step in range(done, done + 9):
+        assert same(after, step)
+        assert same(unknown, step)
+        assert after.begun(step + 1) == begun(step + 1)
+        assert unknown.begun(step + 1) is None
+
+
 def test_a_step_that_could_not_be_read_can_be_asked_for_again() -> None:
     source, left = Counted(TEXTS), [OSError("gone"), OSError("gone")]
 

@@ -20,6 +20,32 @@ def test_this_host() -> None:
     assert machine.memory_bytes > 2**28
 
 
+def test_the_version_of_torch_is_that_which_torch_tells() -> None:
+    import torch
+
+    assert module.torch_version() == torch.__version__
+
+
+@pytest.mark.parametrize(
+    ("group", "file", "text", "kills"),
+    [
+        ("0::/user/job", "user/job/memory.events", "low 0\noom 4\noom_kill 3\noom_group_kill 0\n", 3),
+        ("0::/docker/a", "memory.events", "oom 0\noom_kill 0\n", 0),
+        ("5:cpu:/x\n4:memory:/job\n0::/", "memory/job/memory.oom_control", "under_oom 0\noom_kill 2\n", 2),
+        ("4:memory:/job", "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", None),
+        ("0::/", "memory.max", "max\n", None),
+    ],
+)
+def test_kills_for_want_of_memory_are_counted_by_the_control_group(
+    tmp_path: Path, group: str, file: str, text: str, kills: int | None
+) -> None:
+    for path, said in ((tmp_path / "proc/self/cgroup", group), (tmp_path / "sys/fs/cgroup" / file, text)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(said)
+    assert module.oom_kills(tmp_path / "sys", tmp_path / "proc") == kills
+    assert module.oom_kills(tmp_path / "sys", tmp_path / "none") is None
+
+
 def test_accelerators_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'NVIDIA A100-SXM4-40GB, 40960, 8.0'\necho 'NVIDIA H200, 143771, 9.0'\n")

@@ -25,6 +25,11 @@ def test_a_drivers_name_finds_its_datasheet(name: str, key: str) -> None:
     assert datasheet(name) is DEVICES[key]
 
 
+def test_a_datasheets_own_name_finds_it() -> None:
+    gpus = [one for one in DEVICES.values() if not one.name.startswith("TPU")]
+    assert [datasheet(one.name) for one in gpus] == gpus
+
+
 @pytest.mark.parametrize(
     "name",
     [

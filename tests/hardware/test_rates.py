@@ -34,7 +34,7 @@ def test_another_processor_torch_or_thread_count_is_not(home: Home, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         assert rates.known_rates(home, MACHINE) == {}
-    monkeypatch.setattr(rates, "_torch_version", lambda: "0.0")
+    monkeypatch.setattr(rates, "torch_version", lambda: "0.0")
     assert rates.known_rates(home, MACHINE) == {}
 
 

@@ -12,8 +12,10 @@ import pytest
 
 from assay.config import Home
 from assay.errors import StorageError
+from assay.hardware.detect import oom_kills
 from assay.launch import child as child_module
 from assay.launch import run_lock as claim
+from assay.launch import spawn as spawn_module
 from assay.launch.prepare import ReadyRun
 from assay.launch.spawn import start
 from assay.records.run import RunResult
@@ -101,6 +103,37 @@ def test_kill_nine_is_recorded_with_what_was_done(home: Home, ready_run: ReadyRu
     assert result.predicted == ready_run.predicted
     assert result.step_seconds is not None
     assert result.step_seconds.count == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ("oom_kill 1", "oom_kill 2", Status.OUT_OF_MEMORY),
+        ("oom_kill 1", "oom_kill 1", Status.KILLED),
+        ("", "oom_kill 1", Status.KILLED),
+    ],
+)
+def test_kill_nine_is_out_of_memory_if_the_control_group_counts_it(
+    home: Home,
+    ready_run: ReadyRun,
+    fake: Fake,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    after: str,
+    status: Status,
+) -> None:
+    fake.behaves("die4")
+    group, counts = home.root / "self/cgroup", home.root / "fs/cgroup/memory.events"
+    for path, text in ((group, "0::/"), (counts, before)):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    for module in (spawn_module, child_module):
+        monkeypatch.setattr(module, "oom_kills", lambda: oom_kills(home.root, home.root))
+    with start(ready_run, home) as child:
+        counts.write_text(after)
+        result = child.result()
+    assert (result.status, result.steps) == (status, 4)
+    assert settle(child.folder) == result
 
 
 def test_a_failure_says_its_last_words(home: Home, ready_run: ReadyRun, fake: Fake) -> None:

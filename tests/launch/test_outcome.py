@@ -31,3 +31,28 @@ def test_who_was_killed_is_said(home: Home, ranks: int, own: Status | None, reas
             claim.folder.write_result(compose(claim.folder, own, "its own"))
         found = ending(claim.folder, -9, None, None)
     assert (found.status, found.reason) == (Status.KILLED, reason)
+
+
+COUNTED = "the system counted a process that it killed because memory ran out"
+
+
+@pytest.mark.parametrize(
+    ("code", "ranks", "own", "status", "says"),
+    [
+        (-9, 1, None, Status.OUT_OF_MEMORY, f"killed by signal 9; {COUNTED}"),
+        (-9, 2, Status.FAILED, Status.OUT_OF_MEMORY, f"was killed by signal 9; {COUNTED}, and the ranks could not"),
+        (1, 2, Status.KILLED, Status.OUT_OF_MEMORY, f"its own; {COUNTED}"),
+        (-11, 1, None, Status.KILLED, "killed by signal 11"),
+        (0, 1, Status.DONE, Status.DONE, "its own"),
+    ],
+)
+def test_a_kill_is_out_of_memory_if_the_system_counted_one(
+    home: Home, code: int, ranks: int, own: Status | None, status: Status, says: str
+) -> None:
+    ready = make_ready(home)
+    with claimed(replace(ready, run=ready.run.model_copy(update={"ranks": ranks})), home) as claim:
+        if own is not None:
+            claim.folder.write_result(compose(claim.folder, own, "its own"))
+        found = ending(claim.folder, code, None, None, ran_out=True)
+    assert found.status is status
+    assert says in (found.reason or "")

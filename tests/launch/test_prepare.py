@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from assay.config import Home, Run, identity, validate
+from assay.data import open_prepared
 from assay.errors import StorageError, UsageError
 from assay.hardware.detect import usable_cores
 from assay.launch import prepare
@@ -46,6 +47,14 @@ def test_a_ready_run_is_complete(place: Home, text: Path) -> None:
     assert found.identity == identity(found.run)
     assert said
     assert list(place.runs.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", [None, 3, 400])
+def test_the_batches_of_an_evaluation_are_counted(place: Home, text: Path, asked: int | None) -> None:
+    found = ready(tiny(text, training={"batch_size": 2, "steps": 2, "eval_batches": asked}), place)
+    windows, rest = divmod(len(open_prepared(found.data_folder).validation) - 1, 8)
+    whole = -(-windows // 2) + bool(rest)
+    assert found.eval_batches == {None: whole, 3: 3, 400: windows // 2}[asked]
 
 
 def test_the_order_of_listing_is_not_part_of_the_identity(place: Home, text: Path) -> None:

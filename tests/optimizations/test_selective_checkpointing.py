@@ -10,7 +10,8 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.model import Attention, Block
-from assay.optimizations import Conflict, check, resolve
+from assay.optimizations import Conflict, Unavailable, check, resolve
+from assay.optimizations import selective_checkpointing as technique
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with
 from support.steps import build_step, losses, traced
@@ -130,3 +131,12 @@ def test_what_was_not_proven_is_refused() -> None:
     check(run_with(selective("attention"), model=mixture), CPU)
     with pytest.raises(Conflict, match="both replace the step's recomputation"):
         check(run_with(selective("matmuls"), Spec(name="activation_checkpointing")), CPU)
+
+
+def test_an_older_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(technique, "torch_version", lambda: "2.12.1+cu130")
+    with pytest.raises(Unavailable, match=r"needs torch 2\.13, which tells a policy each result"):
+        check(run_with(selective("matmuls")), CPU)
+    check(run_with(selective("attention")), CPU)
+    monkeypatch.setattr(technique, "torch_version", lambda: None)  # predictions need no torch
+    check(run_with(selective("matmuls")), CPU)

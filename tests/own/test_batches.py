@@ -87,6 +87,15 @@ def test_nothing_is_said_of_text(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("forked")
+def test_what_reads_weights_of_assays_own_model_refuses_the_run(folder: Path) -> None:
+    run = trained("blind", folder)
+    with pytest.raises(
+        UsageError, match=r"trained waves\.py:blind, and this reads checkpoints of assay's own model only"
+    ):
+        assay.gradients(run.run, home=folder / "home")
+
+
+@pytest.mark.usefixtures("forked")
 def test_held_out_batches_that_fail_leave_the_steps_saved(folder: Path) -> None:
     run = trained("failing", folder)
     assert run.status.value == "failed"

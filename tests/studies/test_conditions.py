@@ -9,6 +9,7 @@ from assay.config import load
 from assay.errors import UsageError
 from assay.studies.kinds import kinds
 from assay.studies.reading import read_study
+from assay.studies.varied import Varied
 
 DEPTHS = {"model.n_layer": ["2", "4", "8"], "training.batch_size": ["8", "16", "32"]}
 SHAPES = {"shape": {"plain": {}, "deep": {"model.n_layer": 8}, "flat": {"model.n_layer": 2}}, **DEPTHS}
@@ -109,9 +110,36 @@ def test_a_search_draws_excluded_rows_again() -> None:
 @pytest.mark.parametrize(
     ("kind", "exclude", "says"),
     [
-        ("factorial", "{model.n_layer: '>= many'}", "which is no condition; write <, <=, > or >= and a number"),
-        ("factorial", "{model.n_layer: '== 8'}", "which is no condition"),
-        ("factorial", "{model.n_layer: '>= nan'}", "which is no condition"),
+        ("factorial", [{"training.batch_size": ">= 80"}], "training.batch_size >= 80"),
+        ("factorial", [{"training.batch_size": ">= 16"}], None),
+        ("factorial", [{"training.batch_size": ">= 16"}, {"model.n_layer": "> 8"}], "model.n_layer > 8"),
+        ("one_at_a_time", [{"training.batch_size": 16, "model.n_layer": 8}], "training.batch_size=16, model.n_layer=8"),
+        ("one_at_a_time", [{"training.batch_size": 16, "model.n_layer": 2}], None),
+        ("factorial", [{"model.n_layer": f"> {depth}"} for depth in range(8, 16)], "model.n_layer > 13 and 2 others"),
+    ],
+)
+def test_what_no_row_has_is_said(kind: str, exclude: list[dict[str, Any]], says: str | None) -> None:
+    found = kinds()[kind].model_validate({"vary": DEPTHS, "exclude": exclude}, strict=False)
+    assert found.idle() == () if says is None else str(found.idle()[0]).endswith(f"{says}.")
+
+
+def test_many_combinations_are_checked_against_one_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[object] = []
+    values = Varied._values
+    monkeypatch.setattr(Varied, "_values", lambda self, levels: counted.append(levels) or values(self, levels))
+    for count in (1, 50):
+        counted.clear()
+        fields = {"vary": DEPTHS, "exclude": [{"model.n_layer": 8}] * count}
+        kinds()["factorial"].model_validate(fields, strict=False)
+        assert len(counted) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "exclude", "says"),
+    [
+        ("factorial", "{model.n_layer: '>= many'}", "is no condition; write <, <=, > or >= and a number"),
+        ("factorial", "{model.n_layer: '== 8'}", "is no condition"),
+        ("factorial", "{model.n_layer: '>= nan'}", "is no condition"),
         ("factorial", "{model.depth: '>= 8'}", "exclude names model.depth, which is no factor"),
         ("factorial", "{training.schedule: '> 8'}", "compares training.schedule with a number, and none of its levels"),
         ("factorial", "{model.n_layer: '< 4'}", "exclude leaves out the control, which has model.n_layer < 4"),

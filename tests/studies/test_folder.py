@@ -59,6 +59,13 @@ def test_a_study_is_found_by_the_start_of_its_id(tmp_path: Path) -> None:
         find(home, "3")
 
 
+def test_no_name_means_no_study(tmp_path: Path) -> None:
+    """An empty variable of a shell must not stop or resume the only study."""
+    saved(Home(tmp_path))
+    with pytest.raises(UsageError, match="there is no study ''"):
+        find(Home(tmp_path), "")
+
+
 def test_only_one_process_runs_a_study(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "one")
     assert not folder.running

@@ -12,7 +12,7 @@ from assay.optimizations import resolved
 from assay.report.blocks import Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.outlook import outlook_report
-from assay.studies.execution.pace import _steps
+from assay.studies.execution.pace import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, outlook
 
@@ -29,7 +29,7 @@ from assay.studies.outlook import Outlook, RowOutlook, outlook
 def test_evaluations_and_budgets_count(changes: list[str], steps: float) -> None:
     shape = ["training.steps=100", "training.batch_size=4", "model.context_length=80"]
     run = resolved(load("demo", [*shape, *(f"training.{one}" for one in changes)]))
-    assert _steps(run, step_seconds=0.5) == pytest.approx(steps)
+    assert process_seconds(run, 0.5, eval_batches=3) == pytest.approx(START_SECONDS + 0.5 * steps)
 
 
 def row(processes: int, **known: Any) -> RowOutlook:

@@ -84,6 +84,30 @@ def test_a_faulty_scale_or_document_is_a_sentence(file: Path, written: str, says
         read_study(file)
 
 
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("factorial", 'vary: {shape: {plain: {}, "de\\nep": {model.n_embd: 32}}}'),
+        ("factorial", 'vary: {"sha\\e[31mpe": {plain: {}, deep: {model.n_embd: 32}}}'),
+        ("factorial", 'vary: {optimizations: [none, {placebo: "\\u202egpj"}]}'),
+        ("one_at_a_time", 'vary: {model.bias: [true, "fal\\nse"]}'),
+        ("ladder", 'rungs: ["lion\\n"]'),
+        ("random", 'trials: 1\nspace: {model.bias: [true, "fal\\nse"]}'),
+        ("comparison", 'treatments: [lion]\nname: "a \\e[2J"'),
+    ],
+)
+def test_a_name_that_a_table_cannot_show_is_a_sentence(file: Path, kind: str, field: str) -> None:
+    file.write_text(f"kind: {kind}\n{field}\n")
+    with pytest.raises(UsageError, match="should be one line of printable characters") as raised:
+        read_study(file)
+    assert str(raised.value).isprintable()
+
+
+def test_a_question_over_several_lines_is_shown_in_one(file: Path) -> None:
+    file.write_text("kind: comparison\ntreatments: [lion]\nquestion: |\n  Is Lion\n  faster?\n")
+    assert read_study(file).question == "Is Lion faster?"
+
+
 def test_a_field_that_a_scale_misspells_is_named(file: Path) -> None:
     file.write_text(TEXT.replace("seeds: 1", "sedes: 1"))
     read_study(file)

@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.config import load
 from assay.records.status import Status
-from assay.records.study import AGAIN, CellResult, ComparisonRecord, Curve
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Curve, StudyEnding
 from assay.studies.kinds.factorial import Factorial
 from support.comparisons import TREATMENTS, record, result
 
@@ -39,3 +39,17 @@ def factorial_record(
     whole = record(seeds=seeds, treatments=TREATMENTS[:1])
     values = {"treatments": rows, "cells": tuple(cells), "rounds": (), "nudged": (), "kind": "factorial", **fields}
     return ComparisonRecord(**{name: getattr(whole, name) for name in ComparisonRecord.model_fields} | values)
+
+
+def cut_short(whole: ComparisonRecord, *kept: tuple[str, int]) -> ComparisonRecord:
+    """The record as a limit of time leaves it: with the controls of some seeds, and rows at these seeds."""
+    seeds = {seed for _, seed in kept}
+    controls = (BASELINE, AGAIN)
+    cells = [
+        one
+        for one in whole.cells
+        if (one.cell.treatment in controls and one.cell.seed in seeds) or (one.cell.treatment, one.cell.seed) in kept
+    ]
+    left = tuple(one.cell for one in whole.cells if one not in cells)
+    ending = StudyEnding.BUDGET_REACHED
+    return whole.model_copy(update={"cells": tuple(cells), "held_back": left, "ending": ending})

@@ -276,6 +276,7 @@ def test_documents_that_break_off_leave_a_checkpoint_from_which_mended_ones_go_o
     mended = ended(folder)
     assert (mended.status, mended.steps) == (Status.DONE, 20)
     assert (mended.train_loss, mended.val_loss) == (whole.train_loss, whole.val_loss)
+    assert mended.documents == whole.documents == 1 + 20 * whole.config.tokens_per_step // len(lines[0][10:-2] + "\n")
 
 
 def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus: Prepared, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ class _Reading:
         record, cells = self.record, self.record.of(treatment)
         comparable = same_environment(cells, self.environment)
         results = [one.result for one in cells]
-        status, reason = _ending(results, record.planned)
+        status, reason = _ending(results, record)
         good = [one.result for one in usable(cells)]
         predicted = next((result.predicted for result in results if result.predicted), None)
         reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
@@ -189,12 +189,20 @@ class _Reading:
         return sampled | effects((*self.record.references, *second), alike, len(self.record.treatments))
 
 
-def _ending(results: Sequence[RunResult], planned: int) -> tuple[Status, str | None]:
-    """Status and reason of the first result that is not `done`; `interrupted` if processes are missing."""
+def _ending(results: Sequence[RunResult], record: ComparisonRecord) -> tuple[Status, str | None]:
+    """Status and reason of the first result that is not `done`; if processes are missing, why they did not run.
+
+    A limit of time holds cells back by their order and never by their results. So a row of which some processes ran is
+    as good as one of a smaller study.
+    """
     worst = next((result for result in results if result.status is not Status.DONE), None)
     if worst is not None:
         return worst.status, worst.reason
-    return (Status.DONE, None) if len(results) == planned else (Status.INTERRUPTED, "not all processes ran")
+    if len(results) == record.planned:
+        return Status.DONE, None
+    if results and record.ending is StudyEnding.BUDGET_REACHED:
+        return Status.BUDGET_REACHED, "the limit of time ended the study"
+    return Status.INTERRUPTED, "not all processes ran" if results else "no process ran"
 
 
 def _judged(row: Row, again: Row) -> Row:

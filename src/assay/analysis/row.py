@@ -35,7 +35,10 @@ class Row(Frozen):
 
     treatment: str
     status: Status
-    """`done` if every process is done; else the status of the first process that is not."""
+    """`done` if every process is done; else the status of the first that is not, or why some did not run.
+
+    It is `budget_reached` if a limit of time ended the study after some processes of the row.
+    """
     reason: str | None
     runs: tuple[str, ...]
     """Ids of the runs, seed by seed."""

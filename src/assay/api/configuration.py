@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.config.home import Home
 from assay.config.loading import load, stack
@@ -10,6 +11,9 @@ from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.config.source import names_a_function
 from assay.errors import UsageError, shown
+
+if TYPE_CHECKING:
+    from assay.hardware import Machine
 
 DEFAULT = "demo"
 """Preset that is used if none is named."""
@@ -46,6 +50,16 @@ def with_initial_weights(run: Run, home: Home) -> Run:
     from assay.launch.initial_weights import with_initial_weights
 
     return with_initial_weights(run, home)
+
+
+def on_device(run: Run, device: str) -> "tuple[Run, Machine]":
+    """Return the run on one GPU that may be absent, and the machine of that GPU's datasheet.
+
+    Raises `UsageError` if the name is not known, and if CUDA does not run on the device.
+    """
+    from assay.hardware.devices import absent_machine
+
+    return run.model_copy(update={"device": "cuda"}), absent_machine(device)
 
 
 def specs_of(optimizations: Stack) -> tuple[Spec, ...]:

@@ -97,14 +97,20 @@ def _best(start: "StartFrom", home: Home) -> "Best":
     return best_row(analyse(record), start.metric)
 
 
-def held_constant(study: "Study", cells: "Sequence[Cell]") -> tuple[str, ...]:
-    """Return a sentence on the quantity that all rows of a study share, if there is one."""
+def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[str, ...]:
+    """Return sentences on what a file says in vain, which are told at once, and on the quantity that rows share."""
     from assay.records.study import AGAIN
     from assay.studies.constant import sentence
 
+    idle = study.idle()
+    for said in idle:
+        tell(said, None)
     if study.constant is None:
-        return ()
-    return (sentence(study.constant, {one.treatment: one.run for one in cells if one.treatment != AGAIN}),)
+        return idle
+    return (
+        *idle,
+        sentence(study.constant, {one.treatment: one.run for one in cells if one.treatment != AGAIN}),
+    )
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:

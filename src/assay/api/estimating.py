@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, Stack, configure, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, on_device, with_initial_weights
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.model import ModelConfig
+    from assay.config.run import Run
     from assay.data.progress import Progress
     from assay.estimator.budget import Budget, FlopsBill
     from assay.estimator.inference import Inference
@@ -25,21 +26,30 @@ _MOST = 1e20
 
 
 def estimate(
-    source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    device: str | None = None,
+    machine: "Machine | None" = None,
 ) -> "PredictedStep":
     """Predict memory, work and time of one optimizer step, without torch and without training.
 
-    Returns the estimate of the rank with the highest peak. `estimate_every_rank` returns all ranks and their joint step
-    time. Raises `UsageError`, also if only the corpus determines the vocabulary size.
+    `device` names one GPU that may be absent, such as ``a100``: then the time is a roofline of its datasheet's peaks,
+    which no step undercuts. Returns the estimate of the rank with the highest peak. `estimate_every_rank` returns all
+    ranks and their joint step time. Raises `UsageError`, also if only the corpus determines the vocabulary size.
     """
     from assay.api.step_results import PredictedStep
 
-    every = estimate_every_rank(source, *overrides, optimizations=optimizations, machine=machine)
+    every = estimate_every_rank(source, *overrides, optimizations=optimizations, device=device, machine=machine)
     return PredictedStep.of(every)
 
 
 def estimate_every_rank(
-    source: Source = None, *overrides: str, optimizations: Stack = (), machine: "Machine | None" = None
+    source: Source = None,
+    *overrides: str,
+    optimizations: Stack = (),
+    device: str | None = None,
+    machine: "Machine | None" = None,
 ) -> "EveryRank":
     """Predict one optimizer step on every rank of a run: memory and payload of each, and their joint step time.
 
@@ -51,8 +61,21 @@ def estimate_every_rank(
     from assay.optimizations import check_divided
 
     run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    if device is not None:
+        run, machine = _on_one(run, device, machine)
     check_divided(run)
     return predict(run, machine or known_machine(Home(), threads_of(run)))
+
+
+def _on_one(run: "Run", device: str, machine: "Machine | None") -> "tuple[Run, Machine]":
+    """Return the run on one device that may be absent, and its machine. Raises `UsageError`."""
+    if machine is not None:
+        raise UsageError("a device and a machine are two places; give only one of them")
+    if run.ranks > 1:
+        raise UsageError(
+            f"a device is one GPU, and the run has ranks={run.ranks}; plan several with --nodes and --gpus-per-node"
+        )
+    return on_device(run, device)
 
 
 def calibrate(
@@ -81,7 +104,11 @@ def calibrate(
 
 
 def estimate_stacks(
-    source: Source = None, *overrides: str, optimizations: "Sequence[str]", machine: "Machine | None" = None
+    source: Source = None,
+    *overrides: str,
+    optimizations: "Sequence[str]",
+    device: str | None = None,
+    machine: "Machine | None" = None,
 ) -> "dict[str, EveryRank]":
     """Predict one optimizer step without `optimizations`, and after each of them is added to those before it.
 
@@ -91,7 +118,8 @@ def estimate_stacks(
     found = {}
     for count in range(len(optimizations) + 1):
         try:
-            one = estimate_every_rank(source, *overrides, optimizations=optimizations[:count], machine=machine)
+            stack = optimizations[:count]
+            one = estimate_every_rank(source, *overrides, optimizations=stack, device=device, machine=machine)
         except UsageError:
             if count == len(optimizations):
                 raise

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, Stack, configure, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, on_device, with_initial_weights
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
@@ -38,7 +38,6 @@ def capacity(
     """
     from assay.estimator.capacity import Fitting
     from assay.estimator.capacity import capacity as found_by_ledger
-    from assay.hardware.devices import absent_machine
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
 
@@ -48,7 +47,7 @@ def capacity(
     if device is not None:
         if verify:
             raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out --verify or --device")
-        run, machine = run.model_copy(update={"device": "cuda"}), absent_machine(device)
+        run, machine = on_device(run, device)
     limited = of or ("tensors" if device is None else "device")
     found = found_by_ledger(run, budget, machine or known_machine(place, threads_of(run)), limited)
     if not verify:

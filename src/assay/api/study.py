@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
-from assay.api.designs import check_statements, designed, held_constant, library, new, plan
+from assay.api.designs import check_statements, designed, library, new, plan, remarks
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -105,7 +105,7 @@ def run(
         timed=not (loss_only or study.losses_only),
         halving=study.halving(),
         hours=max_hours,
-        notes=(*notes, *held_constant(study, cells)),
+        notes=(*notes, *remarks(study, cells, on_progress or silent)),
     )
     return analyse(measured(cells, base, how))
 

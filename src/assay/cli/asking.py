@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay.cli.belonging import arguments, check_used
 from assay.cli.options import Json, count_of
 from assay.errors import UsageError
 
@@ -34,6 +35,8 @@ _Mfu = Annotated[
     float | None, typer.Option("--mfu", help="With --device: share of the 16-bit peak that is reached; default: 0.4.")
 ]
 _Price = Annotated[float | None, typer.Option("--price", help="With --device: money for an hour of one device.")]
+_USES = {"": (), "RUN": ("--micro-batches", "--sequences")}
+"""Options of a critical batch size: by figures, or by the gradients of a run."""
 _Far = Annotated[bool, typer.Option("--far", help="Answer beyond 10,000 times the fitted compute.")]
 
 
@@ -118,8 +121,9 @@ def batch_size(
         str | None, typer.Option("--batches", metavar="B,B,...", help="Batch sizes; default: powers of two around it.")
     ] = None,
     micro_batches: Annotated[
-        int, typer.Option(min=2, max=1000, metavar="N", help="With RUN: number of micro-batches.")
-    ] = 8,
+        int | None,
+        typer.Option(min=2, max=1000, metavar="N", help="With RUN: number of micro-batches; default: 8."),
+    ] = None,
     sequences: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With RUN: sequences of each; default: its batch size.")
     ] = None,
@@ -141,6 +145,8 @@ def batch_size(
 
     options = {"--noise": noise, "--noise-error": noise_error, "--params": params, "--steps": steps}
     options["--batch-size"] = batch_size
+    of_run = {"--micro-batches": micro_batches, "--sequences": sequences}
+    check_used("" if run is None else "RUN", _USES, of_run)
     counts = {name: None if text is None else count_of(name, text) for name, text in options.items()}
     with watcher() as watch:
 
@@ -158,8 +164,7 @@ def batch_size(
             batch_size=counts["--batch-size"],
             step_seconds=step_seconds,
             batches=None if batches is None else [count_of("--batches", one) for one in batches.split(",")],
-            micro_batches=micro_batches,
-            sequences=sequences,
+            **arguments(of_run, *of_run),
             on_progress=tell,
         )
     print_json(found.to_dict()) if as_json else print_blocks(found.report())

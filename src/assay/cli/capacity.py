@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.belonging import check_place
 from assay.cli.options import AbsentGpu, Json, Memory, Nproc, Of, Overrides, Source, With, changes
 
 
@@ -37,6 +38,7 @@ def capacity(
     from assay.report.predicted.capacity import capacity_report
     from assay.units import parse_bytes
 
+    check_place(device, source, *(overrides or ()))
     budget = budget_of(None if memory is None else parse_bytes(memory), device)
     limited = of or ("tensors" if device is None else "device")
     found = api.capacity(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.belonging import arguments, check_used
 from assay.cli.options import Json
 
 _Step = Annotated[
@@ -26,9 +27,14 @@ _Against = Annotated[
     typer.Option("--against", metavar="MODULE:FUNCTION", help="A baseline whose values the step must have."),
 ]
 _Numerics = Annotated[
-    str,
-    typer.Option("--numerics", metavar="KIND", help="How near its values must be: exact, reassociated or lossy."),
+    str | None,
+    typer.Option(
+        "--numerics",
+        metavar="KIND",
+        help="With --against: how near its values must be: exact, reassociated or lossy; default: reassociated.",
+    ),
 ]
+_USES = {"": (), "--against": ("--numerics",)}
 
 
 def measure(
@@ -36,7 +42,7 @@ def measure(
     tokens: _Tokens = None,
     blocks: _Blocks = 5,
     against: _Against = None,
-    numerics: _Numerics = "reassociated",
+    numerics: _Numerics = None,
     figure: _Figure = None,
     as_json: Json = False,
 ) -> None:
@@ -56,13 +62,16 @@ def measure(
     from assay.report.page.anatomy import drawable
     from assay.report.page.theme import save
 
+    near = {"--numerics": numerics}
+    check_used("" if against is None else "--against", _USES, near)
     if figure is not None:
         drawable(figure)
-    found = api.measure(step, tokens=tokens, blocks=blocks, against=against, numerics=numerics)  # type: ignore[arg-type]
+    found = api.measure(step, tokens=tokens, blocks=blocks, against=against, **arguments(near, "--numerics"))
     print_json(found.to_dict()) if as_json else print_blocks(found.report())
-    drawn = None if figure is None else found.plot()
-    if figure is not None and drawn is not None:
-        save(drawn, figure)
-        note(f"figure written to {figure}")
+    if figure is not None:
+        drawn = found.plot()
+        if drawn is not None:
+            save(drawn, figure)
+        note("no figure: the step was not taken apart" if drawn is None else f"figure written to {figure}")
     if found.proof is not None:
         raise typer.Exit(found.proof.status.exit_code)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.belonging import check_used, given
 from assay.cli.options import Json
 
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ _Table = Annotated[bool, typer.Option("--table", help="Print the measured effect
 _Measured = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="A file that benchmarks/catalogue.py wrote; default: the package's own measurements."
+        metavar="FILE",
+        help="With NAME, --table or --json: a file of benchmarks/catalogue.py; default: the package's measurements.",
     ),
 ]
+_USES = {"": (), "NAME": ("--measured",), "--table": ("--measured",), "--json": ("--measured",)}
 
 
 def optimizations(
@@ -39,8 +42,10 @@ def optimizations(
     from assay.hardware import detect
     from assay.optimizations import availability, card, catalogue, resolve
 
+    mode = next(iter(given({"NAME": name, "--table": table, "--json": as_json})), "")
+    check_used(mode, _USES, {"--measured": measured})
     known = catalogue() if name is None else {name: type(resolve(Spec(name=name)))}
-    found = read(measured or shipped())
+    found = read(shipped() if measured is None else measured)
     if table:
         _table(list(known), found, as_json)
         return

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.belonging import check_place
 from assay.cli.options import AbsentGpu, GpusPerNode, Json, Memory, Of, Overrides, Source, count_of
 
 
@@ -29,9 +30,9 @@ def recommend(
         ),
     ] = 0.01,
     calibrate: Annotated[
-        float,
-        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none."),
-    ] = 90.0,
+        float | None,
+        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none; default: 90."),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the first three in short runs, and say whether the order held.")
     ] = False,
@@ -53,6 +54,7 @@ def recommend(
     from assay.cli.console import note, print_blocks, print_json
     from assay.units import parse_bytes
 
+    check_place(device, source, *(overrides or ()))
     found = api.recommend(
         source,
         *(overrides or ()),

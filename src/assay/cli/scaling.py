@@ -6,8 +6,8 @@ import typer
 
 from assay.cli import scaling_study
 from assay.cli.asking import batch_size, optimal_size
+from assay.cli.belonging import arguments, check_used
 from assay.cli.options import Json, count_of
-from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.scaling.profile import Likelihood
@@ -26,6 +26,20 @@ _Drop = Annotated[
 ]
 _Draws = Annotated[int, typer.Option("--draws", min=20, max=100_000, help="Draws of the bootstrap.")]
 _Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")]
+_PointsDrop = Annotated[
+    int | None,
+    typer.Option("--drop", min=0, metavar="N", help="With POINTS.csv: leave out the N points with the highest losses."),
+]
+_PointsDraws = Annotated[
+    int | None,
+    typer.Option("--draws", min=20, max=100_000, help="With POINTS.csv: draws of the bootstrap; default: 200."),
+]
+_PointsSeed = Annotated[
+    int | None, typer.Option("--seed", min=0, help="With POINTS.csv: seed of the draws; default: 0.")
+]
+_FITTED = ("--drop", "--draws", "--seed")
+_USES = {"": ("--source",), "POINTS.csv": _FITTED}
+"""Options of a prediction: by published constants, or by points."""
 
 
 @app.command("laws")
@@ -106,9 +120,9 @@ def predict_loss(
     unique: Annotated[
         str | None, typer.Option("--unique-tokens", metavar="COUNT", help="Tokens that differ, in repeated data.")
     ] = None,
-    drop: _Drop = 0,
-    draws: _Draws = 200,
-    seed: _Seed = 0,
+    drop: _PointsDrop = None,
+    draws: _PointsDraws = None,
+    seed: _PointsSeed = None,
     far: Annotated[bool, typer.Option("--far", help="Answer beyond 10,000 times the fitted points too.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -129,14 +143,10 @@ def predict_loss(
     asked |= {"min_flops": ("--min-flops", min_flops), "min_steps": ("--min-steps", min_steps)}
     asked["unique_tokens"] = ("--unique-tokens", unique)
     counts = {name: None if text is None else count_of(option, text) for name, (option, text) in asked.items()}
-    if points is None and drop:
-        raise UsageError("--drop leaves out points, and none are given; name a file of points")
-    answer = scaling.predict(
-        law if points is None else scaling.fit(points, law=law, drop=drop, hold_out=False, draws=draws, seed=seed),
-        source=source,
-        far=far,
-        **counts,
-    )
+    options = {"--drop": drop, "--draws": draws, "--seed": seed, "--source": source}
+    check_used("" if points is None else "POINTS.csv", _USES, options)
+    fitted = None if points is None else scaling.fit(points, law=law, hold_out=False, **arguments(options, *_FITTED))
+    answer = scaling.predict(fitted or law, source=source, far=far, **counts)
     print_json(prediction_values(answer)) if as_json else print_blocks(prediction_report(answer))
 
 

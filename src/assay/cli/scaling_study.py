@@ -5,8 +5,10 @@ from typing import Annotated
 import typer
 
 from assay.cli.answer import finish
+from assay.cli.belonging import check_used
 from assay.cli.options import Json, Overrides, Page, Source, seconds_of
 
+_USES = {"": ("--executor", "--page"), "--plan": ()}
 _Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, its name, or last.")]
 
 
@@ -25,7 +27,9 @@ def run_study(
     seeds: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=100, help="Seeds of each fitted run; default: 3.")
     ] = None,
-    executor: Annotated[str, typer.Option(metavar="NAME", help="Where the runs go: local, ray, slurm.")] = "local",
+    executor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where the runs go: local, ray, slurm; default: local.")
+    ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -46,6 +50,7 @@ def run_study(
     from assay.report.scaled.plan import plan_report, plan_values
     from assay.report.terminal.progress import watcher
 
+    check_used("--plan" if only_plan else "", _USES, {"--executor": executor, "--page": page})
     with watcher() as watch:
         found = isoflop.plan(
             source,
@@ -61,7 +66,7 @@ def run_study(
     elif not as_json:
         print_blocks(plan_report(found))
     if not only_plan:
-        finish(partial(isoflop.start, found, executor=executor), page, as_json)
+        finish(partial(isoflop.start, found, executor=executor or "local"), page, as_json)
 
 
 def study_points(

@@ -6,6 +6,7 @@ from typing import cast
 from starlette.requests import Request
 
 from assay.config.home import Home
+from assay.dashboard.runs.present import Present
 from assay.dashboard.runs.results import Results
 from assay.dashboard.runs.watching import Watch
 from assay.dashboard.studies.answer import Answers
@@ -20,6 +21,7 @@ class State:
         self.watch = Watch(home)
         self.results = Results()
         self.tails = Tails()
+        self.present = Present()
         self.studies = Studies(home)
         self.answers = Answers()
         self.ending = Event()

@@ -1,32 +1,38 @@
 """Server-sent events: what is new in a log, as messages whose id is the offset from which a browser goes on.
 
 Each message is a list of all batches up to its offset, because a browser may lose its connection after any message. A
-browser that lost its connection sends the id of the last message, and receives exactly what followed. The stream ends
-with a message `over` once the writer of the log has ended, and without one if the server ends.
+browser that lost its connection sends the id of the last message, and receives exactly what followed. A message `now`
+is about the present and in no log, so it has no id. The stream ends with a message `over` once the writer of the log
+has ended, and without one if the server ends.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from assay.dashboard.tail import Tail
+from assay.dashboard.tail import Batch, Tail
 
 _PAUSE_SECONDS = 1.0
 _QUIET_PAUSES = 15
 """Pauses after which a comment is sent, so that a closed connection is noticed."""
 
 
-def follow(request: Request, tail: Tail, is_over: Callable[[], bool]) -> StreamingResponse:
-    """Return the stream of a log from the offset that the request names; `is_over` says whether its writer ended."""
+def follow(
+    request: Request, tail: Tail, is_over: Callable[[], bool], present: Callable[[], object] = lambda: None
+) -> StreamingResponse:
+    """Return the stream of a log from the offset that the request names; `is_over` says whether its writer ended.
+
+    What is `present` beside a log that grows is sent whenever it has changed; None is nothing to tell.
+    """
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     ending: Event = request.app.state.memory.ending
-    messages = _messages(tail, is_over, ending, asked_offset(request))
+    messages = _messages(_Source(tail, is_over, present), ending, asked_offset(request))
     return StreamingResponse(messages, media_type="text/event-stream", headers=headers)
 
 
@@ -36,25 +42,55 @@ def asked_offset(request: Request) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
 
-async def _messages(tail: Tail, is_over: Callable[[], bool], ending: Event, offset: int) -> AsyncIterator[str]:
-    quiet = 0
+class _News(NamedTuple):
+    """Findings of one look."""
+
+    batches: list[Batch]
+    """Batches after the offset that the reader knows."""
+    offset: int
+    """Place from which to go on."""
+    over: bool
+    """True if no line will follow."""
+    present: object
+
+
+class _Source(NamedTuple):
+    """A log, with what is known beside it."""
+
+    tail: Tail
+    is_over: Callable[[], bool]
+    present: Callable[[], object]
+
+    def news(self, offset: int, grew: bool) -> _News:
+        """Return what follows an offset. A log that `grew` at the last look has a writer, so no end is looked for."""
+        over = not grew and self.is_over()  # before the log is read, so that no last line is missed
+        return _News(*self.tail.since(offset), over, None if over else self.present())
+
+
+async def _messages(source: _Source, ending: Event, offset: int) -> AsyncIterator[str]:
+    quiet, present, grew = 0, None, False
     while not ending.is_set():
-        # The end is looked at before the log, so that no last line is missed.
-        over = await run_in_threadpool(is_over)
-        batches, offset = await run_in_threadpool(tail.since, offset)
-        if batches:
-            yield message(batches, offset)
-        if over:
+        # One way to a thread and back for all questions: it costs more than their answers.
+        news = await run_in_threadpool(source.news, offset, grew)
+        offset, grew = news.offset, bool(news.batches)
+        said = message(news.batches, offset) if news.batches else ""
+        if news.present not in (None, present):
+            present = news.present
+            said += message(present, None, "now")
+        if said:
+            yield said
+        if news.over:
             yield message([], offset, "over")
             return
-        quiet = 0 if batches else quiet + 1
+        quiet = 0 if said else quiet + 1
         if quiet >= _QUIET_PAUSES:
             quiet = 0
             yield ":\n\n"
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def message(value: Any, offset: int, event: str = "") -> str:
-    """Return one message of a stream; JSON has no line break, which would end it."""
+def message(value: Any, offset: int | None, event: str = "") -> str:
+    """Return one message of a stream, without an id if it has no offset; JSON has no line break, which would end it."""
     name = f"event: {event}\n" if event else ""
-    return f"{name}id: {offset}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+    place = "" if offset is None else f"id: {offset}\n"
+    return f"{name}{place}data: {json.dumps(value, separators=(',', ':'))}\n\n"

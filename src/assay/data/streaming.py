@@ -14,7 +14,7 @@ and tokenizes all documents, and takes its rows.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Place:
 
     document: int = 0
     token: int = 0
+    begun: int | None = 0
+    """Documents of which a token lies before this one, in all passes; None after a checkpoint that did not count."""
 
 
 class DocumentBatches:
@@ -73,12 +75,21 @@ class DocumentBatches:
         return ids, targets
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the latest places as `[step, document, token]`."""
-        return {"places": [[step, place.document, place.token] for step, place in self._places.items()]}
+        """Return the latest places as `[step, document, token, begun]`."""
+        return {"places": [[step, *astuple(place)] for step, place in self._places.items()]}
+
+    def begun(self, step: int) -> int | None:
+        """Return the number of documents of which the steps before this one read a token; None if it is not known.
+
+        A document that is read once more counts once more. It is known of the latest steps.
+        """
+        place = self._places.get(step)
+        return None if place is None else place.begun
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the places of `state_dict`."""
-        self._places = {step: Place(document, token) for step, document, token in state["places"]}
+        # Checkpoints of earlier versions have no number of documents.
+        self._places = {step: Place(*place, *[None] * (3 - len(place))) for step, *place in state["places"]}
         self._step = None
 
     def _stand_before(self, step: int) -> None:
@@ -98,7 +109,8 @@ class DocumentBatches:
         while used >= len(self._waiting[0][1]):
             used -= len(self._waiting.popleft()[1])
         place, ids = self._waiting.popleft()
-        self._waiting.appendleft((Place(place.document, place.token + used), ids[used:]))
+        begun = _sum(place.begun, used > 0 and not place.token)
+        self._waiting.appendleft((Place(place.document, place.token + used, begun), ids[used:]))
         step = self._step or 0
         self._step = step + 1
         _keep(self._blocks, step, block)
@@ -107,19 +119,25 @@ class DocumentBatches:
     def _read_from(self, place: Place) -> Iterator[tuple[Place, npt.NDArray[Any]]]:
         """Yield tokens from a place on, repeating the documents without end. Raises `UsageError` if there are none."""
         document, skipped, found = place.document, place.token, place.document > 0
+        begun = _sum(place.begun, -(place.token > 0))  # documents before the first that is read here
         while True:
             for text in self._read(document):
                 token = 0
                 for ids in self._encode(_ended(text)) if text.strip() else ():
                     left = ids[max(skipped - token, 0) :]
                     if len(left):
-                        yield Place(document, token + len(ids) - len(left)), left
+                        first = token + len(ids) - len(left)
+                        yield Place(document, first, _sum(begun, first > 0)), left
                         found = True
                     token += len(ids)
-                document, skipped = document + 1, 0
+                document, skipped, begun = document + 1, 0, _sum(begun, token > 0)
             if not found:
                 raise UsageError("the documents to stream contain no text; name others")
             document, skipped, found = 0, 0, False
+
+
+def _sum(count: int | None, more: int) -> int | None:
+    return None if count is None else count + more
 
 
 def _ended(text: str) -> str:

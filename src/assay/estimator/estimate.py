@@ -21,7 +21,7 @@ from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.composition import Composed, composed
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
-from assay.estimator.timing.roofline import error_factor, step_seconds
+from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.uncollected import uncollected
 from assay.hardware import Machine, Rates
@@ -130,6 +130,11 @@ class Estimate:
         return self.machine.rates.get(self.machine.device(self.run.device))
 
     @property
+    def sheet(self) -> Rates | None:
+        """Peaks of a datasheet, if the rates of the run's device are only these; None for measured or unknown rates."""
+        return self._rates if self._rates is not None and self._rates.specified else None
+
+    @property
     def step_seconds(self) -> float | None:
         """Seconds of the step; None if it is not predicted."""
         return None if self.step_time is None else self.step_time.seconds
@@ -166,7 +171,14 @@ class Estimate:
             "waiting_batch_bytes": self.cost.batch.waiting * self.cost.batch.nbytes,
             "flops_by_dtype": self.flops,
             "instants": [{"instant": str(moment), "bytes": moment.nbytes} for moment in self.timeline.instants],
+            **self._of_sheet(),
         }
+
+    def _of_sheet(self) -> dict[str, Any]:
+        """Name of a device that is known by its datasheet only, and how many times as long a real step takes."""
+        if self.sheet is None:
+            return {}
+        return {"datasheet": {"device": self.machine.accelerators[0].name, "times_as_long": SHEET_FACTORS}}
 
 
 @uncollected()

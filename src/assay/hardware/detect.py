@@ -2,9 +2,12 @@
 
 import os
 import platform
+import runpy
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -37,6 +40,23 @@ def usable_cores() -> set[int]:
 
 
 @cache
+def torch_version() -> str | None:
+    """Return `torch.__version__` of the installed torch without importing it; None if there is none.
+
+    The metadata of a wheel from PyPI lack the build, such as the end of `2.13.0+cu130`.
+    """
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version, such as (2, 13) of `2.13.0+cpu`."""
+    return tuple(int(part) for part in version.partition("+")[0].split(".")[:2])
+
+
+@cache
 def _processor_field(name: str) -> str:
     """Return a field of the first processor, which does not change while a program runs; empty off Linux."""
     try:
@@ -53,6 +73,31 @@ def group_limit(system: Path = Path("/sys")) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() else None
+
+
+def oom_kills(system: Path = Path("/sys"), kernel: Path = Path("/proc")) -> int | None:
+    """Return how many processes of this process's control group the system has killed because memory ran out.
+
+    Both versions of control groups count them. Returns None if neither tells, or if it is not Linux.
+    """
+    groups = system / "fs/cgroup"
+    try:
+        lines = (kernel / "self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for number, controllers, path in (line.split(":", 2) for line in lines):
+        if number == "0":
+            root, name = groups, "memory.events"
+        elif "memory" in controllers.split(","):
+            root, name = groups / "memory", "memory.oom_control"
+        else:
+            continue
+        for folder in (root / path.lstrip("/"), root):  # in a container its own group may be mounted as the root
+            with suppress(OSError):
+                counts = dict(line.split() for line in (folder / name).read_text().splitlines())
+                if "oom_kill" in counts:
+                    return int(counts["oom_kill"])
+    return None
 
 
 def _nvidia() -> tuple[Accelerator, ...]:

@@ -12,7 +12,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, among, shown
-from assay.hardware.machine import Accelerator, Machine, Rates
+from assay.hardware.machine import SHEET, Accelerator, Machine, Rates
 
 LAUNCH_SECONDS = 5e-6
 """Seconds in which a host launches one kernel, as order of magnitude; no datasheet has it."""
@@ -123,12 +123,12 @@ def sheet_rates(name: str) -> Rates:
         launch_seconds=LAUNCH_SECONDS,
         backward_launch_seconds=LAUNCH_SECONDS,
         threads=1,
-        torch="datasheet",
+        torch=SHEET,
     )
 
 
 def absent_machine(name: str) -> Machine:
-    """Return a machine with one GPU of this name, to predict what it would need.
+    """Return a machine with one GPU of this name, to predict a step; its rates are the peaks of the datasheet.
 
     Raises `UsageError` if the name is not known, and if CUDA does not run on the device.
     """
@@ -137,4 +137,10 @@ def absent_machine(name: str) -> Machine:
         raise UsageError(f"{found.name} does not run CUDA, so its allocator is not known; name a GPU of NVIDIA")
     capability = None if "bfloat16" in found.flops else BEFORE_AMPERE
     gpu = Accelerator(name=found.name, memory_bytes=found.memory_bytes, compute_capability=capability)
-    return Machine(processor=found.name, cores=1, memory_bytes=found.memory_bytes, accelerators=(gpu,))
+    return Machine(
+        processor=found.name,
+        cores=1,
+        memory_bytes=found.memory_bytes,
+        accelerators=(gpu,),
+        rates={"cuda": sheet_rates(name)},
+    )

@@ -8,7 +8,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 
-from assay.hardware.detect import group_limit
+from assay.hardware.detect import group_limit, release
 from assay.hardware.host import Finding, Host, State
 from assay.units import format_bytes
 
@@ -66,8 +66,7 @@ def _torch(host: Host) -> Finding:
             means="nothing can be trained; estimates work",
             remedy=f"install torch {oldest} or newer",
         )
-    numbers = tuple(int(part) for part in here.partition("+")[0].split(".")[:2])
-    if numbers < OLDEST_TORCH:
+    if release(here) < OLDEST_TORCH:
         return Finding(
             subject="torch",
             here=here,

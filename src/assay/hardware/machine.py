@@ -12,6 +12,8 @@ from assay.hardware.step_times import LOADED, StepTimes
 AMPERE, ADA = (8, 0), (8, 9)
 """Lowest compute capabilities: the first with bfloat16 and TF32, the second with float8."""
 
+SHEET = "datasheet"
+"""Version of torch of rates that no torch has measured."""
 _CONTRADICTION = 2.0
 
 
@@ -52,6 +54,11 @@ class Rates(Frozen):
         """True if float32 is far slower than float64. No processor is like that, although some GPUs are close to it."""
         narrow, wide = (self.matmul_flops.get(dtype) for dtype in ("float32", "float64"))
         return narrow is not None and wide is not None and narrow < wide / _CONTRADICTION
+
+    @property
+    def specified(self) -> bool:
+        """True if these are peaks of a datasheet, which no step reaches."""
+        return self.torch == SHEET
 
     @property
     def caveat(self) -> str:

@@ -29,8 +29,11 @@ def peak_flops(machine: Machine, device: str) -> float | None:
 
 
 def datasheet(name: str) -> Device | None:
-    """Return the device that a driver calls `name`, such as ``NVIDIA H100 80GB HBM3``; None if no datasheet fits."""
-    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    """Return the device that a driver calls `name`, such as ``NVIDIA H100 80GB HBM3``; None if no datasheet fits.
+
+    A datasheet's own name, such as ``H100 80 GB``, is understood as well.
+    """
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower().replace(" gb", "gb")) if word]
     kind = "".join(word for word in words if word not in _HARMLESS and not _MEMORY.fullmatch(word))
     sized = next((f"{kind}-{word}" for word in words if _MEMORY.fullmatch(word)), "")
     return DEVICES.get(sized) or DEVICES.get(kind)

@@ -7,15 +7,13 @@ that contradict each other are ignored and measured again.
 
 import os
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from assay.config.home import Home
-from assay.hardware.detect import detect
+from assay.hardware.detect import detect, torch_version
 from assay.hardware.instruction_set import is_lowered
 from assay.hardware.machine import Machine, Rates
 from assay.hardware.step_times import StepTimes
@@ -94,16 +92,7 @@ def _key(device: str, machine: Machine, threads: int | None) -> str:
     """
     name = machine.accelerators[0].name if device == "cuda" else machine.processor
     lowered = f", {machine.instruction_set}" if device == "cpu" and is_lowered(os.environ) else ""
-    return f"{device}: {name}, torch {_torch_version()}, {thread_count(machine, threads)} threads{lowered}"
-
-
-@cache
-def _torch_version() -> str:
-    """Version of the installed torch, which does not change while a process runs."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return "unknown"
+    return f"{device}: {name}, torch {torch_version() or 'unknown'}, {thread_count(machine, threads)} threads{lowered}"
 
 
 def _read(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry]:

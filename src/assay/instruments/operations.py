@@ -169,13 +169,20 @@ def _base(operator: OpOverload) -> str:
 
 
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any) -> int:
-    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
+    keys, values = _for_each_query(query, key), _for_each_query(query, value)
+    return int(sdpa_flop_count(query.shape, keys, values))  # type: ignore[no-untyped-call]
 
 
 def _attention_backward(
     gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any
 ) -> int:
-    return int(sdpa_backward_flop_count(gradient.shape, query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
+    keys, values = _for_each_query(query, key), _for_each_query(query, value)
+    return int(sdpa_backward_flop_count(gradient.shape, query.shape, keys, values))  # type: ignore[no-untyped-call]
+
+
+def _for_each_query(query: torch.Tensor, shared: torch.Tensor) -> torch.Size:
+    """Shape of keys or values with one head for each head of the queries, which formulas before torch 2.13 need."""
+    return torch.Size((shared.shape[0], query.shape[1], *shared.shape[2:]))
 
 
 _MORE_FLOPS: dict[str, Formula] = {

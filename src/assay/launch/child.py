@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from assay.errors import StorageError, UsageError
+from assay.hardware.detect import oom_kills
 from assay.launch.outcome import Stop, ending
 from assay.platforms import SIGNALS_STOP, kill_group
 from assay.records.events import GO, STOP
@@ -60,6 +61,7 @@ class Child:
         in_turns: bool,
         timeout: float | None,
         earlier: int = 0,
+        oom_kills_before: int | None = None,
     ) -> None:
         self.folder = folder
         self.upcoming: str | None = None
@@ -76,6 +78,8 @@ class Child:
         self._result: RunResult | None = None
         self._earlier = earlier
         """Stamp of the result that was in the folder before this child was started."""
+        self._oom_kills_before = oom_kills_before
+        """The system's count of kills for want of memory before this child was started; None if it does not count."""
         self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -114,7 +118,9 @@ class Child:
         for _ in self.events():
             pass
         if self._result is None:
-            found = ending(self.folder, self._process.wait(), self._stop, self._limit, self._earlier)
+            code, before = self._process.wait(), self._oom_kills_before
+            ran_out = before is not None and (oom_kills() or 0) > before
+            found = ending(self.folder, code, self._stop, self._limit, self._earlier, ran_out=ran_out)
             self._result = self._keep(found)
         return self._result
 

@@ -43,6 +43,8 @@ class ReadyRun:
     """Preset or file from which the configuration was loaded."""
     name: str | None = None
     """Name that the user gave the run."""
+    eval_batches: int = 0
+    """Batches of one evaluation; 0 if they are not known, as those of a user's own."""
 
     @property
     def identity(self) -> str:
@@ -68,7 +70,8 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
         prepared = _corpus(run, home.ready(), progress)
         run = run.with_vocabulary(prepared.vocab_size)
         if run.model.own is None:
-            return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine))
+            batches = _eval_batches(run, prepared)
+            return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine), eval_batches=batches)
         progress("following a step without its memory", None)
         rows, predicted = looked_at(run, machine)
         run = run.model_copy(update={"own_rows": rows})
@@ -91,6 +94,15 @@ def _corpus(run: Run, home: Home, progress: Progress) -> "Prepared":
     check_lengths(prepared, run.model.context_length)
     _vocabulary_fits(run, prepared.vocab_size)
     return prepared
+
+
+def _eval_batches(run: Run, prepared: "Prepared") -> int:
+    from assay.data import validation_windows
+
+    training = run.training
+    return len(
+        validation_windows(prepared.validation, run.model.context_length, training.batch_size, training.eval_batches)
+    )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import IO
 
 from assay.config.home import Home
 from assay.files import refused
+from assay.hardware.detect import oom_kills
 from assay.launch.child import Child, Process
 from assay.launch.forked.server import ForkServer
 from assay.launch.prepare import ReadyRun
@@ -59,8 +60,17 @@ def start(
     """
     with claimed(ready, home, resume) as claim:
         arguments = [*(["--turns", str(turns)] if turns is not None else []), *(["--sample"] if sample else [])]
+        killed = oom_kills()
         process = _spawn(claim.folder, mesh_of(claim.spec.config).size, arguments, claim.lock, server)
-    return Child(claim.folder, process, claim.store, in_turns=turns is not None, timeout=timeout, earlier=claim.stamp)
+    return Child(
+        claim.folder,
+        process,
+        claim.store,
+        in_turns=turns is not None,
+        timeout=timeout,
+        earlier=claim.stamp,
+        oom_kills_before=killed,
+    )
 
 
 def fork_server() -> ForkServer:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from assay.config import ResolvedRun
 from assay.config.run import Scalar
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
+from assay.hardware.detect import release, torch_version
+from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
@@ -30,6 +31,10 @@ CONTRACTIONS = (
     "_scaled_dot_product_cudnn_attention",
 )
 """Torch operators whose results `matmuls` saves."""
+
+
+_TELLS_RESULTS = (2, 13)
+"""Release of torch from which a policy is told the result that it decides on; 2.11 does not tell it."""
 
 
 class SelectiveCheckpointing(Optimization):
@@ -61,6 +66,12 @@ class SelectiveCheckpointing(Optimization):
         if run.ranks > 1:
             raise Conflict(
                 "selective_checkpointing is proven on one device only; with several ranks use activation_checkpointing"
+            )
+        installed = torch_version()
+        if self.policy == "matmuls" and installed is not None and release(installed) < _TELLS_RESULTS:
+            raise Unavailable(
+                "selective_checkpointing:policy=matmuls needs torch 2.13, which tells a policy each result; install "
+                "it, or use policy=attention"
             )
         if self.policy == "matmuls" and run.model.n_expert is not None:
             raise Conflict(

@@ -24,8 +24,8 @@ class PublishedColumn(_Part):
     """Heading in the document, with its unit."""
     metric: str | None = None
     """Metric of ours whose change is compared; None if there is none of the same meaning."""
-    seen: Literal["tokens", "documents"] | None = None
-    """Unit of the text that a row has seen, if the column counts it; the answer of a ladder shows it."""
+    seen: Literal["tokens", "documents", "minutes"] | None = None
+    """Unit, if the column counts the text that a row has seen or the time it has trained; ladders show it."""
     digits: int = Field(default=0, ge=0)
     """Printed decimals."""
     note: str = ""

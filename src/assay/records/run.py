@@ -48,6 +48,8 @@ class RunResult(Record):
     config: ResolvedRun
     steps: int = 0
     tokens: int = 0
+    documents: int | None = None
+    """Documents of which training has read a token, a repeated one each time; None without `streaming`."""
     parameters: int | None = None
     train_loss: float | None = None
     """Loss of the last step, averaged over its tokens."""

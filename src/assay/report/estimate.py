@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
 from assay.report.predicted.composition import composition_table, compositions_table
+from assay.report.predicted.sheet import SHEET_ROOFLINE
 from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds, with_factor, with_margin
 
@@ -41,6 +42,7 @@ def _step(every: "EveryRank") -> Table:
     active = f", {format_count(fullest.active_parameters)} of them active per token" if idle else ""
     of = "" if len(every.ranks) == 1 else f"rank {fullest.cost.rank} of {len(every.ranks)}, with the highest peak"
     rows = {
+        **_device(fullest),
         "optimizations": " + ".join(map(str, every.run.optimizations)) or "none",
         "parameters": format_count(fullest.parameters) + active,
         "tokens per step": format_count(every.run.tokens_per_step),
@@ -55,11 +57,21 @@ def _step(every: "EveryRank") -> Table:
     return Table.of(("one optimizer step", of), (rows | _time(every)).items())
 
 
+def _device(answer: "Estimate") -> dict[str, str]:
+    """Return the row of a device that is known by its datasheet only."""
+    if answer.sheet is None:
+        return {}
+    one = answer.machine.accelerators[0]
+    return {"device": f"{one.name}, {format_bytes(one.memory_bytes)}, as its datasheet has it; it may be absent"}
+
+
 def _time(every: "EveryRank") -> dict[str, str]:
     """Return the step time with its margin, or with what its rates are worth."""
     found = every.step_time
     if found is None:
         return {"step time": _unknown_time(every)}
+    if every.fullest.sheet is not None:
+        return {"step time, at least": f"{format_seconds(found.seconds)}, {SHEET_ROOFLINE}"}
     if found.margin is not None:
         load = ", timed while other programs worked" if found.under_load else ""
         rows = {"step time, from timed steps of few blocks": f"{with_margin(found.seconds, found.margin)}{load}"}
@@ -79,6 +91,10 @@ def _unknown_time(every: "EveryRank") -> str:
     """Return why no step time is predicted, and what to do."""
     from assay.launch.prepare import threads_of
 
+    sheet = every.fullest.sheet
+    if sheet is not None:
+        missing = ", ".join(sorted(set(every.fullest.flops) - set(sheet.matmul_flops)))
+        return f"not predicted; the datasheet has no product in {missing}"
     threads = threads_of(every.run)
     option = "" if threads is None else f" --threads {threads}"
     return f"not predicted; `assay machine{option}` measures the rates that it needs"

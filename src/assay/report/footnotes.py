@@ -22,11 +22,9 @@ def footnotes(comparison: Comparison) -> list[str]:
 
 def _method(comparison: Comparison) -> str:
     record = comparison.record
-    count, blocks = len(record.seeds) * record.protocol.processes, record.protocol.blocks
-    rows = f"{count} process{'es' if count > 1 else ''} per row"
-    each = f", {blocks} interleaved blocks in each" if record.timed else ""
+    each = f", {record.protocol.blocks} interleaved blocks in each" if record.timed else ""
     return (
-        f"Changes are relative to both runs of the baseline ({rows} over {seeds(comparison)}{each}). Brackets are "
+        f"Changes are relative to both runs of the baseline ({size(comparison)}{each}). Brackets are "
         "intervals in percent over processes; all intervals of a column hold together in 95 % of comparisons."
     )
 
@@ -39,6 +37,14 @@ def _evaluated_on(comparison: Comparison) -> str:
     if len(set(parts.values())) == 1:
         return f"Validation losses are those of the {next(iter(parts.values()))} split."
     return f"Validation losses are those of different texts, and cannot be compared: {listed(parts)}."
+
+
+def size(comparison: Comparison) -> str:
+    """Return ``"3 processes per row over 3 seeds"``, or ``"at most 1 of 3 …"`` if no row has more that finished."""
+    planned = comparison.record.planned
+    most = max(row.finished for row in (comparison.baseline, comparison.again, *comparison.rows))
+    part = "" if most == planned else f"at most {most} of "
+    return f"{part}{planned} process{'es' if planned > 1 else ''} per row over {seeds(comparison)}"
 
 
 def seeds(comparison: Comparison) -> str:

@@ -9,6 +9,7 @@ from here. Such a run counts as running while it has no result and its files hav
 import socket
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -115,6 +116,7 @@ def _start_ticks(pid: int) -> int | None:
     return None
 
 
+@cache
 def _boot() -> str | None:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

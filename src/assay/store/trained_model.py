@@ -68,6 +68,10 @@ def trained(home: Home, name: str) -> Trained:
     """Find the newest undamaged checkpoint of the run that `name` means. Raises `UsageError` if there is none."""
     folder = find(home, name)
     spec = folder.spec()
+    if spec.config.model.own is not None:
+        raise UsageError(
+            f"the run {folder.id} trained {spec.config.model.own}, and this reads checkpoints of assay's own model only"
+        )
     how = f"`assay train --resume {folder.id}` continues it"
     if folder.newest_checkpoint() is None:
         raise UsageError(f"the run {folder.id} has no checkpoint yet; {how}")

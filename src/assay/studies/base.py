@@ -21,7 +21,7 @@ from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
 from assay.studies.constant import Constant
 from assay.studies.design import Treatment, crossed, enough
-from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, text, written
+from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, one_line, text, written
 
 __all__ = ["Factor", "Study", "at_levels"]
 
@@ -69,6 +69,11 @@ class Study(Stated):
             raise ValueError("it should be a number, and YAML reads yes, no, true and false as truth values")
         return value
 
+    @field_validator("name", "question")
+    @classmethod
+    def _in_one_line(cls, value: str) -> str:
+        return one_line(" ".join(value.split()))
+
     @field_validator("expects", mode="before")
     @classmethod
     def _levels_as_texts(cls, value: Any) -> Any:
@@ -84,6 +89,10 @@ class Study(Stated):
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences on what the design can and cannot tell, for its plan."""
+        return ()
+
+    def idle(self) -> tuple[str, ...]:
+        """Return sentences on what the file says and no row follows, for the plan and the answer."""
         return ()
 
     def on(self, base: Run) -> Self:

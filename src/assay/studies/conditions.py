@@ -84,9 +84,7 @@ def _condition(key: str, level: str) -> _Condition | None:
     match = _FORM.fullmatch(level.strip())
     limit = _number(match[2]) if match else None
     if match is None or limit is None:
-        raise ValueError(
-            f'exclude has {key}: {shown(level)}, which is no condition; write <, <=, > or >= and a number, as ">= 8"'
-        )
+        raise ValueError(f'{key}: {shown(level)} is no condition; write <, <=, > or >= and a number, as ">= 8"')
     return _Condition(_SIGNS[match[1]], limit)
 
 

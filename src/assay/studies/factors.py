@@ -54,17 +54,24 @@ def factor(key: str, written: Any) -> Factor:
     key, or a mapping of the keys that it changes. Raises `ValueError` with one sentence for anything else.
     """
     if isinstance(written, Mapping):
-        named = {str(name): _changes(key, change) for name, change in written.items()}
-        return Factor(key, tuple(named), named)
+        named = {one_line(str(name)): _changes(key, change) for name, change in written.items()}
+        return Factor(one_line(key), tuple(named), named)
     if not isinstance(written, list | tuple):
         raise ValueError(f"{key} has {shown(written)}; give a list of its levels, or a mapping of named levels")
     found = [_listed(key, level) for level in written]
-    return Factor(key, tuple(name for name, _ in found), {name: {} for name, placebo in found if placebo})
+    return Factor(one_line(key), tuple(name for name, _ in found), {name: {} for name, placebo in found if placebo})
 
 
 def text(value: Any) -> str:
     """Return a value of a YAML file as the text of an override."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def one_line(name: str) -> str:
+    """Return a name that tables and logs show as it is. Raises `ValueError` for one with other characters."""
+    if not name.isprintable():
+        raise ValueError(f"{shown(name)} should be one line of printable characters")
+    return name
 
 
 def written(run: Run, key: str) -> str | None:
@@ -101,10 +108,10 @@ def _listed(key: str, level: Any) -> tuple[str, bool]:
     if isinstance(level, Mapping):
         if tuple(level) != (PLACEBO,):
             raise ValueError(f"{key} has the level {shown(dict(level))}; a mapping in a list is {{placebo: LABEL}}")
-        return f"{PLACEBO}: {text(level[PLACEBO])}", True
+        return one_line(f"{PLACEBO}: {text(level[PLACEBO])}"), True
     if isinstance(level, list | tuple):
         raise ValueError(f"{key} has the level {shown(level)}; a level is one value")
-    return text(level), False
+    return one_line(text(level)), False
 
 
 def _changes(key: str, written: Any) -> Changes:

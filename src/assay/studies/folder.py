@@ -176,8 +176,8 @@ def find(home: Home, name: str) -> StudyFolder:
         raise UsageError(f"there are no studies in {home.reports} yet; `assay compare` or `assay study run` makes one")
     if name == "last":
         return known[-1]
-    found = [one for one in known if one.id == name] or [one for one in known if one.id.startswith(name)]
-    found = found or [one for one in known if _named(one) == name][-1:]
+    found = [one for one in known if one.id == name] or [one for one in known if name and one.id.startswith(name)]
+    found = found or [one for one in known if name and _named(one) == name][-1:]
     if not found:
         raise UsageError(f"there is no study {name!r} in {home.reports}; `assay study ls` lists them")
     if len(found) > 1:

@@ -153,11 +153,11 @@ def _notes(study: Study, seen: Sequence[Treatment]) -> tuple[str, ...]:
     """Return sentences on what the design can tell."""
     started = (study.started_from,) if study.started_from else ()
     held = () if study.constant is None else (sentence(study.constant, {row.label: row.run for row in seen}),)
-    return (*started, *study.notes(), *held)
+    return (*started, *study.notes(), *study.idle(), *held)
 
 
 def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:
     predicted = able.predicted or Predicted()
     step = predicted.step_seconds
-    time = None if step is None else process_seconds(able.run, step)
+    time = None if step is None else process_seconds(able.run, step, able.eval_batches)
     return row._replace(peak_bytes=predicted.tensors_peak_bytes, step_seconds=step, seconds=time)

@@ -11,6 +11,9 @@ from assay.studies.base import Study
 from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
 from assay.studies.factors import Factor, factor
 
+_MOST = 6
+"""Most combinations in one sentence."""
+
 
 class Varied(Study):
     """A study whose file lists the factors and their levels. The first level of each factor is the control's."""
@@ -44,8 +47,9 @@ class Varied(Study):
 
     def _check_control(self) -> None:
         """Raise `ValueError` if the control is left out."""
+        values = self._values(self.control())
         for one in self.exclude:
-            if is_excluded(self._values(self.control()), (one,)):
+            if is_excluded(values, (one,)):
                 raise ValueError(f"exclude leaves out the control, which has {_written(one)}")
 
     def on(self, base: Run) -> Self:
@@ -56,6 +60,14 @@ class Varied(Study):
         except ValueError as error:
             raise UsageError(str(error)) from error
         return known
+
+    def idle(self) -> tuple[str, ...]:
+        """Return a sentence on combinations to leave out that no row has."""
+        free = self.model_copy(update={"exclude": ()})
+        rows = [self._values(levels) for levels in free.combinations()] if self.exclude else []
+        unmet = [_written(one) for one in self.exclude if not any(is_excluded(row, (one,)) for row in rows)]
+        more = f" and {len(unmet) - _MOST} others" if len(unmet) > _MOST else ""
+        return (f"No row has what exclude leaves out: {'; '.join(unmet[:_MOST])}{more}.",) if unmet else ()
 
     def factors(self) -> tuple[Factor, ...]:
         """Return the factors in the order of the file."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from assay.config.run import ResolvedRun
+from assay.cost import parameter_count
 from assay.data import Prepared, open_prepared
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
@@ -40,6 +41,7 @@ class Built:
     environment: Environment
     notes: tuple[str, ...]
     """Notes for the user, for instance that a damaged checkpoint was skipped."""
+    parameters: int
     split_tokens: int | None
     """Tokens of the training text; None for batches of a user's own."""
     initial: Mapping[str, int]
@@ -78,8 +80,20 @@ def build_loop(
     )
     if ranks.world > 1:
         notes.append(f"{ranks.layout}: memory is that of the highest rank, time that of the slowest")
-    surroundings = environment(run, machine, device, data.digest)
-    return Built(loop, surroundings, tuple(notes), data.manifest.train.tokens if own is None else None, initial)
+    return Built(
+        loop=loop,
+        environment=environment(run, machine, device, data.digest),
+        notes=tuple(notes),
+        parameters=_parameters(run, step),
+        split_tokens=data.manifest.train.tokens if own is None else None,
+        initial=initial,
+    )
+
+
+def _parameters(run: ResolvedRun, step: Step) -> int:
+    """Number of parameters of the run's model; those of a user's own are counted in the step."""
+    counted = run.model.own is None
+    return parameter_count(run.model) if counted else sum(one.numel() for _, one in step.named_parameters())
 
 
 def _same_batches(run: ResolvedRun, step: Step) -> OwnBatches | None:

@@ -66,6 +66,8 @@ class Findings:
     parameters: int | None = None
     split_tokens: int | None = None
     """Tokens of the training text."""
+    documents: int | None = None
+    """Documents of a stream of which training has read a token."""
     loss_spread: float | None = None
     environment: Environment | None = None
     trace: Trace | None = None
@@ -97,6 +99,7 @@ class Findings:
             status,
             reason,
             self._figures(),
+            documents=self.documents,
             parameters=self.parameters,
             phase_seconds=self.phases.seconds(),
             memory=memory,

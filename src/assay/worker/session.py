@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 import psutil
 
-from assay.config.run import ResolvedRun
-from assay.cost import parameter_count
 from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
@@ -40,6 +38,7 @@ from assay.training.stops import (
 )
 from assay.units import format_steps
 from assay.worker.build import build_loop, device_of
+from assay.worker.ending.documents import documents_seen
 from assay.worker.ending.sample import add_sample
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
@@ -97,6 +96,7 @@ class Session:
         with unchanged("the last checkpoint", loop.step, self.ranks):
             loop.checkpoint()
         has_trained(loop, self.initial, self.ranks)
+        self.findings.documents = documents_seen(loop)
         if ended is None:
             self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
@@ -128,7 +128,7 @@ class Session:
         self.observer.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
-        findings.parameters, findings.split_tokens = _parameters(self.run, loop.step), built.split_tokens
+        findings.parameters, findings.split_tokens = built.parameters, built.split_tokens
         me = psutil.Process()
         start: Event = {
             "pid": me.pid,
@@ -242,9 +242,3 @@ class Session:
             word = self.channel.wait(upcoming)
             (again,) = self.ranks.highest(float(word == AGAIN))
         return AGAIN if again else word
-
-
-def _parameters(run: ResolvedRun, step: Step) -> int:
-    """Number of parameters of the run's model; those of a user's own are counted in the step."""
-    counted = run.model.own is None
-    return parameter_count(run.model) if counted else sum(one.numel() for _, one in step.named_parameters())

@@ -5,9 +5,9 @@ import pytest
 from assay.analysis.choices.answer import Answer, answer
 from assay.analysis.comparison import analyse
 from assay.records.status import Status
-from assay.records.study import ComparisonRecord
+from assay.records.study import ComparisonRecord, StudyEnding
 from support.comparisons import FACTORS, TREATMENTS, record
-from support.swept import factorial_record
+from support.swept import cut_short, factorial_record
 
 
 def answered(whole: ComparisonRecord) -> Answer:
@@ -70,3 +70,24 @@ def test_the_order_of_cells_does_not_matter(seed: int) -> None:
     one, other = answered(whole), answered(whole.model_copy(update={"cells": tuple(cells)}))
     for name in ("fastest", "lightest", "first"):
         assert getattr(one, name).row.treatment == getattr(other, name).row.treatment
+
+
+def test_a_row_of_which_a_limit_of_time_held_processes_back_can_be_chosen() -> None:
+    sdpa, bf16, _, accumulation, stack = TREATMENTS
+    whole = cut_short(record(seeds=3), (sdpa, 0), (sdpa, 1), (sdpa, 2), ("activation_checkpointing", 0))
+    found = answered(whole)
+    assert found.fastest is not None
+    assert found.lightest is not None
+    assert (found.fastest.row.treatment, found.fastest.row.finished) == (sdpa, 3)
+    assert (found.lightest.row.treatment, found.lightest.row.finished) == ("activation_checkpointing", 1)
+    statuses = {row.treatment: (row.status, row.reason) for row in analyse(whole).rows}
+    assert statuses[sdpa] == (Status.DONE, None)
+    assert statuses["activation_checkpointing"] == (Status.BUDGET_REACHED, "the limit of time ended the study")
+    assert {statuses[one] for one in (bf16, accumulation, stack)} == {(Status.INTERRUPTED, "no process ran")}
+
+
+def test_a_study_that_a_person_stopped_chooses_no_row_that_lacks_processes() -> None:
+    """Whoever stops a study may have looked at its figures."""
+    whole = cut_short(record(seeds=3), (TREATMENTS[0], 0), (TREATMENTS[0], 1))
+    assert answer(analyse(whole)) is not None
+    assert answer(analyse(whole.model_copy(update={"ending": StudyEnding.INTERRUPTED}))) is None

@@ -10,6 +10,7 @@ from assay.errors import UsageError
 from assay.records.published import Published
 from assay.studies.documents import published
 from support.comparisons import TREATMENTS, record
+from support.swept import cut_short
 
 WEIGHTS = {"step_seconds": 2.0, "tensors_peak_bytes": 1.0, "tokens_per_second": 1.0}
 
@@ -101,3 +102,10 @@ def test_the_order_of_cells_does_not_matter() -> None:
 def test_a_fault_in_the_ranking_is_a_sentence(weights: dict[str, float], formula: str | None, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         check_ranking(weights, formula)
+
+
+def test_a_formula_ranks_only_rows_that_ran_at_the_seeds_of_the_control() -> None:
+    whole = record(seeds=2, ranking="walsh-2023")
+    found = formula_ranking(analyse(cut_short(whole, (TREATMENTS[0], 0), (TREATMENTS[0], 1), (TREATMENTS[1], 0))))
+    assert found is not None
+    assert {name for name, _ in found.scores} == {"baseline", TREATMENTS[0]}

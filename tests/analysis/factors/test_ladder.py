@@ -1,12 +1,14 @@
 """Rungs of a ladder: speeds by hand, which rows are rungs, and the document's own figures."""
 
 from collections.abc import Mapping
+from math import log
 
 import pytest
 
-from assay.analysis.comparison import Comparison
+from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.factors.ladder import Rung, ladder
 from assay.records.published import Published
+from assay.records.study import CellResult, Curve
 from assay.report.study.sections import filled, values
 from support.factorials import compared
 
@@ -26,12 +28,13 @@ def document() -> Published:
                 {"name": "tok/sec", "metric": "tokens_per_second"},
                 {"name": "Tokens", "seen": "tokens"},
                 {"name": "Books", "seen": "documents"},
+                {"name": "Minutes", "seen": "minutes"},
             ],
             "rows": [
-                {"name": "A", "row": "baseline", "figures": [100, 1000, 7]},
-                {"name": "B", "row": "rung=fused", "figures": [150, 1500, 9]},
-                {"name": "C", "row": "rung=lost", "figures": [None, None, None]},
-                {"name": "D", "row": "rung=full", "figures": [600, 4000, 12]},
+                {"name": "A", "row": "baseline", "figures": [100, 1000, 7, 5]},
+                {"name": "B", "row": "rung=fused", "figures": [150, 1500, 9, None]},
+                {"name": "C", "row": "rung=lost", "figures": [None, None, None, None]},
+                {"name": "D", "row": "rung=full", "figures": [600, 4000, 12, 2.5]},
             ],
         }
     )
@@ -67,10 +70,10 @@ def test_speeds_are_multiples_of_the_rung_before_and_of_the_control(climbed: Com
 
 def test_the_documents_figures_skip_rows_without_one(climbed: Comparison) -> None:
     found = {name: one.printed for name, one in by_row(climbed).items()}
-    assert found["baseline"] == ("A", None, None, 1000, 7)
-    assert found["rung=fused"] == ("B", 1.5, 1.5, 1500, 9)
-    assert found["rung=lost"] == ("C", None, None, None, None)
-    assert found["rung=full"] == ("D", 4.0, 6.0, 4000, 12)
+    assert found["baseline"] == ("A", None, None, 1000, 7, 5)
+    assert found["rung=fused"] == ("B", 1.5, 1.5, 1500, 9, None)
+    assert found["rung=lost"] == ("C", None, None, None, None, None)
+    assert found["rung=full"] == ("D", 4.0, 6.0, 4000, 12, 2.5)
 
 
 def test_a_ladder_has_its_cumulative_rows_only() -> None:
@@ -85,8 +88,46 @@ def test_the_section_shows_both_and_why_no_documents_are_counted(climbed: Compar
     section = next(one for one in filled(climbed) if one.section.name == "ladder")
     ours, theirs = (block for block in section.blocks if not isinstance(block, str))
     assert ours.columns[1:3] == theirs.columns[1:3] == ("× previous", "× baseline")
-    assert theirs.rows[3] == ("D", "4.00", "6.00", "4,000", "12")
+    assert theirs.rows[3] == ("D", "4.00", "6.00", "4,000", "12", "2.50")
     assert any(str(block).startswith("Documents seen: Training reads windows") for block in section.blocks)
     told = values(climbed)["ladder"]
     assert {one["documents_seen"] for one in told["rungs"]} == {None}
-    assert told["documents_seen_reason"].startswith("Training reads windows")
+    assert told["documents_seen_note"].startswith("Training reads windows")
+
+
+def test_the_documents_minutes_are_filled_at_our_speed(climbed: Comparison) -> None:
+    found = by_row(climbed)
+    speed = {name: one.row.metrics["tokens_per_second"] for name, one in found.items()}
+    assert found["baseline"].tokens_in_its_minutes == 300 * speed["baseline"]
+    assert found["rung=full"].tokens_in_its_minutes == 150 * speed["rung=full"]
+    assert found["rung=fused"].tokens_in_its_minutes is None
+
+
+def test_the_first_loss_is_that_before_any_update(climbed: Comparison) -> None:
+    def begun(one: CellResult) -> CellResult:
+        return one.model_copy(update={"curve": Curve(train_loss=(5.0 + one.cell.seed, 4.0))})
+
+    cells = [begun(one) if one.cell.treatment != "rung=lost" else one for one in climbed.record.cells]
+    asked = climbed.record.base.model_copy(
+        update={"model": climbed.record.base.model.model_copy(update={"vocab_size": None})}
+    )
+    known = analyse(climbed.record.model_copy(update={"cells": tuple(cells), "base": asked}))
+    assert [one.first_loss for one in ladder(known)] == [6.0, 6.0, None, 6.0]
+    said = next(one.blocks for one in filled(known) if one.section.name == "ladder")
+    assert any(f"ln V = {log(climbed.record.base.model.vocab_size):.3f}" in str(block) for block in said)
+
+
+def test_documents_of_a_stream_are_those_of_a_run(climbed: Comparison) -> None:
+    counts = {"baseline": 7, "rung=full": 12}
+
+    def read(one: CellResult) -> CellResult:
+        known = {"documents": counts.get(one.cell.treatment)}
+        return one.model_copy(update={"result": one.result.model_copy(update=known)})
+
+    cells = tuple(map(read, climbed.record.cells))
+    streamed = analyse(climbed.record.model_copy(update={"cells": cells}))
+    assert {name: one.documents for name, one in by_row(streamed).items() if one.documents is not None} == counts
+    table, note = next(one.blocks for one in filled(streamed) if one.section.name == "ladder")[:3:2]
+    assert [row[4] for row in table.rows] == ["7", "–", "–", "12"]
+    assert note.startswith("Documents seen: A document of the stream counts once")
+    assert values(streamed)["ladder"]["rungs"][3]["documents_seen"] == 12

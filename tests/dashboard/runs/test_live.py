@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import Home
 from assay.dashboard.runs import one
-from assay.dashboard.runs.live import Course, point
+from assay.dashboard.runs.live import UNMEASURED, Course, point
 from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
@@ -35,7 +35,8 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
     assert batch["evaluations"] == [[2, 2.5]]
     assert batch["blocks"] == [[2, 5]]
     (unread,) = Course(made(home, ready_run).spec())([START, step(0), {**block, "process_peak_bytes": None}])
-    assert unread["blocks"] == []
+    assert (unread["blocks"], unread["unmeasured"]) == ([], UNMEASURED)
+    assert batch["unmeasured"] is None
     assert batch["proofs"] == ["bf16_mixed: proven, 49 of 49"]
     assert (batch["phase"], batch["done"], batch["total"]) == ("memory pass", 2, 6)
     assert batch["left"] == "400 ms"  # four steps of a tenth of a second

@@ -1,8 +1,11 @@
 """Results for the pages of runs: a log that stays as it is, is read once."""
 
+from dataclasses import replace
+
 import pytest
 
 from assay.config import Home
+from assay.config.run import OwnRows
 from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
@@ -48,6 +51,14 @@ def test_its_page_does_not_read_the_log_at_each_view(home: Home, ready_run: Read
     for _ in range(3):
         assert "killed" in browser.get(f"/runs/{folder.id}?against={other.id}").text
     assert sorted(reads) == sorted([folder.id, other.id])
+
+
+def test_the_page_of_a_run_on_batches_of_its_own_has_their_words(home: Home, ready_run: ReadyRun) -> None:
+    own = replace(ready_run, run=ready_run.run.model_copy(update={"own_rows": OwnRows(targets=1, validation=True)}))
+    pages = [client(home).get(f"/runs/{made(home, one).id}").text for one in (ready_run, own)]
+    assert ["tokens per second" in page for page in pages] == [True, False]
+    assert ["targets per second" in page for page in pages] == [False, True]
+    assert ["nats per token" in page for page in pages] == [True, False]
 
 
 def test_a_run_that_goes_on_or_ends_is_read_anew(

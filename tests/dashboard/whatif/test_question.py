@@ -1,13 +1,20 @@
 """Addresses of questions: what they keep, what they refuse, and the commands that answer the same."""
 
+import json
 import shlex
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
 
+from assay.config.home import Home
+from assay.dashboard.whatif.answer import answer
 from assay.dashboard.whatif.question import VOCABULARY, commands, cutting, read, search_command
 from assay.errors import UsageError
+from assay.files import write_file
+from assay.hardware.detect import detect
+from assay.hardware.rates import rates_file, with_rates
+from support.machines import MEASURED
 
 
 def test_an_address_keeps_a_question() -> None:
@@ -87,6 +94,28 @@ def test_assay_answers_each_command(query: dict[str, str], tmp_path: Path, monke
     for _, *words in lines:
         if words[0] != "train":
             assert not app([*words, "--json"], standalone_mode=False), words
+
+
+@pytest.mark.parametrize("query", [*QUESTIONS, {"preset": "gpt2-124m", "device": "rtx4090", "with": "bf16_mixed"}])
+def test_the_first_command_has_the_figures_that_are_shown(
+    query: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from assay.cli.main import app
+
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
+    home = Home(tmp_path)
+    home.ready()
+    rates = MEASURED.model_copy(update={"matmul_flops": MEASURED.matmul_flops | {"bfloat16": 1e11}})
+    write_file(rates_file(home), with_rates(home, detect(), {"cpu": rates}))
+    question = read(query)
+    shown = answer(question, home).predicted
+    assert shown is not None
+    _, *words = shlex.split(commands(question)[0][1])
+    assert not app([*words, "--json"], standalone_mode=False)
+    told = json.loads(capsys.readouterr().out)
+    assert told["step_seconds"] == shown.time.seconds is not None
+    if question.gpus == 1:  # the ledger's figure; a plan of several counts coarser
+        assert told["tensors_peak_bytes"] == shown.found.timeline.peak.nbytes
 
 
 def test_the_search_is_a_command_that_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,24 +8,33 @@ from typing import Any
 
 import pytest
 
+from assay.api.advising.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif import recommendation
+from assay.dashboard.whatif.content import recommended_values
 from assay.dashboard.whatif.question import Question
 from assay.dashboard.whatif.recommendation import Recommended, Recommender, searched
+from assay.optimizations.base import Numerics
+from assay.report.blocks import Facts
 
 ON_GPU = Question(device="a100")
 
 
 class Searches:
-    """Searches that end when they are let."""
+    """Searches that end when they are let; the early ones say so, and nothing more is known of their questions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[Question] = []
+        self.early: list[Question] = []
         self.at_once = self.most = 0
         self.gate = threading.Semaphore(0)
+        self.first = Recommended("refused", refusal="nothing fits")
         monkeypatch.setattr(recommendation, "searched", self)
 
-    def __call__(self, question: Question, home: Home) -> Recommended:
+    def __call__(self, question: Question, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
+        if most_loss < MAX_LOSS_CHANGE:
+            self.early.append(question)
+            return self.first
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         self.asked.append(question)
@@ -74,6 +83,43 @@ def test_the_nearest_answer_is_shown_while_a_search_goes_on(tmp_path: Path, monk
     assert recommender.ask(replace(larger, device="h100")).blocks == ()
     searches.gate.release(2)
     assert until(recommender, larger).of == larger
+
+
+def test_the_first_question_has_a_preliminary_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    searches.first = Recommended("found", ("a first answer",), "sdpa_attention", ON_GPU, command="assay recommend")
+    end = time.monotonic() + 10
+    while not (early := recommender.ask(ON_GPU)).blocks:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    assert (early.state, early.blocks, early.preliminary) == ("searching", ("a first answer",), True)
+    shown = recommended_values(early, ON_GPU)["html"]
+    assert "A preliminary answer" in shown
+    assert "assay recommend" not in shown  # it would search all stacks
+    searches.gate.release()
+    found = until(recommender, ON_GPU)
+    assert (found.blocks, found.preliminary) == (("an answer",), False)
+    assert "preliminary" not in recommended_values(found, ON_GPU)["html"]
+
+
+def test_no_search_is_made_twice_where_a_near_answer_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))
+    searches.gate.release(2)
+    until(recommender, ON_GPU)
+    until(recommender, replace(ON_GPU, changes=(("batch", 64),)))
+    assert searches.early == [ON_GPU]
+
+
+def test_a_preliminary_answer_adds_no_loss(tmp_path: Path) -> None:
+    question = Question(preset="gpt2-124m", changes=(("layers", 2),), device="a100")
+
+    def loss(found: Recommended) -> str:
+        facts = found.blocks[0]
+        assert isinstance(facts, Facts)
+        return dict(facts.rows)["loss"]
+
+    assert loss(searched(question, Home(tmp_path), most_loss=0.0)) == Numerics.REASSOCIATED.value
+    assert loss(searched(question, Home(tmp_path))) == Numerics.LOSSY.value
 
 
 def test_a_fault_of_a_search_ends_no_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 def test_the_page_answers_without_scripts(client: TestClient) -> None:
     page = client.get("/what-if?preset=gpt2-124m&device=a100&with=bf16_mixed&with=sdpa_attention")
     assert page.status_code == 200
-    assert "assay estimate gpt2-124m device=cuda --with bf16_mixed+sdpa_attention" in page.text
+    assert "assay estimate gpt2-124m --with bf16_mixed+sdpa_attention --device a100" in page.text
     assert "What fits where" in page.text
 
 
@@ -67,7 +67,7 @@ def test_an_address_that_cannot_be_read_leaves_the_controls_alone(client: TestCl
 def test_a_recommendation_is_searched_and_then_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.dashboard.whatif import recommendation
 
-    def known(question: object, home: object) -> recommendation.Recommended:
+    def known(question: object, home: object, most_loss: float = 1.0) -> recommendation.Recommended:
         return recommendation.Recommended("found", ("Turn on Lion.",), "lion", recommendation.Question())
 
     monkeypatch.setattr(recommendation, "searched", known)

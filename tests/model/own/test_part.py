@@ -22,6 +22,21 @@ def test_a_mean_becomes_a_sum_over_targets_in_at_least_32_bits() -> None:
     assert summed(torch.tensor(0.5, dtype=torch.float64)).dtype is torch.float64
 
 
+@pytest.mark.parametrize("weights", [torch.bfloat16, torch.float32, torch.float64])
+def test_floating_targets_are_widened_and_integers_stay(weights: torch.dtype) -> None:
+    seen: list[torch.dtype] = []
+
+    def loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        seen.extend((inputs.dtype, targets.dtype))
+        return model(inputs).mean()
+
+    part = OwnPart(OwnModel(nn.Linear(1, 1), loss)).to(weights)
+    part(torch.zeros(3, 1), torch.zeros(3, 1))
+    part(torch.zeros(3, 1), torch.zeros(3, 1, dtype=torch.int64))
+    wide = torch.float64 if weights is torch.float64 else torch.float32
+    assert seen == [weights, wide, weights, torch.int64]
+
+
 @pytest.mark.parametrize(
     ("returned", "says"),
     [

@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a token lost",
         "The first token of every batch after the first is lost.",
-        rewritten(_TAKE, ("place.token + used), ids[used:]", "place.token + used + 1), ids[used + 1 :]")),
+        rewritten(_TAKE, ("place.token + used, begun), ids[used:]", "place.token + used + 1, begun), ids[used + 1 :]")),
     ),
     Mutant(
         "no line breaks",

@@ -5,6 +5,7 @@ from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.closing.study import closing
 from support.comparisons import TREATMENTS, record
+from support.swept import cut_short
 
 
 def lines(comparison: Comparison) -> dict[str, list[str]]:
@@ -44,3 +45,22 @@ def test_nothing_finished_is_said() -> None:
     found = lines(analyse(record().model_copy(update={"cells": (), "rounds": ()})))
     assert found["result"] == ["no row has finished, so nothing can be compared"]
     assert "against" not in found
+
+
+def test_what_a_limit_of_time_left_is_counted_as_it_ran() -> None:
+    found = lines(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))
+    assert found["against"][0].endswith("at most 1 of 3 processes per row over 1 of 3 seeds")
+    assert "whether the loss of sdpa_attention" in found["result"][0]
+    assert "is as good, with fewer than three seeds" in found["result"][0]
+    assert "resume" in found["next"][0]
+
+
+def test_rows_that_a_person_stopped_are_no_answer_and_the_reason_is_said() -> None:
+    made = cut_short(record(seeds=3), ("sdpa_attention", 0)).model_copy(update={"ending": StudyEnding.INTERRUPTED})
+    (said,) = lines(analyse(made))["result"]
+    assert said.startswith("no row has all its processes yet, so none is chosen")
+
+
+def test_a_limit_of_time_before_the_first_row_is_said() -> None:
+    (said,) = lines(analyse(cut_short(record(seeds=3), ("", 0))))["result"]
+    assert said.startswith("no row has finished, so nothing can be compared. The limit of time ended the study before ")

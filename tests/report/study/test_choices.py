@@ -10,7 +10,7 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
-from assay.records.study import Curve, Halving
+from assay.records.study import Curve, Halving, StudyEnding
 from assay.report.blocks import Table
 from assay.report.page import render
 from assay.report.page.compared import FIGURES
@@ -19,7 +19,7 @@ from assay.report.page.theme import svg
 from assay.report.study.section import Filled
 from assay.report.study.sections import filled, values
 from support.comparisons import TREATMENTS, record
-from support.swept import Figures, factorial_record
+from support.swept import Figures, cut_short, factorial_record
 
 
 def sections(comparison: Comparison) -> dict[str, Filled]:
@@ -80,6 +80,30 @@ def test_with_one_seed_the_answer_says_that_losses_cannot_be_told() -> None:
     said = sentence(analyse(record(seeds=1, processes=3)))
     assert "cannot tell whether the loss of sdpa_attention (step time −12." in said
     assert "is as good, with fewer than three seeds" in said
+
+
+def test_a_row_is_said_to_save_what_it_saves() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return (0.5, 1.1, 2.5) if levels["optimizations"] == "lion" else (1, 1, 2.4)
+
+    said = sentence(analyse(factorial_record({"optimizations": ["none", "lion"]}, of)))
+    assert "lion (memory −50.0 %; +0.0" in said, "its step is longer"
+
+
+def test_rows_that_are_as_light_are_named_together() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return ({"none": 1, "sgd": 0.5, "adafactor": 0.5}.get(levels["optimizations"], 0.7), 1, 2.4)
+
+    vary = {"optimizations": ["none", "sgd", "adafactor", "lion"]}
+    comparison = analyse(factorial_record(vary, of, noise=0.0))
+    assert "adafactor is the lightest, as is sgd (tensors, peak −50.0 %" in sentence(comparison)
+    assert values(comparison)["answer"]["as_light"] == ["sgd"]
+
+
+def test_a_limit_of_time_is_in_the_answer() -> None:
+    choice, limit = sections(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))["answer"].blocks
+    assert str(choice).startswith("No row") or "sdpa_attention" in str(choice)
+    assert str(limit).startswith("The limit of time ended the study before 18 of 24 cells could begin; the notes say")
 
 
 def test_a_stated_target_is_in_the_answer() -> None:
@@ -193,8 +217,9 @@ def test_any_part_of_a_study_has_sections_and_finite_values(draw: int) -> None:
         changes |= {"blocks": ()} if rng.random() < 0.1 else {}
         curve = one.curve if rng.random() < 0.8 else Curve()
         cells.append(one.model_copy(update={"result": one.result.model_copy(update=changes), "curve": curve}))
-    protocol = whole.protocol.model_copy(update={"blocks": rng.choice((0, 5))})
-    comparison = analyse(whole.model_copy(update={"cells": tuple(cells), "protocol": protocol}))
+    fields = {"protocol": whole.protocol.model_copy(update={"blocks": rng.choice((0, 5))})}
+    fields["ending"] = rng.choice(list(StudyEnding))
+    comparison = analyse(whole.model_copy(update={"cells": tuple(cells), **fields}))
     found = values(comparison)
     json.dumps(found, allow_nan=False)
     for part in filled(comparison):
@@ -236,7 +261,7 @@ def test_placebos_are_held_against_the_row_that_they_repeat(
 
 def test_a_study_without_times_says_what_memory_costs() -> None:
     def of(levels: Mapping[str, str]) -> Figures:
-        return (0.5, 1, 2.5) if levels["optimizations"] == "lion" else (1, 1, 2.4)
+        return (0.5, 0.8, 2.5) if levels["optimizations"] == "lion" else (1, 1, 2.4)
 
     timed = factorial_record({"optimizations": ["none", "lion"]}, of)
     assert "lion (step time −" in sentence(analyse(timed))

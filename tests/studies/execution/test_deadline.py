@@ -111,6 +111,22 @@ def test_a_limit_that_holds_no_row_is_refused() -> None:
     Deadline(None, lambda cell: 1e9).check(SEEDS)
 
 
+def test_a_limit_that_holds_no_row_is_refused_where_each_cell_is_a_wave() -> None:
+    with pytest.raises(
+        UsageError, match=r"too short: the first cells \(baseline, baseline \(again\), sdpa_attention\)"
+    ):
+        Deadline(25 / 3600, lambda cell: 10).check(SINGLE)
+    Deadline(35 / 3600, lambda cell: 10).check(SINGLE)
+    Deadline(25 / 3600, lambda cell: 10, beside=2).check(SINGLE)
+    with pytest.raises(UsageError, match=r"would take about 20\.0 s"):
+        Deadline(15 / 3600, lambda cell: 10, beside=2).check(SINGLE)
+
+
+def test_a_fraction_whose_cells_run_beside_each_other_needs_less_time() -> None:
+    assert list(run(SINGLE, 35, predicted=10, whole=True, takes=5)[0]) == []
+    assert list(run(SINGLE, 25, predicted=10, whole=True, takes=5, beside=2)[0]) == [0, 1, 2, 3]
+
+
 def test_cells_beside_each_other_have_each_their_own_time() -> None:
     """Two at once: a cell begins while another one runs, and must itself end in time."""
     now = [0.0]

@@ -25,7 +25,7 @@ from support.fake_studies import BASE, fake_cells
 
 VARY = {"model.bias": ["true", "false"], "training.learning_rate": ["1e-3", "3e-4"]}
 CELLS: tuple[Cell, ...] = Factorial.model_validate({"vary": VARY, "seeds": 1, "processes": 1}).cells(BASE)
-EACH = process_seconds(CELLS[0].run, 1.0)
+EACH = process_seconds(CELLS[0].run, 1.0, 0)
 """Predicted seconds of each cell, whose steps would take a second."""
 
 Limited = Callable[..., ComparisonRecord]
@@ -76,7 +76,7 @@ def test_the_rest_is_listed_and_gets_a_control_of_its_own(limited: Limited, tmp_
 
 def test_the_answer_names_what_it_cannot_conclude(limited: Limited) -> None:
     said = " ".join(analyse(limited(4.5)).caveats)
-    assert f"ended the study before 2 cells could begin: baseline, seed 0, time 3; {BOTH}, seed 0." in said
+    assert f"ended the study before 2 of 6 cells could begin: baseline, seed 0, time 3; {BOTH}, seed 0." in said
     assert f"No process, so no conclusion: {BOTH}." in said
     assert "because combinations are missing: bias=false, learning_rate=3e-4, bias=false × learning_rate=3e-4." in said
 

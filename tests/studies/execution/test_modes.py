@@ -18,9 +18,11 @@ WITH_GPU = HERE.model_copy(update={"accelerators": (Accelerator(name="NVIDIA H10
 def environment(**changes: object) -> Environment:
     from importlib.metadata import version
 
+    import torch
+
     now = {
         "assay": version("assay"),
-        "torch": version("torch"),
+        "torch": str(torch.__version__),
         "python": "3.11",
         "device": "cpu",
         "processor": HERE.processor,

@@ -6,7 +6,7 @@ from assay.executors.base import Ended
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell
-from assay.studies.execution.pace import Pace
+from assay.studies.execution.pace import START_SECONDS, Pace, process_seconds
 from support.designs import design
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
@@ -29,6 +29,13 @@ def after(predicted: dict[str, float], took: float, status: Status = Status.DONE
 
 
 TOLD = {cell.treatment: 10.0 for cell in CELLS}
+
+
+def test_every_evaluation_takes_a_third_of_a_step_for_each_of_its_batches() -> None:
+    training = {"steps": 60, "eval_interval": 20, "eval_batches": None}
+    run = CELLS[0].run.model_copy(update={"training": CELLS[0].run.training.model_copy(update=training)})
+    assert process_seconds(run, 0.5, 0) == START_SECONDS + 0.5 * 60
+    assert process_seconds(run, 0.5, 150) == START_SECONDS + 0.5 * (60 + 4 * 150 / 3)
 
 
 def test_predictions_hold_until_a_wave_has_ended() -> None:

@@ -20,6 +20,7 @@ from assay.records.study import ComparisonRecord, StudyEnding
 from assay.studies.execution import ready as preparing
 from assay.studies.execution import run as module
 from assay.studies.execution.fold import fold
+from assay.studies.execution.order import shuffled
 from assay.studies.folder import StudyFolder, find
 from support.designs import design
 
@@ -91,6 +92,22 @@ def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
     assert started == {cell.name for cell in plan.cells} - before.keys()
     assert all(one.result.run == before.get(one.cell.name, one.result.run) for one in record.cells)
     assert folder.record() == record
+
+
+def test_rows_run_in_the_order_of_the_plan_that_is_shuffled_now_and_was_not_before(home: Home) -> None:
+    cells = design(BASE, ["sdpa_attention", "bf16_mixed"], seeds=3)
+    with pytest.raises(Killed):
+        module.measured(cells, BASE, module.How(home, 2, None, "test", lambda message, fraction: None, dying_at(0)))
+    folder = find(home, "last")
+    plan = folder.plan()
+    assert plan is not None
+    designed, planned = ([cell.name for cell in some] for some in (cells, plan.cells))
+    assert designed != planned == [cell.name for cell in shuffled(cells)]
+    earlier = [tuple(cell for cell in cells if cell.seed == seed) for seed in range(3)]
+    folder.write_plan(plan.model_copy(update={"waves": tuple(earlier)}))
+    heard: list[News] = []
+    assert resume(home, heard).ending is StudyEnding.COMPLETE
+    assert [one.cell.name for one in heard if isinstance(one, Started)] == designed
 
 
 def test_a_complete_study_has_nothing_to_run_and_keeps_its_record(home: Home) -> None:

@@ -42,6 +42,8 @@ class Answer(NamedTuple):
     """Row with the lowest loss, if it is shown to be better than the control's by more than the margin."""
     rivals: tuple[str, ...]
     """Rows at no worse loss whose time cannot be told from that of the fastest."""
+    as_light: tuple[str, ...]
+    """Rows at no worse loss whose memory is that of the lightest, or cannot be told from it."""
     worse: tuple[Candidate, ...]
     """Rows that save time or memory, whose loss is shown to be worse."""
     unsure: tuple[Candidate, ...]
@@ -71,6 +73,7 @@ def answer(comparison: Comparison) -> Answer | None:
         lightest=lightest,
         lowest=_lowest(every),
         rivals=tuple(one.row.treatment for one in good if fastest and _as_fast(one, fastest)),
+        as_light=tuple(one.row.treatment for one in good if lightest and _as_light(one, lightest)),
         worse=tuple(_by_time(one for one in saving if one.loss and one.loss.verdict is LossVerdict.WORSE)),
         unsure=tuple(_by_time(one for one in saving if not one.loss or one.loss.verdict is LossVerdict.UNKNOWN)),
         memory=metric,
@@ -98,6 +101,12 @@ def _as_fast(one: Candidate, fastest: Candidate) -> bool:
     if one is fastest or one.time is None or fastest.time is None or not _saves(one.time):
         return False
     return one.time.since(fastest.time).sign == 0
+
+
+def _as_light(one: Candidate, lightest: Candidate) -> bool:
+    if one is lightest or one.memory is None or lightest.memory is None or not _saves(one.memory):
+        return False
+    return one.memory.since(lightest.memory).sign == 0
 
 
 def _by_time(some: Iterable[Candidate]) -> list[Candidate]:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from assay.analysis.choices.criteria import Criterion, criteria
 from assay.analysis.comparison import Comparison
+from assay.analysis.row import usable
+from assay.records.study import BASELINE
 
 
 class Measured(NamedTuple):
@@ -75,9 +77,14 @@ def formula_ranking(comparison: Comparison) -> FormulaRanking | None:
 
 
 def _measured(comparison: Comparison) -> dict[str, Measured]:
-    """Figures of the rows that finished; empty if time, memory or loss was not measured."""
+    """Figures of the rows that finished at every seed of the control's; empty if one of the three was not measured.
+
+    The formulas compare losses themselves, which differ between seeds.
+    """
     every: dict[str, Criterion] = {one.name: one for one in criteria(comparison, varying=False)}
     if not {"loss", "time", "memory"} <= every.keys():
         return {}
     loss, time, memory = (every[name].figures for name in ("loss", "time", "memory"))
-    return {name: Measured(loss[name], time[name], memory[name]) for name in loss}
+    seeds = {name: {one.cell.seed for one in usable(comparison.record.of(name))} for name in loss}
+    alike = (name for name in loss if seeds[name] == seeds.get(BASELINE))
+    return {name: Measured(loss[name], time[name], memory[name]) for name in alike}

@@ -1,9 +1,9 @@
 """Stable range of learning rates: the best rate for each batch size, and the rates that are as good or at least finite.
 
 Rows that differ in nothing but the learning rate make one series. A study that also varies the batch size has a series
-for each, and one for each combination of its other levels. The loss of a rate is the mean validation loss over seeds,
-and a rate at which a run diverged has none. The range around the best rate ends at the first tested rate on either side
-whose loss is worse by more than the margin. Rates between two tested ones are not known.
+for each, and one for each combination of its other levels. The loss of a rate is the mean validation loss over the
+seeds that its series shares. A rate at which a run diverged has none. The range around the best rate ends at the first
+tested rate on either side whose loss is worse by more than the margin. Rates between two tested ones are not known.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Rate(NamedTuple):
     rate: float
     row: Row
     loss: float | None
-    """Mean validation loss over seeds; None if a run diverged or failed."""
+    """Mean validation loss over the seeds that all rates with a loss share; None if a run diverged or failed."""
     seeds: int
     """Number of seeds of that mean."""
     diverged: bool
@@ -68,15 +68,15 @@ class Series(NamedTuple):
 def learning_rates(comparison: Comparison) -> tuple[Series, ...]:
     """Return each series of at least two learning rates, by batch size and then by the other levels."""
     record = comparison.record
-    found: dict[tuple[int, str], dict[float, Rate]] = {}
+    found: dict[tuple[int, str], dict[float, _Tested]] = {}
     for row in (comparison.baseline, *comparison.rows):
         cells = record.of(row.treatment)
         if cells and LEARNING_RATE in cells[0].cell.levels:
             training = cells[0].cell.run.training
             rates = found.setdefault((training.batch_size, _others(cells[0])), {})
-            rates.setdefault(training.learning_rate, _rate(training.learning_rate, row, cells))
+            rates.setdefault(training.learning_rate, _Tested(training.learning_rate, row, cells))
     return tuple(
-        Series(batch_size, others, tuple(rates[one] for one in sorted(rates)), record.loss_margin)
+        Series(batch_size, others, _rates([rates[one] for one in sorted(rates)]), record.loss_margin)
         for (batch_size, others), rates in sorted(found.items())
         if len(rates) > 1
     )
@@ -87,12 +87,35 @@ def _others(one: CellResult) -> str:
     return ", ".join(f"{key}={level}" for key, level in levels if key not in (LEARNING_RATE, BATCH_SIZE))
 
 
-def _rate(rate: float, row: Row, cells: Sequence[CellResult]) -> Rate:
-    diverged = any(one.result.status is Status.DIVERGED for one in cells)
-    whole = row.treatment == BASELINE or row.status.finished
-    seeds: dict[int, list[float]] = {}
-    for one in usable(cells) if whole and not diverged else ():
-        if one.result.val_loss is not None:
-            seeds.setdefault(one.cell.seed, []).append(one.result.val_loss)
-    losses = [fmean(values) for values in seeds.values()]
-    return Rate(rate, row, fmean(losses) if losses else None, len(losses), diverged)
+class _Tested(NamedTuple):
+    """One tested learning rate with its cells."""
+
+    rate: float
+    row: Row
+    cells: Sequence[CellResult]
+
+    @property
+    def diverged(self) -> bool:
+        return any(one.result.status is Status.DIVERGED for one in self.cells)
+
+    def losses(self) -> dict[int, float]:
+        """Return the validation loss of each seed, as a mean over processes; none if a run diverged or failed."""
+        if self.diverged or not (self.row.treatment == BASELINE or self.row.status.finished):
+            return {}
+        seeds: dict[int, list[float]] = {}
+        for one in usable(self.cells):
+            if one.result.val_loss is not None:
+                seeds.setdefault(one.cell.seed, []).append(one.result.val_loss)
+        return {seed: fmean(values) for seed, values in seeds.items()}
+
+
+def _rates(tested: Sequence[_Tested]) -> tuple[Rate, ...]:
+    """Return the rates of a series, with their losses at the seeds that all rates with a loss share."""
+    losses = [one.losses() for one in tested]
+    known = [set(one) for one in losses if one]
+    shared = sorted(set.intersection(*known)) if known else []
+    means = [fmean(one[seed] for seed in shared) if one and shared else None for one in losses]
+    return tuple(
+        Rate(one.rate, one.row, mean, 0 if mean is None else len(shared), one.diverged)
+        for one, mean in zip(tested, means, strict=True)
+    )

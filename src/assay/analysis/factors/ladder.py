@@ -25,6 +25,8 @@ RUNG = "rung"
 """Key of the factor whose named levels are rungs, for ladders that change more than one thing at a rung."""
 _LADDER = "ladder"
 """The kind of study that builds its rungs one on top of the other."""
+_SPENT = ("tokens", "documents", "minutes")
+"""Units that a column of a published table may count (`PublishedColumn.seen`)."""
 
 
 class Multiple(NamedTuple):
@@ -43,6 +45,7 @@ class Printed(NamedTuple):
     baseline: float | None
     tokens: float | None
     documents: float | None
+    minutes: float | None
 
 
 class Rung(NamedTuple):
@@ -53,7 +56,19 @@ class Rung(NamedTuple):
     baseline: Multiple | None
     tokens: float | None
     """Training tokens of one run, as the mean over its runs; those of evaluations are not counted."""
+    documents: float | None
+    """Documents of which one run has read a token, as the mean over its runs; None unless all of them know."""
+    first_loss: float | None
+    """Training loss of the first step, before any update, as the mean over its runs."""
     printed: Printed | None
+
+    @property
+    def tokens_in_its_minutes(self) -> float | None:
+        """Tokens that this rung trains in the document's minutes for it, at its own steady speed."""
+        speed = self.row.metrics.get(TOKENS_PER_SECOND.name)
+        if self.printed is None or self.printed.minutes is None or not isinstance(speed, float):
+            return None
+        return 60 * self.printed.minutes * speed
 
 
 def ladder(comparison: Comparison) -> tuple[Rung, ...]:
@@ -64,7 +79,7 @@ def ladder(comparison: Comparison) -> tuple[Rung, ...]:
         return ()
     steps, printed = _previous(comparison, names, rows), _printed(comparison.record.published)
     return tuple(
-        Rung(rows[name], steps.get(name), _baseline(rows[name]), _tokens(comparison, name), printed.get(name))
+        Rung(rows[name], steps.get(name), _baseline(rows[name]), *_seen(comparison, name), printed.get(name))
         for name in names
     )
 
@@ -85,9 +100,20 @@ def _baseline(row: Row) -> Multiple | None:
     return Multiple(1 + effect.change, None if low_high is None else (1 + low_high[0], 1 + low_high[1]))
 
 
-def _tokens(comparison: Comparison, name: str) -> float | None:
-    runs = [one.result.tokens for one in usable(comparison.record.of(name))]
-    return fmean(runs) if runs else None
+def _seen(comparison: Comparison, name: str) -> tuple[float | None, float | None, float | None]:
+    """Return tokens, documents and the first loss of a run of a row."""
+    cells = usable(comparison.record.of(name))
+    return (
+        _mean([one.result.tokens for one in cells]),
+        _mean([one.result.documents for one in cells]),
+        _mean([one.curve.train_loss[0] if one.curve.train_loss else None for one in cells]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean; None if there are no values, or if one of them is not known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 def _previous(comparison: Comparison, names: Sequence[str], rows: Mapping[str, Row]) -> dict[str, Multiple]:
@@ -120,7 +146,7 @@ def _printed(published: Published | None) -> dict[str, Printed]:
 def _printed_rows(published: Published) -> Iterator[tuple[str, Printed]]:
     at = {
         "speed": [column.metric == TOKENS_PER_SECOND.name for column in published.columns],
-        **{kind: [column.seen == kind for column in published.columns] for kind in ("tokens", "documents")},
+        **{kind: [column.seen == kind for column in published.columns] for kind in _SPENT},
     }
 
     def figure(figures: Sequence[float | None], kind: str) -> float | None:
@@ -132,6 +158,6 @@ def _printed_rows(published: Published) -> Iterator[tuple[str, Printed]]:
         speed = figure(row.figures, "speed")
         if row.row is not None:
             previous, baseline = (speed / one if speed and one else None for one in (before, control))
-            tokens, documents = (figure(row.figures, kind) for kind in ("tokens", "documents"))
-            yield row.row, Printed(row.name, previous, baseline if row.row != BASELINE else None, tokens, documents)
+            spent = (figure(row.figures, kind) for kind in _SPENT)
+            yield row.row, Printed(row.name, previous, baseline if row.row != BASELINE else None, *spent)
         before = speed or before

@@ -24,7 +24,8 @@ def cut_short(record: ComparisonRecord) -> list[str]:
     none = [name for name, cells in done.items() if not cells]
     seeds = {name: len({one.cell.seed for one in cells}) for name, cells in done.items()}
     wide = [name for name, count in seeds.items() if 0 < count < LEAST_SEEDS <= len(record.seeds)]
-    said = [f"The limit of time ended the study{_not_begun(record)}."]
+    listed = _listed(_not_begun(record), "; ")
+    said = [f"The limit of time ended the study{before(record)}{f': {listed}' if listed else ''}."]
     if fewer:
         said.append(f"Fewer processes than planned: {_listed(fewer)}.")
     if wide:
@@ -55,10 +56,17 @@ def _model(design: Layout, rows: Sequence[str]) -> "Model | None":
     return model(design, rows, np.eye(len(rows))) if rows else None
 
 
-def _not_begun(record: ComparisonRecord) -> str:
-    names = [one.name for one in record.held_back]
-    count = f"{len(names)} cell{'s' if len(names) > 1 else ''}"
-    return f" before {count} could begin: {_listed(names, '; ')}" if names else ""
+def before(record: ComparisonRecord) -> str:
+    """Return how many cells could not begin, to be put after "ended"; empty if all did."""
+    held = len(record.held_back)
+    return f" before {held} of {held + len(record.cells) + len(record.nudged)} cells could begin" if held else ""
+
+
+def _not_begun(record: ComparisonRecord) -> list[str]:
+    """Return the cells that did not begin; seeds and processes of which none began are named once."""
+    begun = {one.cell.group for one in record.cells}
+    names = (one.name if one.group in begun else f"all at {one.group}" for one in record.held_back)
+    return list(dict.fromkeys(names))
 
 
 def _listed(names: Sequence[str], separator: str = ", ") -> str:

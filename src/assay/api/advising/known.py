@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def machine_of(device: str | None, home: Home, threads: int | None, tell: Callable[[str], None]) -> "Machine":
     """Return this machine with its rates, measured if need be, or an absent one with those of its datasheet."""
-    from assay.hardware.devices import absent_machine, sheet_rates
+    from assay.hardware.devices import absent_machine
     from assay.launch.rates import measured_machine
 
     if device is None:
         return measured_machine(home, threads, tell=tell)
-    return absent_machine(device).model_copy(update={"rates": {"cuda": sheet_rates(device)}})
+    return absent_machine(device)
 
 
 def loss_changes(device: str) -> "dict[str, LossChange]":

@@ -1,7 +1,7 @@
 """A recommendation from ledgers of all stacks, steps that are timed first, and a comparison that verifies it."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def recommend(
     gpus_per_node: int | None = None,
     tokens: float | None = None,
     max_loss_change: float | None = MAX_LOSS_CHANGE,
-    calibrate: float = CALIBRATION_SECONDS,
+    calibrate: float | None = None,
     verify: bool = False,
     machine: "Machine | None" = None,
     home: Home | Path | str | None = None,
@@ -47,22 +47,23 @@ def recommend(
     """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
 
     `memory_bytes`, `of` and `device` are those of `capacity`. Front-runners are timed here for about `calibrate`
-    seconds, unless the device is absent. A lossy technique needs a measured change of the loss of at most
-    `max_loss_change`, a fraction; None allows all. `verify` trains the first three. Several `gpus` of a device also
-    have a layout, and the answer is planned. Raises `UsageError`, also if nothing fits.
+    seconds, 90 by default, unless the device is absent. A lossy technique needs a measured change of the loss of at
+    most `max_loss_change`, a fraction; None allows all. `verify` trains the first three. Several `gpus` of a device
+    also have a layout, and the answer is planned. Raises `UsageError`, also if nothing fits.
     """
     from assay.launch.prepare import threads_of
 
     there = cluster_of(gpus, gpus_per_node, device, of)
     place, budget = home_of(home), budget_of(memory_bytes, device)
     _check(max_loss_change, calibrate, tokens)
-    _check_verified(verify, device)
+    _check_here({"--verify": verify, "--calibrate": calibrate}, device)
     run = _resolved(source, overrides, device, place)
     here = machine or machine_of(device, place, threads_of(run), on_progress)
     limits = _limits(budget, of or ("tensors" if device is None else "device"), max_loss_change, here)
     if there is not None:
         return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), tokens)
-    seconds = calibrate if device is None and machine is None else 0.0
+    most = CALIBRATION_SECONDS if calibrate is None else calibrate
+    seconds = most if device is None and machine is None else 0.0
     command = " ".join(("assay train", *_words(source, overrides)))
     found = _searched(run, here, limits, _Asked(command, device, seconds, place, on_progress))
     study = verified(found, place, on_progress) if verify else None
@@ -112,22 +113,23 @@ def _limits(budget: int, of: str, max_loss_change: float | None, here: "Machine"
     return Limits(budget, of, max_loss_change, loss_changes(device_of(here)))
 
 
-def _check(max_loss_change: float | None, calibrate: float, tokens: float | None) -> None:
+def _check(max_loss_change: float | None, calibrate: float | None, tokens: float | None) -> None:
     """Raise `UsageError` for a number that makes no sense."""
     if max_loss_change is not None and not 0 <= max_loss_change < 1:
         raise UsageError(
             f"a change of the loss by {max_loss_change:g} is no limit; give a fraction from 0 to 1, such as 0.01"
         )
-    if not 0 <= calibrate <= 86400:
+    if calibrate is not None and not 0 <= calibrate <= 86400:
         raise UsageError(f"calibration cannot take {calibrate:g} seconds; give 0 to 86400")
     if tokens is not None and not 0 < tokens <= 1e20:
         raise UsageError(f"training on {tokens:g} tokens is not possible; give a number such as 1e9")
 
 
-def _check_verified(verify: bool, device: str | None) -> None:
-    """Raise `UsageError` if an absent device should verify."""
-    if verify and device is not None:
-        raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out --verify or --device")
+def _check_here(asked: Mapping[str, float | None], device: str | None) -> None:
+    """Raise `UsageError` if an absent device should verify or be timed."""
+    option = next((name for name, value in asked.items() if value), None)
+    if option is not None and device is not None:
+        raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out {option} or --device")
 
 
 def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":

@@ -51,7 +51,7 @@ def batch(
     from assay.api.asking.results import BatchSizes
     from assay.scaling.batch.critical import around, rows
 
-    _check_one({"a run": run, "a noise scale": noise, "a loss": loss, "measured steps": measured, "size": parameters})
+    _check_one({"run": run, "noise scale": noise, "loss": loss, "steps": measured, "size": parameters}, noise_error)
     for name, value in zip(
         _RANGES, (noise, noise_error, loss, parameters, steps, batch_size, step_seconds), strict=True
     ):
@@ -66,12 +66,14 @@ def batch(
     return BatchSizes(critical, rows(critical, _checked(batches) or around(critical), present), present, plan)
 
 
-def _check_one(sources: dict[str, object]) -> None:
+def _check_one(sources: dict[str, object], noise_error: float | None) -> None:
     if sum(one is not None for one in sources.values()) != 1:
         raise UsageError(
             "a critical batch size follows from exactly one of: a run, a noise scale, a loss, measured steps, or the "
             "size of a planned run with its steps and batch size"
         )
+    if noise_error is not None and sources["noise scale"] is None:
+        raise UsageError("a standard error is that of a noise scale; give both")
 
 
 def _check(name: str, value: float | None) -> None:
@@ -114,8 +116,6 @@ def _critical(noise: float | None, error: float | None, loss: float | None, meas
 
     if noise is not None:
         return from_noise(noise, error, "examples", "the noise scale that you gave")
-    if error is not None:
-        raise UsageError("a standard error is that of a noise scale; give both")
     return fit(*read_steps(Path(measured or ""))) if loss is None else at_loss(loss)
 
 

@@ -18,6 +18,7 @@ from assay.store.event_log import Event
 from assay.store.run_folder import RunSpec
 from assay.units import format_seconds
 
+UNMEASURED = "Only Linux tells the peak of a process."
 _LARGEST_LOG = 700.0
 """Largest logarithm whose exponential is a float."""
 
@@ -36,7 +37,7 @@ class Course:
 
     def _batch(self, events: Sequence[Event]) -> dict[str, Any]:
         steps, evaluations, blocks, proofs = [], [], [], []
-        resumed_at = None
+        resumed_at = unmeasured = None
         for event in events:
             self._meter.hear(event)
             kind = event["event"]
@@ -48,6 +49,8 @@ class Course:
                 evaluations.append([event["step"], event["loss"]])
             elif kind == "block" and event["process_peak_bytes"] is not None:
                 blocks.append([self._meter.done, event["process_peak_bytes"]])
+            elif kind == "block":
+                unmeasured = UNMEASURED
             elif (said := _proof(event)) is not None:
                 proofs.append(said)
         left = self._meter.seconds_left
@@ -56,6 +59,7 @@ class Course:
             "steps": steps,
             "evaluations": evaluations,
             "blocks": blocks,
+            "unmeasured": unmeasured,
             "proofs": proofs,
             "phase": legible(self._meter.phase, LONGEST),
             "done": self._meter.done,

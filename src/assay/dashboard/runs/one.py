@@ -29,7 +29,7 @@ def content(result: RunResult, home: Home) -> dict[str, Any]:
         else Table.of(("fact", "value"), flat(result.environment.model_dump(mode="json")).items()),
         "counted": result.config.counted,
         "unit_of_loss": unit_of_loss(result.config),
-        "predicted": _predicted(result),
+        "predicted_step_seconds": None if result.predicted is None else result.predicted.step_seconds,
     }
 
 
@@ -56,9 +56,3 @@ def differences(ours: RunResult, theirs: RunResult) -> Iterable[Block]:
 def _proofs(result: RunResult) -> list[str]:
     found = [proof(one) for one in result.evidence]
     return found if result.values is None else [*found, f"values: {value_check(result.values)}"]
-
-
-def _predicted(result: RunResult) -> dict[str, float | None]:
-    """Predicted figures that the curves show as lines."""
-    known = result.predicted
-    return {} if known is None else {"step_seconds": known.step_seconds, "tensors_peak_bytes": known.tensors_peak_bytes}

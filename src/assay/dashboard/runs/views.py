@@ -10,6 +10,7 @@ from assay.config.home import Home
 from assay.dashboard.pages import page
 from assay.dashboard.runs import one, table
 from assay.dashboard.runs.live import Course
+from assay.dashboard.runs.present import why_not
 from assay.dashboard.runs.results import ended
 from assay.dashboard.state import state_of
 from assay.dashboard.stream import follow
@@ -37,18 +38,23 @@ def one_run(request: Request) -> Response:
     """Page of one run, and with `against` its differences to another."""
     home: Home = request.app.state.home
     results = state_of(request).results
-    result = results.of(find(home, request.path_params["run"]))
+    folder = find(home, request.path_params["run"])
+    result = results.of(folder)
     other = request.query_params.get("against", "")
     blocks, refusal = one.against(result, other, home, results) if other else ([], "")
     content = one.content(result, home)
-    return page(request, "run.html", **content, against=other, differences=blocks, refusal=refusal)
+    unread = why_not(folder) if content["live"] else ""
+    return page(request, "run.html", **content, unread=unread, against=other, differences=blocks, refusal=refusal)
 
 
 def run_events(request: Request) -> Response:
     """Events of one run from an offset, as a stream."""
     folder = find(request.app.state.home, request.path_params["run"])
-    tail = state_of(request).tails.of(folder.events_file, lambda: Course(folder.spec()))
-    return follow(request, tail, lambda: ended(folder))
+    state = state_of(request)
+    tail = state.tails.of(folder.events_file, lambda: Course(folder.spec()))
+    if why_not(folder):
+        return follow(request, tail, lambda: ended(folder))
+    return follow(request, tail, lambda: ended(folder), lambda: state.present.of(folder))
 
 
 routes = [

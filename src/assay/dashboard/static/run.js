@@ -2,7 +2,7 @@
 // on from the last one. A resumed run takes back the points that it trains anew.
 (() => {
   const course = document.getElementById("course");
-  const predicted = JSON.parse(document.getElementById("predicted").textContent);
+  const predicted = Number(course.dataset.predicted); // seconds of a step; 0 if there are none
   const steps = new Map();
   const evaluations = new Map();
   const proofs = new Set([...document.querySelectorAll("#proofs li:not(.note)")].map((one) => one.textContent));
@@ -14,6 +14,7 @@
   const count = (value) => Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 }).format(value);
   const time = (seconds) => (seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${(seconds * 1000).toPrecision(3)} ms`);
   const mebibytes = (bytes) => bytes / 2 ** 20;
+  const memory = (bytes) => `${mebibytes(bytes).toFixed(1)} MiB`;
 
   function take(batch) {
     if (batch.resumed_at !== null) {
@@ -23,8 +24,8 @@
     }
     for (const point of batch.steps) steps.set(point[0], point);
     for (const [step, loss] of batch.evaluations) evaluations.set(step, loss);
-    // A system that cannot measure a peak has none, which is no zero.
-    blocks.push(...batch.blocks.filter(([, bytes]) => bytes !== null));
+    blocks.push(...batch.blocks);
+    if (batch.unmeasured) put("unmeasured", batch.unmeasured);
     for (const text of batch.proofs) prove(text);
     put("phase", batch.phase);
     put("step", `${batch.done} of ${batch.total}`);
@@ -73,7 +74,7 @@
     put("seconds", time(seconds));
     put("speed", count(last[4] / seconds));
     put("norm", last[3] === null ? null : last[3].toPrecision(3));
-    if (blocks.length) put("memory", `${mebibytes(blocks[blocks.length - 1][1]).toFixed(1)} MiB`);
+    if (blocks.length) put("memory", memory(blocks[blocks.length - 1][1]));
 
     const losses = [line(x, points.map((one) => one[1]), "training", 1)];
     const seen = [...evaluations.entries()].sort((one, other) => one[0] - other[0]);
@@ -82,7 +83,7 @@
     }
     curve("plot-loss", losses, course.dataset.unit);
     const times = [line(x, points.map((one) => one[2] * 1000), "measured", 1)];
-    if (predicted.step_seconds) times.push(level(x, predicted.step_seconds * 1000, "predicted"));
+    if (predicted) times.push(level(x, predicted * 1000, "predicted"));
     // The first steps compile and trace; they would flatten all others.
     const typical = points.map((one) => one[2] * 1000).sort((a, b) => a - b)[Math.floor(points.length * 0.9)];
     curve("plot-seconds", times, "milliseconds", { range: [0, typical * 1.4] });
@@ -97,11 +98,13 @@
   const wasLive = document.getElementById("status").textContent === "running";
   const source = new EventSource(`/runs/${encodeURIComponent(course.dataset.run)}/events?offset=0`);
   source.onmessage = (event) => JSON.parse(event.data).forEach(take);
+  source.addEventListener("now", (event) => put("now", memory(JSON.parse(event.data))));
   source.addEventListener("over", () => {
     source.close();
     put("left", null);
     put("phase", "ended");
     if (wasLive) {
+      put("now", null);
       put("status", "ended");
       document.getElementById("reload").classList.remove("hidden");
     }

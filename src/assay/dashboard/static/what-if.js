@@ -10,7 +10,7 @@ const QUESTION = (() => {
   const NARROW = 860; // pixels below which the answer is under the form, so that a long menu would hide it
   const AGAIN = 1000; // milliseconds between two looks at a search
   const { memory, stack } = JSON.parse(document.getElementById("shown").textContent);
-  let written = stack, asking = null, changing = 0, resting = 0, query = location.search.slice(1);
+  let written = stack, asking = null, changing = 0, resting = 0, query = location.search.slice(1), advice = "";
 
   // A slider moves on a logarithmic scale and gives round numbers; the field beside it takes any.
   const round = {
@@ -87,6 +87,7 @@ const QUESTION = (() => {
     clearTimeout(resting);
     if (!found.read) { // the controls stay as the reader left them, and no search of an earlier question goes on
       query = null;
+      advice = "";
       recommendation.replaceChildren(Object.assign(document.createElement("p"), { textContent: found.summary }));
       return;
     }
@@ -131,7 +132,8 @@ const QUESTION = (() => {
     try {
       const found = await (await fetch(`/what-if/recommendation?${now}`)).json();
       if (now !== query) return;
-      recommendation.innerHTML = found.html; // the server has escaped all text
+      if (found.html !== advice) recommendation.innerHTML = found.html; // the server has escaped all text
+      advice = found.html; // an answer that is shown again would lose the focus of its links
       if (found.state === "searching") resting = setTimeout(recommend, AGAIN);
     } catch { /* the next answer says that the dashboard does not answer */ }
   }

@@ -39,8 +39,6 @@ class Answer(NamedTuple):
     parts: tuple[Part, ...]
     front: dict[str, Any] | None
     """Points of memory against time, or None if rows do not differ in both."""
-    runs: tuple[tuple[str, str], ...]
-    """Name of each cell, and the id of its run."""
 
 
 class Answers:
@@ -77,8 +75,7 @@ def _answer(folder: StudyFolder) -> Answer | None:
     comparison = analyse(record)
     rows = (comparison.baseline, comparison.again, *comparison.rows)
     parts = tuple(Part(one.section.title, one.blocks, one.section.leads) for one in filled(comparison))
-    runs = tuple((one.cell.name, one.result.run) for one in record.cells)
-    return Answer(rows_table(comparison), tuple(row.treatment for row in rows), parts, points(comparison), runs)
+    return Answer(rows_table(comparison), tuple(row.treatment for row in rows), parts, points(comparison))
 
 
 def points(comparison: Comparison) -> dict[str, Any] | None:

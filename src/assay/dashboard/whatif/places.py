@@ -10,7 +10,7 @@ from typing import Self
 from assay.config.home import Home
 from assay.dashboard.whatif.question import HERE, Question
 from assay.hardware import Machine
-from assay.hardware.devices import absent_machine, sheet_rates
+from assay.hardware.devices import absent_machine
 from assay.hardware.rates import known_machine, rates_file, step_times_file
 
 
@@ -46,7 +46,7 @@ def known_since(home: Home) -> tuple[int, ...]:
 @cache
 def absent(name: str) -> Machine:
     """Return an absent machine with one device, whose rates are the peaks of its datasheet."""
-    return absent_machine(name).model_copy(update={"rates": {"cuda": sheet_rates(name)}})
+    return absent_machine(name)
 
 
 @lru_cache(maxsize=4)

@@ -144,7 +144,7 @@ def commands(question: Question) -> tuple[tuple[str, str], ...]:
         )
     if question.gpus == 1:
         return (
-            ("predict memory", _line("assay", "estimate", *words, *question.ranks, *stack)),
+            ("predict memory and time", _line("assay", "estimate", *words, *stack, "--device", question.device)),
             ("search what fits", _line("assay", "capacity", *words, *stack, "--device", question.device)),
         )
     where = ["--nodes", "1", "--gpus-per-node", str(question.gpus), "--gpu", question.device]

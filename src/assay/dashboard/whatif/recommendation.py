@@ -1,8 +1,9 @@
 """Recommendations of the dashboard: one search at a time, in a thread, and all that was found is kept.
 
 A known answer is returned at once. Else the latest one of the same preset and device is, and the page requests it again
-while the search goes on. A search uses rates that are known: it times nothing and starts no process. A question that
-waits is replaced by a newer one, because its reader has moved on.
+while the search goes on. If there is none, stacks that add no loss are searched first, in a third to half of the time,
+and their answer is preliminary. A search uses rates that are known: it times nothing and starts no process. A question
+that waits is replaced by a newer one, because its reader has moved on.
 """
 
 import logging
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from assay.api import recommend
+from assay.api.advising.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif.places import known_since, this_machine
 from assay.dashboard.whatif.question import HERE, Question, search_command
@@ -36,6 +38,8 @@ class Recommended:
     refusal: str = ""
     command: str = ""
     """The command that searches the same."""
+    preliminary: bool = False
+    """True for the answer of the first search, whose techniques add no loss."""
 
 
 _Key = tuple[Question, tuple[int, ...]]
@@ -49,6 +53,8 @@ class Recommender:
         self._home = home
         self._lock = threading.Lock()
         self._found: OrderedDict[_Key, Recommended] = OrderedDict()
+        self._early: Recommended | None = None
+        """Preliminary answer to the question in work."""
         self._waiting: _Key | None = None
         self._working: _Key | None = None
 
@@ -69,7 +75,7 @@ class Recommender:
                 threading.Thread(target=self._search, daemon=True).start()
             elif self._working != key:
                 self._waiting = key
-            near = self._nearest(question)
+            near = self._early if self._early is not None and self._working == key else self._nearest(question)
         return Recommended("searching") if near is None else replace(near, state="searching")
 
     def _nearest(self, question: Question) -> Recommended | None:
@@ -83,6 +89,11 @@ class Recommender:
         """Answer the question in work, then the one that waits, until none does."""
         while (key := self._working) is not None:
             try:
+                with self._lock:
+                    first = self._nearest(key[0]) is None
+                if first and (early := searched(key[0], self._home, most_loss=0.0)).state == "found":
+                    with self._lock:
+                        self._early = replace(early, preliminary=True, command="")
                 found = searched(key[0], self._home)
             except Exception:  # a fault of one search must not end all later ones
                 logging.getLogger(__name__).exception("the search for a recommendation failed")
@@ -91,7 +102,7 @@ class Recommender:
                 self._found[key] = found
                 while len(self._found) > _KEPT:
                     self._found.popitem(last=False)
-                self._working, self._waiting = self._waiting, None
+                self._working, self._waiting, self._early = self._waiting, None, None
 
 
 def _refusal(question: Question) -> str:
@@ -105,8 +116,11 @@ def _refusal(question: Question) -> str:
     return ""
 
 
-def searched(question: Question, home: Home) -> Recommended:
-    """Return the recommendation of a question, searched now. It takes seconds."""
+def searched(question: Question, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
+    """Return the recommendation of a question, searched now. It takes seconds.
+
+    Lossy techniques are searched if measurements say that they add at most the fraction `most_loss`.
+    """
     try:
         here = this_machine(home) if question.device == HERE else None
         found = recommend(
@@ -115,6 +129,7 @@ def searched(question: Question, home: Home) -> Recommended:
             of=None if here is None else "process",
             device=None if here is not None else question.device,
             machine=here,
+            max_loss_change=most_loss,
             calibrate=0.0,
             home=home,
         )

@@ -7,9 +7,9 @@ from assay.dashboard.whatif.question import HERE, Question
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.hardware.cluster import DATASHEETS
+from assay.report.predicted.sheet import SHEET_ROOFLINE
 from assay.units import format_seconds, with_factor, with_margin
 
-_SHEET = "a roofline of the datasheet's peaks: no step is faster, and real ones take 1.5 to 4 times as long"
 _MEASURED = "a roofline at the rates measured on this machine, which ranks stacks better than it times them"
 _PLAN = "a plan from datasheets, with 16-bit products and Adam in 32 bits, without overlap"
 
@@ -35,7 +35,7 @@ def timing(question: Question, found: Estimate) -> Timing:
         source = f"from timed steps of few blocks on this machine{load}"
         return Timing(step.seconds, with_margin(step.seconds, step.margin), source)
     if question.device != HERE:
-        return Timing(step.seconds, format_seconds(step.seconds), _SHEET)
+        return Timing(step.seconds, format_seconds(step.seconds), SHEET_ROOFLINE)
     caveat = found.machine.rates[found.machine.device(found.run.device)].caveat
     return Timing(step.seconds, with_factor(step.seconds, step.factor), f"{_MEASURED}{f'; {caveat}' if caveat else ''}")
 

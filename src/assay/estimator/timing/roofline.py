@@ -21,6 +21,8 @@ OPERATORS_FACTOR, PEAKS_FACTOR = 2.2, 7.0
 """Measured over predicted seconds of a CPU's step, at most, in 95 % of the rows of docs/measured/estimator_accuracy.md.
 
 The first is with speeds of operators (seed 5: −54 %), the second with peaks only (seed 1: −86 %)."""
+SHEET_FACTORS = (1.5, 4.0)
+"""Usual range of how many times as long as a roofline of a datasheet's peaks a GPU's step takes; no step takes less."""
 _PRODUCT = "aten.mm"
 """Operator whose speed is that of other products which were not measured."""
 REPLAY_LAUNCHES = 4

@@ -5,7 +5,8 @@ These weights are then the initialization of a program, as any other. So the par
 built, and the reference program of a value check begins with equal weights.
 
 Floating inputs are cast to the format of the weights: 16 bits where a technique made them so, 64 in the ground truth of
-a value check. Integers and targets stay as they are: losses of torch compute in the wider of two formats.
+a value check. Floating targets are widened to it and never narrowed. Losses of torch compute in the wider of two
+formats, but some have no gradient of both before torch 2.13. Integers stay as they are.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -58,8 +59,11 @@ class OwnPart(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss summed over the targets, a scalar."""
+        weights = next(self.model.parameters()).dtype
         if inputs.is_floating_point():
-            inputs = inputs.to(next(self.model.parameters()).dtype)
+            inputs = inputs.to(weights)
+        if targets.is_floating_point():
+            targets = targets.to(torch.promote_types(targets.dtype, weights))
         loss = _number(self._loss(self.model, inputs, targets))
         return loss.to(torch.promote_types(loss.dtype, torch.float32)) * targets.numel()
 

@@ -7,7 +7,8 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.records.study import StudyEnding
 from assay.report.closing.command import arguments, option, stack
-from assay.report.study.choices.answer import SECTION
+from assay.report.footnotes import size
+from assay.report.study.choices.answer import SECTION, limited
 from assay.report.wording import columns, figure, status
 
 _MOST = 2
@@ -17,20 +18,23 @@ _MOST = 2
 def closing(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines."""
     told = " ".join(str(block) for block in SECTION.content(comparison))
-    yield "result", told or "no row has finished, so nothing can be compared"
+    yield "result", told or _untold(comparison)
     figures = (
         (metric.title, figure(metric, comparison.baseline.metrics.get(metric.name)))
         for metric in columns(comparison.run)
     )
     known = [f"{title} {text}" for title, text in figures if text]
     if known:
-        yield "against", f"the baseline: {', '.join(known)}; {_size(comparison)}"
+        yield "against", f"the baseline: {', '.join(known)}; {size(comparison)}"
     yield from (("next", hint) for hint in _hints(comparison))
 
 
-def _size(comparison: Comparison) -> str:
-    count, seeds = comparison.record.planned, len(comparison.record.seeds)
-    return f"{count} process{'es' if count > 1 else ''} per row over {seeds} seed{'s' if seeds > 1 else ''}"
+def _untold(comparison: Comparison) -> str:
+    """Return why there is no answer."""
+    if comparison.baseline.finished and any(row.finished for row in comparison.rows):
+        return "no row has all its processes yet, so none is chosen; above are the figures of those that have ended"
+    ended = limited(comparison)
+    return f"no row has finished, so nothing can be compared{f'. {ended}' if ended else ''}"
 
 
 def _hints(comparison: Comparison) -> Iterator[str]:

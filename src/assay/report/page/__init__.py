@@ -18,7 +18,7 @@ from assay.errors import UsageError, shown
 from assay.files import write_file
 from assay.records.evidence import BEGINNING_ONLY
 from assay.records.study import ComparisonRecord
-from assay.report.footnotes import footnotes
+from assay.report.footnotes import footnotes, size
 from assay.report.page.compared import FIGURES, TITLES
 from assay.report.page.compared.memory import categories
 from assay.report.page.panels import MOST, Panel, alone
@@ -131,6 +131,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
     return {
         "record": record,
         "heading": _heading(record),
+        "size": size(comparison),
         "columns": columns(comparison.run),
         "rows": [_row(row, max(0, number - 1), columns(comparison.run)) for number, row in enumerate(rows)],
         **_placed(sections),

@@ -78,8 +78,10 @@ def _cell(one: CellResult) -> dict[str, Any]:
         "run": result.run,
         "steps": result.steps,
         "tokens": result.tokens,
+        "documents": result.documents,
         "parameters": result.parameters,
         "step_seconds": None if spread is None else spread.median,
+        "epoch_seconds": result.epoch_seconds,
         **figures,
     }
 

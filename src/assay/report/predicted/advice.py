@@ -5,6 +5,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Facts, Table
+from assay.report.predicted.sheet import SHEET_ROOFLINE
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ def _basis(found: "Advice") -> str:
     counts = found.counts
     searched = f"{counts.candidates:,} compatible stacks were searched; {counts.replayed} whole ledgers decided."
     if found.absent:
-        return (
-            f"{searched} Times are a roofline of the datasheet's peaks: no step is faster, and real ones take 1.5 to 4 "
-            "times as long. Their order may be wrong, so run this command on the device."
-        )
+        return f"{searched} Times are {SHEET_ROOFLINE}. Their order may be wrong, so run this command on the device."
     if not counts.timed:
         return (
             f"{searched} Times are a roofline, which is off by some 20 % in the median and may order stacks wrongly. "

@@ -1,6 +1,7 @@
 """The rungs of a ladder: speed against the rung before and the control, tokens seen, and the document's own figures."""
 
 from collections.abc import Iterator, Sequence
+from math import log
 from typing import Any
 
 from assay.analysis.comparison import Comparison
@@ -11,27 +12,34 @@ from assay.report.study.section import Section
 from assay.units import format_count
 
 _ROW, _PREVIOUS, _BASELINE, _TOKENS, _DOCUMENTS = "rung", "× previous", "× baseline", "tokens seen", "documents seen"
+_FIRST, _BOX, _MINUTES = "first loss", "tokens in its minutes", "minutes"
 _COLUMNS = (_ROW, _PREVIOUS, _BASELINE, _TOKENS, _DOCUMENTS)
 
 _DRAWN = (
     "Training reads windows at random places of a text in which all documents are joined, so a run sees parts of "
     "documents and no number of them."
 )
-_STREAMED = "The documents of a stream are not counted in the record of a run."
+_STREAMED = "A document of the stream counts once training has read a token of it, and again in each further pass."
+_UNKNOWN = "Processes that load data read the stream, and the record of such a run has no number of documents."
 
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     rungs = ladder(comparison)
     if not rungs:
         return
-    yield Table.of(_COLUMNS, map(_ours, rungs), right=_COLUMNS[1:])
+    boxed = any(one.tokens_in_its_minutes is not None for one in rungs)
+    columns = (*_COLUMNS, _FIRST, *([_BOX] if boxed else []))
+    yield Table.of(columns, (_ours(one)[: len(columns)] for one in rungs), right=columns[1:])
     yield (
         "Speed is tokens per second. × previous counts from the last rung above that has a figure, × baseline from the "
         "first row. Brackets of one column hold together in 95 % of studies. Tokens are those of training in one run."
     )
-    yield f"Documents seen: {_reason(comparison)}"
+    yield from _on_the_first_loss(comparison, rungs)
+    yield f"Documents seen: {_note(comparison, rungs)}"
     if any(one.printed for one in rungs):
-        yield Table.of(_COLUMNS, (_theirs(one.printed) for one in rungs if one.printed), right=_COLUMNS[1:])
+        theirs = (*_COLUMNS, *([_MINUTES] if boxed else []))
+        rows = (_theirs(one.printed)[: len(theirs)] for one in rungs if one.printed)
+        yield Table.of(theirs, rows, right=theirs[1:])
         yield (
             "This second table has the document's own figures. Where it has no speed of a row, the next row counts "
             "from the last one above, so its × previous may span two rows of ours."
@@ -41,22 +49,44 @@ def _content(comparison: Comparison) -> Iterator[Block]:
                 "The document trains every rung for about the same time, and its tokens seen include validation. Here "
                 "every rung has a number of steps, and tokens seen are that number times the tokens of a step."
             )
+        if boxed:
+            yield (
+                f"“{_BOX.capitalize()}” is computed: our speed of the rung, times the minutes for which the document "
+                "trains it. Start, compilation and evaluation are left out."
+            )
 
 
-def _reason(comparison: Comparison) -> str:
+def _on_the_first_loss(comparison: Comparison, rungs: Sequence[Rung]) -> Iterator[Block]:
+    """Say what the first loss should be near, for models that are not a user's own."""
+    model = comparison.run.model  # the base may not have the vocabulary, which is the tokenizer's
+    if model.vocab_size and model.own is None and any(one.first_loss is not None for one in rungs):
+        yield (
+            "The first loss is that of the first step, before any update. Weights that begin at the right scale have "
+            f"one near that of a uniform guess, ln V = {log(model.vocab_size):.3f}."
+        )
+
+
+def _note(comparison: Comparison, rungs: Sequence[Rung]) -> str:
+    """Say how documents were counted, or why they were not."""
+    if any(one.documents is not None for one in rungs):
+        return _STREAMED
     techniques = comparison.record.base.optimizations
-    return _STREAMED if any(one.name == "streaming" for one in techniques) else _DRAWN
+    return _UNKNOWN if any(one.name == "streaming" for one in techniques) else _DRAWN
 
 
 def _ours(one: Rung) -> Sequence[str]:
-    tokens = UNKNOWN if one.tokens is None else format_count(one.tokens)
-    return one.row.treatment, _times(one.previous), _times(one.baseline), tokens, UNKNOWN
+    tokens, documents, in_its_minutes = (
+        UNKNOWN if count is None else format_count(count)
+        for count in (one.tokens, one.documents, one.tokens_in_its_minutes)
+    )
+    first = UNKNOWN if one.first_loss is None else f"{one.first_loss:.3f}"
+    return one.row.treatment, _times(one.previous), _times(one.baseline), tokens, documents, first, in_its_minutes
 
 
 def _theirs(found: Printed) -> Sequence[str]:
     multiples = (UNKNOWN if value is None else _number(value) for value in (found.previous, found.baseline))
     counts = (UNKNOWN if value is None else f"{value:,.0f}" for value in (found.tokens, found.documents))
-    return found.name, *multiples, *counts
+    return found.name, *multiples, *counts, UNKNOWN if found.minutes is None else f"{found.minutes:.2f}"
 
 
 def _times(one: Multiple | None) -> str:
@@ -79,12 +109,14 @@ def _values(comparison: Comparison) -> dict[str, Any]:
                 "times_previous": None if one.previous is None else one.previous._asdict(),
                 "times_baseline": None if one.baseline is None else one.baseline._asdict(),
                 "tokens_seen": one.tokens,
-                "documents_seen": None,
+                "documents_seen": one.documents,
+                "first_loss": one.first_loss,
+                "tokens_in_its_minutes": one.tokens_in_its_minutes,
                 "document": None if one.printed is None else one.printed._asdict(),
             }
             for one in rungs
         ],
-        "documents_seen_reason": _reason(comparison),
+        "documents_seen_note": _note(comparison, rungs),
     }
 
 

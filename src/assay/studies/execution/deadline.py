@@ -10,6 +10,7 @@ The rest is not lost: `assay study resume` runs it. Cells that were left over fr
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 
 from assay.errors import UsageError
 from assay.executors.base import News, Wave
@@ -25,7 +26,10 @@ Numbered = Sequence[tuple[int, Wave]]
 
 
 class Deadline:
-    """Waves that can end in time. `whole`: the waves of a seed begin only if all of them can end."""
+    """Waves that can end in time.
+
+    `whole`: the waves of a seed begin only if all of them can end. `beside`: how many cells run at once.
+    """
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class Deadline:
         predicted: Predicted = lambda cell: None,
         *,
         whole: bool = False,
+        beside: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.seconds = _EVERY if hours is None else 3600 * hours
@@ -41,6 +46,7 @@ class Deadline:
         self.cut: Wave = ()
         """Cells of the wave that has begun without them."""
         self._whole = whole
+        self._beside = beside
         self._clock = clock
         self._pace = Pace(predicted, clock)
         self._began: float | None = None
@@ -50,9 +56,12 @@ class Deadline:
         self._pace.hear(news)
 
     def check(self, waves: Numbered) -> None:
-        """Raise `UsageError` if the limit would probably not hold even the first cells of these waves."""
-        needed = self._needed(waves)
-        seconds = self._pace.seconds(needed)
+        """Raise `UsageError` if the limit would probably not hold even the first cells of these waves.
+
+        Those are the controls and a row, also where each cell is a wave of its own.
+        """
+        needed = self._needed([(waves[0][0], _group(waves))])
+        seconds = self._seconds(needed)
         if seconds is not None and seconds > self.seconds:
             why = "one seed of a fractional design, which shows no effect without all of its rows,"
             what = why if self._whole else f"the first cells ({', '.join(cell.treatment for cell in needed)})"
@@ -90,14 +99,25 @@ class Deadline:
         """Return the least that must fit: the controls of the first wave with a row, or all cells of its seed."""
         wave = waves[0][1]
         if self._whole:
-            return tuple(cell for _, one in waves for cell in one if cell.group == wave[0].group)
+            return _group(waves)
         return wave[: 1 + next((at for at, cell in enumerate(wave) if cell.treatment not in CONTROLS), len(wave))]
+
+    def _seconds(self, cells: Wave) -> float | None:
+        """Return the seconds that cells will take, as many at once as run beside each other."""
+        seconds = self._pace.seconds(cells)
+        return None if seconds is None else seconds * ceil(len(cells) / self._beside) / len(cells)
 
     def _holds(self, cells: Wave) -> bool:
         """True if the time left would hold the cells, or if nothing is known of their time."""
-        seconds = self._pace.seconds(cells)
+        seconds = self._seconds(cells)
         spent = 0.0 if self._began is None else self._clock() - self._began
         return seconds is None or spent + seconds <= self.seconds
+
+
+def _group(waves: Numbered) -> Wave:
+    """Return the cells that have the seed and the process of the first one."""
+    first = waves[0][1][0]
+    return tuple(cell for _, wave in waves for cell in wave if cell.group == first.group)
 
 
 def with_rest(plan: StudyPlan, rest: Wave) -> StudyPlan:

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from assay.config.data import DataConfig
 from assay.hardware import Machine
+from assay.hardware.detect import torch_version
 from assay.records.environment import Environment
 from assay.records.status import Status
 from assay.records.study import CellResult
@@ -69,15 +70,15 @@ def _differs(then: Environment, machine: Machine, corpus: str | None) -> str:
         "instruction set": (then.instruction_set, machine.instruction_set or None),
         "accelerator": (then.accelerator, accelerators),
         "cores": (then.cores, len(then.pinned) or machine.cores),
-        "assay": (then.assay, _version("assay")),
-        "torch": (then.torch, _version("torch")),
+        "assay": (then.assay, _assay_version()),
+        "torch": (then.torch, torch_version()),
         "corpus": (then.corpus_digest, corpus),
     }
     return ", ".join(name for name, (old, new) in pairs.items() if old is not None and new is not None and old != new)
 
 
-def _version(package: str) -> str | None:
+def _assay_version() -> str | None:
     try:
-        return version(package)
+        return version("assay")
     except PackageNotFoundError:
         return None

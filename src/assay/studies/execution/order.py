@@ -1,7 +1,11 @@
-"""The order of cells in a study with a limit of time: an early stop leaves a design from which something follows.
+"""The order of cells in a study: the rows of each seed in an order of their own, or by need if time is limited.
 
 Cells of one seed belong together, because differences are taken within a seed. Of each seed the control and its A/A
-copy are first. Then come the rows whose absence costs most.
+copy are first. Without a limit of time the rows follow in an order that is shuffled for each seed. So a slow drift of
+the machine is not a row's, also where each cell runs alone. It is shuffled reproducibly, and the plan has it.
+
+With a limit of time an early stop must leave a design from which something follows. So the rows follow whose absence
+costs most.
 
 - *factorial*: rows that change one factor, which show its effect; then two factors, which show interactions; then more.
 - *other kinds*: the rows in the order of the design: a ladder from its lowest rung, one factor after the other.
@@ -9,6 +13,7 @@ copy are first. Then come the rows whose absence costs most.
 The nudged control of a seed is its last. Further processes of a row follow the first process of all seeds.
 """
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
@@ -19,23 +24,41 @@ from assay.studies.kinds.factorial import Factorial
 
 CONTROLS = (BASELINE, AGAIN)
 
+_Rank = tuple[float, int]
+"""The rank of a cell by need, the most needed first, and the place of its row in the design."""
+
+
+def shuffled(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells with the rows of each seed and process in a random order after its control and A/A copy."""
+    groups: dict[tuple[int, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.seed, cell.process), []).append(cell)
+    found: list[Cell] = []
+    for (seed, process), group in groups.items():
+        rows = [cell for cell in group if cell.treatment not in CONTROLS]
+        random.Random(f"seed {seed}, process {process}").shuffle(rows)
+        found += [*(cell for cell in group if cell.treatment in CONTROLS), *rows]
+    return found
+
 
 def in_order(cells: Sequence[Cell], kind: str) -> list[Cell]:
     """Return the cells of a study of some kind in the order in which they are needed."""
-    group, rank = _groups(cells), _ranks(cells, kind)
+    group, rank = _groups(cells), _ranks(cells, tuple(dict.fromkeys(cell.treatment for cell in cells)), kind)
     return sorted(cells, key=lambda cell: (group(cell), rank(cell)))
 
 
-def waves_in_order(waves: Sequence[tuple[int, Wave]], cells: Sequence[Cell], kind: str) -> list[tuple[int, Wave]]:
+def waves_in_order(
+    waves: Sequence[tuple[int, Wave]], cells: Sequence[Cell], rows: Sequence[str], kind: str
+) -> list[tuple[int, Wave]]:
     """Return numbered waves, and the cells of each, in the order in which they are needed.
 
-    `cells` are all of the study, in the order of its design.
+    `cells` are all of the study, and `rows` its treatments in the order of its design.
     """
-    group, rank = _groups(cells), _ranks(cells, kind)
+    group, rank = _groups(cells), _ranks(cells, rows, kind)
 
-    def need(numbered: tuple[int, Wave]) -> tuple[tuple[int, int], float]:
-        rows = [rank(cell) for cell in numbered[1] if cell.treatment not in CONTROLS]
-        return group(numbered[1][0]), min(rows, default=0.0)
+    def need(numbered: tuple[int, Wave]) -> tuple[tuple[int, int], _Rank]:
+        ranks = [rank(cell) for cell in numbered[1] if cell.treatment not in CONTROLS]
+        return group(numbered[1][0]), min(ranks, default=(0.0, 0))
 
     ordered = ((number, tuple(sorted(wave, key=rank))) for number, wave in waves)
     return sorted(ordered, key=need)
@@ -47,17 +70,18 @@ def _groups(cells: Sequence[Cell]) -> Callable[[Cell], tuple[int, int]]:
     return lambda cell: (cell.process, seeds[cell.seed])
 
 
-def _ranks(cells: Sequence[Cell], kind: str) -> Callable[[Cell], float]:
-    """Return the function that ranks the cells of a seed: the control first, at 0."""
+def _ranks(cells: Sequence[Cell], rows: Sequence[str], kind: str) -> Callable[[Cell], _Rank]:
+    """Return the function that ranks the cells of a seed: the control first, at 0, and equal needs as designed."""
     control: Mapping[str, str] = next((cell.levels for cell in cells if cell.treatment == BASELINE), {})
 
-    def rank(cell: Cell) -> float:
+    places = {row: at for at, row in enumerate(rows)}
+
+    def rank(cell: Cell) -> _Rank:
         if cell.treatment in CONTROLS:
-            return 0.0
+            return 0.0, 0
         if cell.treatment == NUDGED:
-            return inf
-        if kind != Factorial.kind:
-            return 1.0
-        return 1.0 + sum(level != control.get(key) for key, level in cell.levels.items())
+            return inf, 0
+        changes = sum(level != control.get(key) for key, level in cell.levels.items()) if kind == Factorial.kind else 0
+        return 1.0 + changes, places[cell.treatment]
 
     return rank

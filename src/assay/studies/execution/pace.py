@@ -79,12 +79,12 @@ class Pace:
         return total
 
 
-def process_seconds(run: ResolvedRun, step_seconds: float) -> float:
-    """Return the predicted time of one process, from its start to its end."""
-    return START_SECONDS + step_seconds * _steps(run, step_seconds)
+def process_seconds(run: ResolvedRun, step_seconds: float, eval_batches: int) -> float:
+    """Return the predicted time of a process, from its start to its end; `eval_batches` are those of an evaluation."""
+    return START_SECONDS + step_seconds * _steps(run, step_seconds, eval_batches)
 
 
-def _steps(run: ResolvedRun, step_seconds: float) -> float:
+def _steps(run: ResolvedRun, step_seconds: float, eval_batches: int) -> float:
     """Return the steps of a run and its evaluations, as a number of steps."""
     training = run.training
     steps: float = training.steps
@@ -93,4 +93,4 @@ def _steps(run: ResolvedRun, step_seconds: float) -> float:
     if training.seconds is not None:
         steps = min(steps, training.seconds / step_seconds)
     evaluations = 1 + (steps // training.eval_interval if training.eval_interval else 0)
-    return steps + evaluations * (training.eval_batches or 0) * _FORWARD
+    return steps + evaluations * eval_batches * _FORWARD

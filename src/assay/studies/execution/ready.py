@@ -113,7 +113,7 @@ def predicted_seconds(prepared: Mapping[str, ReadyRun]) -> Callable[[Cell], floa
         control = f"{BASELINE}, {cell.group}" if cell.treatment == NUDGED else cell.repeated(0).name
         known = prepared.get(cell.name) or prepared.get(control)
         step = known.predicted.step_seconds if known is not None and known.predicted is not None else None
-        return None if known is None or step is None else process_seconds(known.run, step)
+        return None if known is None or step is None else process_seconds(known.run, step, known.eval_batches)
 
     return predicted
 

@@ -28,7 +28,7 @@ from assay.studies.execution.fold import Progress, fold, record_of
 from assay.studies.execution.gather import gathered
 from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode, elsewhere, kept
-from assay.studies.execution.order import in_order, waves_in_order
+from assay.studies.execution.order import in_order, shuffled, waves_in_order
 from assay.studies.execution.ready import (
     forking,
     predicted_seconds,
@@ -97,7 +97,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         prepared = with_step_times(prepared, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
-    ordered = cells if how.hours is None else in_order(cells, how.kind)
+    ordered = shuffled(cells) if how.hours is None else in_order(cells, how.kind)
     drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")
     plan = StudyPlan(
         id=new_id(),
@@ -159,7 +159,9 @@ def _kept(done: Progress, mode: Mode, how: How) -> Progress:
 
 def _deadline(plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: How) -> Deadline:
     """Return the limit of time. Raises `UsageError` if it would not hold even the first cells."""
-    found = Deadline(how.hours, predicted_seconds(prepared), whole=plan.kind == Fractional.kind)
+    beside = 1 if plan.protocol.blocks else side_by_side(prepared.values())
+    whole = plan.kind == Fractional.kind
+    found = Deadline(how.hours, predicted_seconds(prepared), whole=whole, beside=beside)
     if waves := _due(plan, done, how):
         found.check(waves)
     return found
@@ -168,7 +170,7 @@ def _deadline(plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], ho
 def _due(plan: StudyPlan, done: Progress, how: How) -> list[tuple[int, Wave]]:
     """Return the waves that can run now, under a limit of time in the order in which they are needed."""
     waves = due(plan, done)
-    return waves if how.hours is None else waves_in_order(waves, plan.cells, plan.kind)
+    return waves if how.hours is None else waves_in_order(waves, plan.cells, plan.treatments, plan.kind)
 
 
 def _executed(

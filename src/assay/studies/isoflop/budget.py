@@ -145,7 +145,8 @@ def seconds_of(study: Isoflop, levels: Mapping[str, str], wanted: Wanted, limits
     width = int(levels[WIDTH])
     size = wanted.sizes[width]
     training = size.training.model_copy(update={"steps": study.steps(size, levels[BUDGET])})
-    return process_seconds(size.model_copy(update={"training": training}), limits.step_seconds[width])
+    run = size.model_copy(update={"training": training})
+    return process_seconds(run, limits.step_seconds[width], training.eval_batches or 0)
 
 
 def _short(flops: float) -> str:

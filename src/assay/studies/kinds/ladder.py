@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from assay.errors import shown
 from assay.studies.base import Study
-from assay.studies.factors import OPTIMIZATIONS, Factor, text
+from assay.studies.factors import OPTIMIZATIONS, Factor, one_line, text
 
 _OFF, _ON = "off", "on"
 
@@ -33,7 +33,7 @@ class Ladder(Study):
     @field_validator("rungs", mode="before")
     @classmethod
     def _as_texts(cls, value: Any) -> Any:
-        return tuple(map(text, value)) if isinstance(value, list | tuple) else value
+        return tuple(one_line(text(one)) for one in value) if isinstance(value, list | tuple) else value
 
     @field_validator("rungs")
     @classmethod

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from assay.config.base import Setting
 from assay.studies.base import Study
 from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
-from assay.studies.factors import Factor, text
+from assay.studies.factors import Factor, one_line, text
 
 Number = Annotated[float, Field(strict=False)]
 
@@ -146,5 +146,5 @@ def _choices(key: str, written: Any) -> Any:
     if isinstance(written, Mapping):
         return dict(written)
     if isinstance(written, list | tuple) and written:
-        return tuple(map(text, written))
+        return tuple(one_line(text(one)) for one in written)
     raise ValueError(f"{key} needs a list of values, or a range such as {{low: 1e-4, high: 1e-2}}")

@@ -10,7 +10,9 @@ from assay.analysis.choices.search import found as found_by
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.row import usable
 from assay.records.status import Status
+from assay.records.study import StudyEnding
 from assay.report.blocks import Block
 from assay.report.study.choices.wording import change, in_nats, names, nats, plain, target_ratio, time_title
 from assay.report.study.section import Section
@@ -27,6 +29,18 @@ def _content(comparison: Comparison) -> Iterator[Block]:
     found = answer(comparison)
     if found is not None:
         yield " ".join(filter(None, (_choice(comparison, found), _second(comparison, found), _open(comparison, found))))
+        if said := limited(comparison):
+            yield said
+
+
+def limited(comparison: Comparison) -> str:
+    """Return the sentence on a limit of time that ended the study; empty if none did."""
+    from assay.analysis.factors.unfinished import before  # imports numpy
+
+    record = comparison.record
+    if record.ending is not StudyEnding.BUDGET_REACHED:
+        return ""
+    return f"The limit of time ended the study{before(record)}; the notes say what it therefore cannot conclude."
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
@@ -37,6 +51,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         "fastest": _plain(found.fastest),
         "as_fast": list(found.rivals),
         "lightest": _plain(found.lightest),
+        "as_light": list(found.as_light),
         "lowest_loss": _plain(found.lowest),
         "saving_at_worse_loss": [_plain(one) for one in found.worse],
         "saving_at_unknown_loss": [_plain(one) for one in found.unsure],
@@ -70,7 +85,8 @@ def _choice(comparison: Comparison, found: Answer) -> str:
         said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
     elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:
         changes = _changes(comparison, found, fast)
-        said = f"At {as_good}, {fast.row.treatment} is both the fastest{_rivals(found)} and the lightest ({changes})"
+        both = f"the fastest{_rivals(found)} and the lightest{_as_light(found)}"
+        said = f"At {as_good}, {fast.row.treatment} is both {both} ({changes})"
     else:
         parts = []
         if fast is not None:
@@ -78,7 +94,7 @@ def _choice(comparison: Comparison, found: Answer) -> str:
             parts.append(f"{fast.row.treatment} is the fastest{_rivals(found)} ({changes})")
         if light is not None:
             changes = _changes(comparison, found, light, memory_first=True)
-            parts.append(f"{light.row.treatment} is the lightest ({changes})")
+            parts.append(f"{light.row.treatment} is the lightest{_as_light(found)} ({changes})")
         said = f"At {as_good}, {' and '.join(parts)}"
     if low is not None:
         changes = _changes(comparison, found, low)
@@ -88,6 +104,10 @@ def _choice(comparison: Comparison, found: Answer) -> str:
 
 def _rivals(found: Answer) -> str:
     return f", as far as it can be told from {names(found.rivals)}," if found.rivals else ""
+
+
+def _as_light(found: Answer) -> str:
+    return f", as is {names(found.as_light)}" if found.as_light else ""
 
 
 def _changes(comparison: Comparison, found: Answer, one: Candidate, *, memory_first: bool = False) -> str:
@@ -121,8 +141,8 @@ def _worse(comparison: Comparison, some: tuple[Candidate, ...]) -> str:
 
 
 def _saving(comparison: Comparison, one: Candidate) -> str:
-    """Return the change of the step time, or of memory in a study without times."""
-    if comparison.record.timed:
+    """Return the change of the time of a row that saves time, and otherwise that of its memory."""
+    if one.time is not None and one.time.sign < 0:
         return f"{time_title(comparison)} {change(one.time)}"
     return f"memory {change(one.memory)}"
 
@@ -132,7 +152,8 @@ def _open(comparison: Comparison, found: Answer) -> str:
     parts = []
     if found.unsure:
         rows = [f"{one.row.treatment} ({_saving(comparison, one)})" for one in found.unsure]
-        seeds = ", with fewer than three seeds" if len(comparison.record.seeds) < LEAST_SEEDS else ""
+        few = any(_seeds(comparison, one) < LEAST_SEEDS for one in found.unsure)
+        seeds = ", with fewer than three seeds" if few else ""
         parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
     if resolution := comparison.resolution.get(STEP_SECONDS.name):
         parts.append(f"changes of the step time below about {100 * resolution.told:.1f} %")
@@ -142,6 +163,11 @@ def _open(comparison: Comparison, found: Answer) -> str:
     if found.target is not None and found.worse:
         said.insert(0, _worse(comparison, found.worse))
     return "; ".join(said)[:1].upper() + "; ".join(said)[1:] + "." if said else ""
+
+
+def _seeds(comparison: Comparison, one: Candidate) -> int:
+    """Return the number of seeds at which a row has finished."""
+    return len({each.cell.seed for each in usable(comparison.record.of(one.row.treatment))})
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:

@@ -1,0 +1,2 @@
+# A text, as a reader has one.
+python -m pydoc builtins > input.txt
