@@ -71,6 +71,11 @@ def usable(cells: Iterable[CellResult]) -> list[CellResult]:
     return [one for one in cells if one.result.status.finished]
 
 
+def seeds_of(cells: Iterable[CellResult]) -> frozenset[int]:
+    """Return the seeds at which runs of these cells ended on their own."""
+    return frozenset(one.cell.seed for one in usable(cells))
+
+
 def figures(
     cells: Sequence[CellResult], timed: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
 ) -> dict[str, Figure]:

@@ -135,6 +135,12 @@ class Estimate:
         return self._rates if self._rates is not None and self._rates.specified else None
 
     @property
+    def unrated(self) -> tuple[str, ...]:
+        """Number formats of its products for which the rates of the run's device have none."""
+        known = () if self._rates is None else self._rates.matmul_flops
+        return tuple(sorted(set(self.flops) - set(known)))
+
+    @property
     def step_seconds(self) -> float | None:
         """Seconds of the step; None if it is not predicted."""
         return None if self.step_time is None else self.step_time.seconds

@@ -91,10 +91,8 @@ def _unknown_time(every: "EveryRank") -> str:
     """Return why no step time is predicted, and what to do."""
     from assay.launch.prepare import threads_of
 
-    sheet = every.fullest.sheet
-    if sheet is not None:
-        missing = ", ".join(sorted(set(every.fullest.flops) - set(sheet.matmul_flops)))
-        return f"not predicted; the datasheet has no product in {missing}"
+    if every.fullest.sheet is not None:
+        return f"not predicted; the datasheet has no product in {', '.join(every.fullest.unrated)}"
     threads = threads_of(every.run)
     option = "" if threads is None else f" --threads {threads}"
     return f"not predicted; `assay machine{option}` measures the rates that it needs"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.row import usable
+from assay.analysis.row import seeds_of
 from assay.records.study import BASELINE
 from assay.report.wording import columns, fine_percent, prediction_error
 from assay.units import format_bytes
@@ -50,7 +50,7 @@ def size(comparison: Comparison) -> str:
 def seeds(comparison: Comparison) -> str:
     """Return ``"3 seeds"``, or ``"2 of 3 seeds"`` if the baseline, which every change is against, finished at two."""
     planned = len(comparison.record.seeds)
-    finished = len({one.cell.seed for one in usable(comparison.record.of(BASELINE))})
+    finished = len(seeds_of(comparison.record.of(BASELINE)))
     return f"{'' if finished == planned else f'{finished} of '}{planned} seed{'s' if planned > 1 else ''}"
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from assay.analysis.choices.criteria import Criterion, criteria
 from assay.analysis.comparison import Comparison
-from assay.analysis.row import usable
+from assay.analysis.row import seeds_of
 from assay.records.study import BASELINE
 
 
@@ -85,6 +85,6 @@ def _measured(comparison: Comparison) -> dict[str, Measured]:
     if not {"loss", "time", "memory"} <= every.keys():
         return {}
     loss, time, memory = (every[name].figures for name in ("loss", "time", "memory"))
-    seeds = {name: {one.cell.seed for one in usable(comparison.record.of(name))} for name in loss}
+    seeds = {name: seeds_of(comparison.record.of(name)) for name in loss}
     alike = (name for name in loss if seeds[name] == seeds.get(BASELINE))
     return {name: Measured(loss[name], time[name], memory[name]) for name in alike}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.factors.layout import Change, Layout, effect_name, planned
-from assay.analysis.row import usable
+from assay.analysis.row import seeds_of, usable
 from assay.records.study import BASELINE, ComparisonRecord
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def cut_short(record: ComparisonRecord) -> list[str]:
         f"{name} ({len(cells)} of {record.planned})" for name, cells in done.items() if 0 < len(cells) < record.planned
     ]
     none = [name for name, cells in done.items() if not cells]
-    seeds = {name: len({one.cell.seed for one in cells}) for name, cells in done.items()}
+    seeds = {name: len(seeds_of(cells)) for name, cells in done.items()}
     wide = [name for name, count in seeds.items() if 0 < count < LEAST_SEEDS <= len(record.seeds)]
     listed = _listed(_not_begun(record), "; ")
     said = [f"The limit of time ended the study{before(record)}{f': {listed}' if listed else ''}."]

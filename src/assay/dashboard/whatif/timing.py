@@ -41,12 +41,10 @@ def timing(question: Question, found: Estimate) -> Timing:
 
 
 def _unknown(question: Question, found: Estimate) -> Timing:
-    rates = found.machine.rates.get(found.machine.device(found.run.device))
-    if rates is None:
+    if found.machine.device(found.run.device) not in found.machine.rates:
         return Timing(None, "not predicted", "`assay machine` measures the rates that it needs")
-    missing = ", ".join(sorted(set(found.flops) - set(rates.matmul_flops)))
     whose = "the rates measured here have" if question.device == HERE else "the datasheet has"
-    return Timing(None, "not predicted", f"{whose} no product in {missing}")
+    return Timing(None, "not predicted", f"{whose} no product in {', '.join(found.unrated)}")
 
 
 def _planned(question: Question) -> Timing:

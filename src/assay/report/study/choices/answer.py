@@ -10,7 +10,7 @@ from assay.analysis.choices.search import found as found_by
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.row import usable
+from assay.analysis.row import seeds_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.blocks import Block
@@ -152,7 +152,7 @@ def _open(comparison: Comparison, found: Answer) -> str:
     parts = []
     if found.unsure:
         rows = [f"{one.row.treatment} ({_saving(comparison, one)})" for one in found.unsure]
-        few = any(_seeds(comparison, one) < LEAST_SEEDS for one in found.unsure)
+        few = any(len(seeds_of(comparison.record.of(one.row.treatment))) < LEAST_SEEDS for one in found.unsure)
         seeds = ", with fewer than three seeds" if few else ""
         parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
     if resolution := comparison.resolution.get(STEP_SECONDS.name):
@@ -163,11 +163,6 @@ def _open(comparison: Comparison, found: Answer) -> str:
     if found.target is not None and found.worse:
         said.insert(0, _worse(comparison, found.worse))
     return "; ".join(said)[:1].upper() + "; ".join(said)[1:] + "." if said else ""
-
-
-def _seeds(comparison: Comparison, one: Candidate) -> int:
-    """Return the number of seeds at which a row has finished."""
-    return len({each.cell.seed for each in usable(comparison.record.of(one.row.treatment))})
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:
