@@ -5,8 +5,9 @@
 A home is filled with synthetic runs that differ in status, stack and loss. Each request goes through the whole
 application, without the network. A filter is timed twice: as a reader sees it, where folders are looked at once a
 second at most, and with a look at all folders in every request. *What if* is asked for another batch size each time, so
-no answer is a remembered one. The devices on which the step fits are a second request, as the page makes it. With
-`--processor` the time is that of the processor, for a machine that others use meanwhile.
+no answer is a remembered one. An answer has memory, time and the fit on the device that was asked for. All other
+devices are a second request, as the page makes it. With `--processor` the time is that of the processor, for a machine
+that others use meanwhile.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from assay.config import Home, Run, load
 from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.app import build_app
+from assay.dashboard.serving import collect_rarely
 from assay.optimizations import resolved
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -38,11 +40,12 @@ FILTERS = (
     "&optimization=sdpa_attention&sort=val+loss&order=up",
     "&q=demo&page=40",
 )
+_LARGE = ("demo", "gpt2-124m", "gpt2-1558m")
 QUESTIONS = (
-    *((name, "bf16_mixed+sdpa_attention") for name in ("demo", "gpt2-124m", "gpt2-1558m")),
-    *((name, "") for name in presets()),
+    *((name, "bf16_mixed+sdpa_attention", device) for device in ("here", "a100") for name in _LARGE),
+    *((name, "", "here") for name in presets()),
 )
-"""Presets and stacks of *What if*."""
+"""Presets, stacks and devices of *What if*."""
 Measured = Callable[[Callable[[int], None]], tuple[float, float]]
 _STACKS = ((), ("sdpa_attention",), ("bf16_mixed",), ("sdpa_attention", "bf16_mixed"))
 _STATUSES = (Status.DONE, Status.DONE, Status.DONE, Status.FAILED, Status.OUT_OF_MEMORY)
@@ -88,7 +91,7 @@ def timed(ask: Callable[[int], None], repeats: int, clock: Callable[[], float]) 
 
 def shown(name: str, times: tuple[float, float]) -> None:
     """Print a line of the table."""
-    print(f"  {name:55} median {times[0]:6.1f} ms   largest {times[1]:6.1f} ms")
+    print(f"  {name:64} median {times[0]:6.1f} ms   largest {times[1]:6.1f} ms")
 
 
 def filters(app: Starlette, given: argparse.Namespace, measured: Measured) -> None:
@@ -120,11 +123,11 @@ def what_if(app: Starlette, measured: Measured) -> None:
         fitted(query)
 
     print("what if, another batch size each time")
-    for model, stack in QUESTIONS:
-        query = f"preset={model}&with={stack.replace('+', '%2B')}&batch={{}}"
-        for words, ask, first in (("answer", answered, 2), ("answer and fit", both, 1002)):
+    for model, stack, device in QUESTIONS:
+        query = f"preset={model}&with={stack.replace('+', '%2B')}&device={device}&batch={{}}"
+        for words, ask, first in (("answer", answered, 2), ("and all devices", both, 1002)):
             times = measured(lambda number, ask=ask, query=query, first=first: ask(query.format(number + first)))
-            shown(f"{model} {stack}, {words}", times)
+            shown(f"{model} {stack} {device}, {words}", times)
 
 
 def main() -> None:
@@ -139,6 +142,7 @@ def main() -> None:
         home = Home(folder)
         filled(home, given.runs)
         app = build_app(home.root)
+        collect_rarely()  # as the server does
         filters(app, given, lambda ask: timed(ask, given.repeats, clock))
         what_if(app, lambda ask: timed(ask, given.repeats, clock))
 

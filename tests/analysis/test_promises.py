@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.losses.bounds import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING
+from assay.analysis.losses.bounds import DRIFT_FACTOR, LOSSY, ONSET, ROUNDING, Yardstick
 from assay.analysis.row import Row
 from assay.config import load
+from assay.optimizations import Numerics
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, Curve, StudyEnding
 from assay.studies.drift import FIRST_STEPS
@@ -111,6 +112,14 @@ def test_a_drift_that_crosses_zero_leaves_its_bound_and_sets_in_some_steps_earli
     for since in (50 - ONSET, 58):
         assert read(with_losses(made, SDPA, factor(1.02, since=since)), SDPA)[0] is Status.DONE
     assert read(with_losses(made, SDPA, factor(1.02, since=50 - ONSET - 1)), SDPA)[0] is Status.WRONG_VALUES
+
+
+def test_after_more_steps_chaos_may_set_in_earlier_by_more() -> None:
+    drift = tuple(0.0 if step < 150 else 0.01 for step in range(200))
+    held = Yardstick(baselines={}, repeats=True, drifts={0: drift}, masks=False)
+    assert held.bound(Numerics.REASSOCIATED, 0, 100) == pytest.approx(DRIFT_FACTOR * 0.01)
+    assert held.bound(Numerics.REASSOCIATED, 0, 99) == ROUNDING
+    assert held.bound(Numerics.REASSOCIATED, 0, 199) == pytest.approx(DRIFT_FACTOR * 0.01)
 
 
 def test_every_seed_has_its_own_drift() -> None:

@@ -82,6 +82,17 @@ def test_a_run_that_is_not_nudged_has_the_identity_that_it_had_before_runs_could
     assert identity(resolved(Run(nudge=1))) != identity(resolved(Run()))
 
 
+def test_a_run_that_compares_gradients_is_another_run() -> None:
+    plain = identity(resolved(validate({})))
+    assert identity(resolved(validate({"training": {"gradient_probe": 0}}))) == plain
+    assert identity(resolved(validate({"training": {"gradient_probe": 2}}))) != plain
+
+
+def test_one_micro_batch_has_none_to_be_compared_with() -> None:
+    with pytest.raises(UsageError, match="gradient_probe=1 has no two micro-batches to compare"):
+        validate({"training": {"gradient_probe": 1}})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 
-from assay.config import Run
-from assay.optimizations import expected_of
+from assay.config import Run, validate
+from assay.config.run import OwnRows, ResolvedRun
+from assay.optimizations import expected_of, resolved
 from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from assay.training.loop import read, take_step
@@ -15,6 +16,20 @@ from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
 from support.corpora import RandomData
 from support.steps import CPU, build_step
+
+MODEL = """
+import assay
+import torch
+from torch import nn
+
+def batches(step, seed, rows):
+    x = torch.randn(rows, 4) + 0.01 * step + 0.1 * (seed % 7)
+    return x, x[:, :2].sin()
+
+def build():
+    return assay.OwnModel(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)),
+                          lambda model, x, y: (model(x) - y).square().mean(), batches)
+"""
 
 
 def record_steps(step: Step, run: Run, folder: Path, steps: int = 3) -> None:
@@ -40,3 +55,13 @@ def proof_of_values(run: Run, folder: Path, change: Callable[[Step], None] | Non
         change(step)
     record_steps(step, run, folder)
     return check_values(Recorded(folder), run, data, CPU)  # type: ignore[arg-type]
+
+
+def own_run(tmp_path: Path, *techniques: str) -> ResolvedRun:
+    """A run of a user's own model and batches."""
+    (tmp_path / "mine.py").write_text(MODEL)
+    model = {"own": "mine.py:build", "own_folder": str(tmp_path), "vocab_size": 61, "context_length": 16}
+    training = {"batch_size": 8, "steps": 5, "warmup_steps": 1}
+    values = {"model": model, "training": training, "device": "cpu", "optimizations": list(techniques)}
+    rows = OwnRows(targets=2, validation=False)
+    return resolved(validate(values)).model_copy(update={"own_rows": rows})

@@ -6,40 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from assay.config import validate
-from assay.config.run import OwnRows, ResolvedRun
-from assay.optimizations import resolved
 from assay.records.evidence import ValueProof
 from assay.step.program import MicroBatch, Step
-from values.recording import proof_of_values
+from values.recording import own_run, proof_of_values
 
-MODEL = """
-import assay
-import torch
-from torch import nn
-
-def batches(step, seed, rows):
-    x = torch.randn(rows, 4) + 0.01 * step + 0.1 * (seed % 7)
-    return x, x[:, :2].sin()
-
-def build():
-    return assay.OwnModel(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)),
-                          lambda model, x, y: (model(x) - y).square().mean(), batches)
-"""
 Change = Callable[[list[MicroBatch]], list[MicroBatch]]
 
 
-def run_of(tmp_path: Path, *techniques: str) -> ResolvedRun:
-    (tmp_path / "mine.py").write_text(MODEL)
-    model = {"own": "mine.py:build", "own_folder": str(tmp_path), "vocab_size": 61, "context_length": 16}
-    training = {"batch_size": 8, "steps": 5, "warmup_steps": 1}
-    values = {"model": model, "training": training, "device": "cpu", "optimizations": list(techniques)}
-    rows = OwnRows(targets=2, validation=False)
-    return resolved(validate(values)).model_copy(update={"own_rows": rows})
-
-
 def proven(tmp_path: Path, *techniques: str, change: Callable[[Step], None] | None = None) -> ValueProof:
-    return proof_of_values(run_of(tmp_path, *techniques), tmp_path / "values", change)
+    return proof_of_values(own_run(tmp_path, *techniques), tmp_path / "values", change)
 
 
 def fed(wanted: Callable[[Step], object]) -> Callable[[Step], None]:

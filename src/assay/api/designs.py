@@ -71,13 +71,12 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
     from assay.studies.reading import FULL, read_study
 
     study = read_study(located(source), scale or FULL, overrides)
-    base: Run | str = study.base
     if study.constant is not None:
         study = study.model_copy(update={"constant": study.constant.in_home(home)})
-    if study.start_from is not None:
-        best = _best(study.start_from, home)
-        base, study = best.run, study.model_copy(update={"started_from": best.sentence})
-    run = with_initial_weights(configure(base, study.overrides), home)
+    best = None if study.start_from is None else _best(study.start_from, home)
+    run = with_initial_weights(configure(study.base if best is None else best.run, study.overrides), home)
+    if best is not None:
+        study = study.model_copy(update={"started_from": best.told(run)})
     return study.on(run), run
 
 

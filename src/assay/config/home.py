@@ -45,6 +45,11 @@ class Home:
         return self.root / "tracked"
 
     @property
+    def points(self) -> Path:
+        """CSV files of points of trained models, which the user puts there for the dashboard."""
+        return self.root / "points"
+
+    @property
     def store(self) -> Path:
         """The SQLite file that lists every run."""
         return self.root / "store.sqlite"

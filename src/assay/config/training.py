@@ -9,6 +9,7 @@ from assay.config.base import Setting
 Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+# More than 20 fields: users know them as the one section `training` of a file, and by these flat keys.
 class TrainingConfig(Setting):
     """Settings of training. An optimizer step uses `batch_size` sequences, however micro-batches and ranks divide
     them."""
@@ -53,6 +54,11 @@ class TrainingConfig(Setting):
     """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
     check_values: bool = True
     """Compare losses, gradients and updates of the first three steps with a baseline program, in another process."""
+    gradient_probe: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Micro-batches of `batch_size` sequences whose gradients are compared after the last step; 0 compares none.
+
+    The comparison is that of `assay gradients`. It is untimed and updates nothing.
+    """
     measure_memory: bool = True
     """Run one untimed, discarded step at the end to measure memory."""
 
@@ -60,4 +66,6 @@ class TrainingConfig(Setting):
     def _schedule_is_possible(self) -> Self:
         if self.min_learning_rate > self.learning_rate:
             raise ValueError(f"min_learning_rate={self.min_learning_rate} is above learning_rate={self.learning_rate}")
+        if self.gradient_probe == 1:
+            raise ValueError("gradient_probe=1 has no two micro-batches to compare; give at least 2, or 0 for none")
         return self

@@ -12,7 +12,7 @@ from assay.config.run import ResolvedRun
 from assay.records.base import Record
 from assay.records.environment import Environment
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.gradients import ModuleGradient
+from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
@@ -57,6 +57,8 @@ class RunResult(Record):
     """Standard deviation of the training losses of the last tenth of the steps about their least-squares line."""
     gradients: tuple[ModuleGradient, ...] = ()
     """Scale of each module's gradient and weights, in a discarded step after the last one; empty on several ranks."""
+    gradient_probe: GradientProbe | None = None
+    """Agreement of the gradients of micro-batches after the last step; None unless `training.gradient_probe` asks."""
     val_loss: float | None = None
     val_perplexity: float | None = None
     val_bits_per_byte: float | None = None

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from assay.analysis.effects import LEAST_SEEDS, Effect
 from assay.analysis.metrics import Metric, metrics
+from assay.analysis.metrics.gradients import PROBED
 from assay.analysis.metrics.loss import VAL_LOSS, loss_of
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import TOKENS_PER_SECOND, rate_of
@@ -27,7 +28,8 @@ Tone = Literal["better", "worse", "neutral"]
 def columns(run: ResolvedRun) -> list[Metric]:
     """Return the metrics that are columns of the table and of the page of such a run, in their order."""
     own = {VAL_LOSS.name: loss_of(run), TOKENS_PER_SECOND.name: rate_of(run)}
-    return [own.get(name, metric) for name, metric in metrics().items() if metric.shown]
+    probed = PROBED if run.training.gradient_probe else frozenset()
+    return [own.get(name, metric) for name, metric in metrics().items() if metric.shown or name in probed]
 
 
 def unit_of_loss(run: ResolvedRun) -> str:

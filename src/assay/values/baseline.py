@@ -4,12 +4,14 @@ In float32 the program is the baseline of every comparison. It clips by itself, 
 for bit. In float64 it is the ground truth, and two plain lines here clip its gradients.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.data import Prepared
@@ -29,6 +31,17 @@ class Computed:
 
     loss: float
     gradients: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Rounded(Computed):
+    """One step's loss and gradients at weights and inputs rounded to bfloat16."""
+
+    spread: float
+    """Root mean square of the change of the loss if each rounding error had a sign by chance.
+
+    Errors are those of weights and of the results of modules without submodules, such as linear layers.
+    """
 
 
 class _Catcher:
@@ -115,10 +128,43 @@ class Reference:
         batches: Sequence[tuple[Tensor, Tensor]],
         noise: Mapping[str, Tensor],
         **options: Any,
-    ) -> Computed:
-        """Like `at`, with weights and inputs rounded to bfloat16: how far rounding alone moves a loss."""
+    ) -> Rounded:
+        """Like `at`, with weights and inputs rounded to bfloat16: how far rounding alone moves a loss.
+
+        Rounding errors may cancel in one loss by chance. So their spread over all signs is computed as well, to first
+        order. It is the root of the sum of squares of gradient times error.
+        """
         coarse = {name: _in_16_bits(one) for name, one in weights.items()}
-        return self.at(coarse, [(_in_16_bits(inputs), targets) for inputs, targets in batches], noise, **options)
+        rounded = [(_in_16_bits(inputs), targets) for inputs, targets in batches]
+        with _results_watched(self._step) as squares:
+            found = self.at(coarse, rounded, noise, **options)
+        caught = self._optimizer.caught if self._optimizer is not None else {}
+        squares += [_square(one, coarse[name] - weights[name]) for name, one in caught.items()]
+        return Rounded(found.loss, found.gradients, sum(squares) ** 0.5)
+
+
+@contextmanager
+def _results_watched(step: Step) -> Iterator[list[float]]:
+    """Collect, for each result of a module without submodules, the square by which its rounding moves the loss."""
+    squares: list[float] = []
+
+    def watch(module: Module, arguments: object, result: object) -> None:
+        if isinstance(result, Tensor) and result.requires_grad:
+            error = _in_16_bits(result.detach()) - result.detach()
+            result.register_hook(lambda gradient: squares.append(_square(gradient, error)))  # type: ignore[no-untyped-call]
+
+    leaves = [one for part in step.parts for one in part.modules() if not any(one.children())]
+    handles = [one.register_forward_hook(watch) for one in leaves]
+    try:
+        yield squares
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _square(gradient: Tensor, error: Tensor) -> float:
+    """Return the variance of a loss over the signs of errors, in first order."""
+    return float((gradient * error.to(gradient)).square().sum())
 
 
 def _in_16_bits(one: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected
 from assay.reference.rules import State
 from assay.values import nearness
-from assay.values.baseline import Computed, Reference, baseline_failure
+from assay.values.baseline import Computed, Reference, Rounded, baseline_failure
 from assay.values.batches import batch_failures
 from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
@@ -104,7 +104,7 @@ class Check:
 
     def _rounded(
         self, truth: Reference, step: int, batches: Sequence[tuple[Tensor, Tensor]], *, evaluated: bool = False
-    ) -> Computed | None:
+    ) -> Rounded | None:
         """Return the true values at rounded weights and inputs, by which lossy values of a user's own are judged."""
         if self.run.own_rows is None or self._close().kind != "lossy":
             return None
@@ -124,12 +124,8 @@ class Check:
         )
         buffers = self.recorded.tensors("buffer", step)
         near, exact = (one.at(weights, windows, noise, dropout=False, buffers=buffers).loss for one in (base, truth))
-        rounded = self._rounded(truth, step, windows, evaluated=True)
-        return [
-            nearness.evaluation(
-                step, found, near, exact, self.expected.gradients, None if rounded is None else rounded.loss
-            )
-        ]
+        moved = _moved(exact, self._rounded(truth, step, windows, evaluated=True))
+        return [nearness.evaluation(step, found, near, exact, self.expected.gradients, moved)]
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
         weights = self.recorded.tensors("weight", step)
@@ -145,11 +141,10 @@ class Check:
         found: Mapping[str, Tensor] | None,
         near: Computed,
         exact: Computed,
-        rounded: Computed | None = None,
+        rounded: Rounded | None = None,
     ) -> list[Judged]:
-        close = self._close()
-        rough, coarse = (None, {}) if rounded is None else (rounded.loss, rounded.gradients)
-        judged = [nearness.loss(step, loss, near.loss, exact.loss, close, rough)]
+        close, coarse = self._close(), {} if rounded is None else rounded.gradients
+        judged = [nearness.loss(step, loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
         if found is None:
             return judged
         elements = sum(one.numel() for one in exact.gradients.values())
@@ -228,6 +223,11 @@ class Check:
                     f"the largest relative error is {max(errors):.1e}"
                 )
         return found
+
+
+def _moved(exact: float, rounded: Rounded | None) -> float | None:
+    """Return how far rounding moves a loss; None if that was not computed."""
+    return None if rounded is None else max(abs(rounded.loss - exact), rounded.spread)
 
 
 def check_values(recorded: Recorded, run: ResolvedRun, data: Prepared, device: torch.device) -> ValueProof:

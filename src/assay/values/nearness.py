@@ -15,7 +15,9 @@ Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆
 
 A loss of a user's own may be as small as it likes, such as a squared error, and its gradients sum signed residuals.
 Rounding is then large beside them. So x₁₆ is computed there as well: x₆₄ at weights and inputs rounded to bfloat16. For
-a loss 8·|x₁₆ − x₆₄| is allowed; from the errors of a gradient, its slope and its rows 4·|x₁₆ − x₆₄| is subtracted.
+a loss 8·max(|x₁₆ − x₆₄|, s) is allowed. The spread s is √Σ(g·δ)² over the gradients g and rounding errors δ of weights
+and results. It is there because errors may cancel in one loss. From the errors of a gradient, its slope and its rows
+4·|x₁₆ − x₆₄| is subtracted.
 
 Vectors: some kernels add a norm's gradient up over all tokens in 16 bits. Large sums then lose small terms, so such a
 technique states a further ρ and σ for the gradients of vectors.
@@ -70,18 +72,18 @@ class Judged:
         return not self.used <= 1.0
 
 
-def loss(step: int, found: float, base: float, truth: float, close: Closeness, rounded: float | None = None) -> Judged:
-    """Judge a training loss; `rounded` is the true one at rounded weights, which widens a lossy bound."""
+def loss(step: int, found: float, base: float, truth: float, close: Closeness, moved: float | None = None) -> Judged:
+    """Judge a training loss; `moved` is how far rounded weights and inputs move it, which widens a lossy bound."""
     if close.kind == "exact":
         return Judged("loss", "loss", step, abs(found - base) / abs(base), 0.0 if found == base else float("inf"))
-    return _inexact_loss("loss", step, found, base, truth, close, rounded)
+    return _inexact_loss("loss", step, found, base, truth, close, moved)
 
 
 def evaluation(
-    step: int, found: float, base: float, truth: float, close: Closeness, rounded: float | None = None
+    step: int, found: float, base: float, truth: float, close: Closeness, moved: float | None = None
 ) -> Judged:
     """Judge the loss of an evaluation, which adds up its batches in an order of its own."""
-    return _inexact_loss("evaluation", step, found, base, truth, close, rounded)
+    return _inexact_loss("evaluation", step, found, base, truth, close, moved)
 
 
 def _inexact_loss(
@@ -91,12 +93,12 @@ def _inexact_loss(
     base: float,
     truth: float,
     close: Closeness,
-    rounded: float | None,
+    moved: float | None,
 ) -> Judged:
     name = "loss" if what == "loss" else "validation batches"
     error = abs(found - truth)
     if close.kind == "lossy":
-        bound = max(close.loss * abs(truth), 0.0 if rounded is None else GRADIENT_RATIO * abs(rounded - truth))
+        bound = max(close.loss * abs(truth), 0.0 if moved is None else GRADIENT_RATIO * moved)
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), unit_roundoff(torch.float32) * abs(truth))
     return Judged(what, name, step, error / abs(truth), _over(error, bound))

@@ -13,7 +13,7 @@ from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.events import EvaluationEvent
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.gradients import ModuleGradient
+from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult, Sample
@@ -80,6 +80,8 @@ class Findings:
     """The last traced step that showed the evidence."""
     gradients: tuple[ModuleGradient, ...] = ()
     """Scale of each module's gradient in a discarded step at the end."""
+    gradient_probe: GradientProbe | None = None
+    """Agreement of micro-batches' gradients at the end."""
     memory: Memory = field(default_factory=Memory)
     """Figures of the memory pass."""
     routers: list[dict[str, Any]] = field(default_factory=list)
@@ -107,6 +109,7 @@ class Findings:
             ranks=self.ranks,
             sample=self.sample,
             gradients=self.gradients,
+            gradient_probe=self.gradient_probe,
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
         )

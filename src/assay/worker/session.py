@@ -39,6 +39,7 @@ from assay.training.stops import (
 from assay.units import format_steps
 from assay.worker.build import build_loop, device_of
 from assay.worker.ending.documents import documents_seen
+from assay.worker.ending.gradients import add_gradient_probe
 from assay.worker.ending.sample import add_sample
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
@@ -112,6 +113,9 @@ class Session:
         if self._samples and not isinstance(ended, Unproven):
             self.phases.enter("sample")
             add_sample(self.findings, self.folder)
+        if self.run.training.gradient_probe:
+            self.phases.enter("gradients")
+            add_gradient_probe(self.findings, self.folder, self.phases.progressed)
         self.phases.enter("recording")
         if ended is not None:
             raise ended

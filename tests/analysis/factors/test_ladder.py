@@ -7,6 +7,7 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.factors.ladder import Rung, ladder
+from assay.config import Spec
 from assay.records.published import Published
 from assay.records.study import CellResult, Curve
 from assay.report.study.sections import filled, values
@@ -89,10 +90,10 @@ def test_the_section_shows_both_and_why_no_documents_are_counted(climbed: Compar
     ours, theirs = (block for block in section.blocks if not isinstance(block, str))
     assert ours.columns[1:3] == theirs.columns[1:3] == ("× previous", "× baseline")
     assert theirs.rows[3] == ("D", "4.00", "6.00", "4,000", "12", "2.50")
-    assert any(str(block).startswith("Documents seen: Training reads windows") for block in section.blocks)
+    assert any(str(block).startswith("Documents seen: Without a stream, training reads") for block in section.blocks)
     told = values(climbed)["ladder"]
     assert {one["documents_seen"] for one in told["rungs"]} == {None}
-    assert told["documents_seen_note"].startswith("Training reads windows")
+    assert told["documents_seen_note"].startswith("Without a stream, training reads")
 
 
 def test_the_documents_minutes_are_filled_at_our_speed(climbed: Comparison) -> None:
@@ -130,4 +131,19 @@ def test_documents_of_a_stream_are_those_of_a_run(climbed: Comparison) -> None:
     table, note = next(one.blocks for one in filled(streamed) if one.section.name == "ladder")[:3:2]
     assert [row[4] for row in table.rows] == ["7", "–", "–", "12"]
     assert note.startswith("Documents seen: A document of the stream counts once")
+    assert "Without a stream, training reads windows" in note  # of the two rungs that have no number
+    assert "Processes that load data" not in note
     assert values(streamed)["ladder"]["rungs"][3]["documents_seen"] == 12
+
+
+def test_a_rung_that_alone_streams_in_other_processes_has_its_own_reason(climbed: Comparison) -> None:
+    def streamed(one: CellResult) -> CellResult:
+        if one.cell.treatment != "rung=full":
+            return one
+        run = one.cell.run.model_copy(update={"optimizations": (Spec(name="streaming"),)})
+        return one.model_copy(update={"cell": one.cell.model_copy(update={"run": run})})
+
+    cells = tuple(map(streamed, climbed.record.cells))
+    note = values(analyse(climbed.record.model_copy(update={"cells": cells})))["ladder"]["documents_seen_note"]
+    assert note.startswith("Without a stream")
+    assert "Processes that load data read the stream" in note

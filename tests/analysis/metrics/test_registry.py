@@ -33,6 +33,8 @@ BUILT_IN = (
     "final_norm_gradient_rms",
     "final_norm_weight_rms",
     "block_gradient_ratio",
+    "gradient_cosine",
+    "gradient_noise_scale",
 )
 
 TOYS = '''
@@ -90,6 +92,12 @@ def test_the_packages_own_are_first_and_in_their_order() -> None:
     assert tuple(metrics()) == BUILT_IN
     assert [metric.name for metric in columns(resolved(validate({})))] == [BUILT_IN[at] for at in (0, 2, 3, 4, 5)]
     assert [name for name, metric in metrics().items() if metric.predicted] == [BUILT_IN[at] for at in (0, 1, 2, 3)]
+
+
+def test_agreement_of_gradients_is_a_column_where_runs_compare_them() -> None:
+    asked = columns(resolved(validate({"training": {"gradient_probe": 4}})))
+    assert [metric.name for metric in asked][-2:] == ["gradient_cosine", "gradient_noise_scale"]
+    assert asked[:-2] == columns(resolved(validate({})))
 
 
 def test_those_of_a_folder_follow_by_name(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from assay.cost import Cost, replay
 from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded
-from assay.cost.simulation.reserved import Interval, Recorded, _played, reserved
+from assay.cost.simulation.reserved import Interval, Recorded, _played, recorded, reserved, with_update
 from assay.cost.simulation.timeline import play
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
@@ -61,6 +61,17 @@ def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
         for number in range(requests):
             slow.release(number)
     assert _played(one, ledger.events, 0, 0).reserved_bytes == slow.reserved_bytes
+
+
+@pytest.mark.parametrize("stack", STACKS[:-1])
+def test_temporaries_of_one_size_change_nothing_where_blocks_are_freed_at_once(stack: tuple[str, ...]) -> None:
+    one = cost(*stack)
+    events = recorded(one)
+    whole, short = (with_update(events, one, repeats=repeats) for repeats in (True, False))
+    assert len(short) < len(whole)
+    first, second = (_played(one, each, 2**20, 0) for each in (whole, short))
+    assert first.reserved_bytes == second.reserved_bytes
+    assert first.allocated_peak_bytes == second.allocated_peak_bytes
 
 
 def test_events_add_up_to_the_peak_of_tensors() -> None:

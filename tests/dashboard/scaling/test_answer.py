@@ -1,6 +1,10 @@
 """Answers of laws in the browser: those of `assay scaling optimal`, for published laws and for a study's own."""
 
+import os
+import random
 import shlex
+from math import exp
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
@@ -8,20 +12,32 @@ import pytest
 from assay.api.asking.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.answer import answer
-from assay.dashboard.scaling.laws import studies
-from assay.dashboard.scaling.question import STUDY, Question, read
+from assay.dashboard.scaling.laws import files, studies
+from assay.dashboard.scaling.question import POINTS, STUDY, Question, read
 from assay.errors import UsageError
 from assay.studies.folder import StudyFolder
 from support.dashboards import client
 from support.scaled import LAW, scaled_record
 
 STUDIED = "20261101-101010-abcde12"
+FILE = "their runs.csv"
+
+
+def published() -> str:
+    """Points of a known law, as a paper would print them."""
+    draw = random.Random(0)
+    sizes = [(10**power, 10**power * ratio) for power in (6, 6.5, 7, 7.5) for ratio in (5, 15, 45)]
+    rows = [(n, d, float(LAW.loss(n, d)) * exp(draw.gauss(0, 0.0005))) for n, d in sizes]
+    return "\n".join(["parameters,tokens,loss", *(f"{n:.0f},{d:.0f},{loss:.6f}" for n, d, loss in rows)]) + "\n"
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home with a study of scaling whose losses follow a known law."""
+    """A home with a study of scaling whose losses follow a known law, and a file of points on that law."""
     found = Home(tmp_path_factory.mktemp("home"))
+    found.points.mkdir()
+    (found.points / FILE).write_text(published())
+    (found.points / "broken.csv").write_text("parameters,tokens\n1e6,1e8\n")
     folder = StudyFolder(found.reports / STUDIED)
     folder.path.mkdir(parents=True)
     folder.write_record(scaled_record(noise=0.0005).model_copy(update={"id": STUDIED}))
@@ -54,6 +70,38 @@ def test_the_law_of_a_study_is_that_of_its_runs(home: Home) -> None:
     assert len(runs) == 31
     (line,) = (one for one in found.sizes["lines"] if one["chosen"])
     assert line["name"] == FITTED
+
+
+def test_the_law_of_a_file_is_that_of_its_points(home: Home) -> None:
+    assert files(home) == ["broken.csv", FILE]
+    found = answer(Question(law=POINTS + FILE, flops=1e17), home)
+    best = optimal(flops=1e17, points=home.points / FILE).answers[FITTED].optimum
+    assert best is not None
+    assert found.losses is not None
+    curves = found.losses["curves"]
+    assert curves[0]["best"] == pytest.approx([best.parameters, best.loss])
+    assert sum(len(curve["runs"]) for curve in curves) == 12
+    assert all(curve["name"].startswith("about ") for curve in curves[1:])
+    loss, low, high = (float(dict(found.facts.rows)["loss"].replace(",", "").split()[place]) for place in (0, 1, 3))
+    assert low < float(LAW.loss(*LAW.optimum(1e17))) < high
+    assert loss == pytest.approx(float(LAW.loss(*LAW.optimum(1e17))), rel=0.01)
+
+
+def test_a_file_that_changed_is_fitted_again(tmp_path: Path) -> None:
+    place = Home(tmp_path)
+    place.points.mkdir()
+    (place.points / "a.csv").write_text(published())
+    question = Question(law=f"{POINTS}a.csv", flops=1e17)
+    before = answer(question, place).losses
+    (place.points / "a.csv").write_text("\n".join(published().splitlines()[:-1]) + "\n")
+    os.utime(place.points / "a.csv", ns=(1, 1))
+    assert answer(question, place).losses != before
+
+
+@pytest.mark.parametrize("name", ["../store.sqlite", "/etc/passwd", "", "broken.csv", "nothing.csv"])
+def test_a_file_without_a_law_is_a_sentence(name: str, home: Home) -> None:
+    with pytest.raises(UsageError):
+        answer(Question(law=POINTS + name), home)
 
 
 def test_a_law_is_fitted_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +141,10 @@ def test_the_command_asks_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) 
     from assay.cli.main import app
 
     monkeypatch.setenv("ASSAY_HOME", str(home.root))
-    for question in (Question(flops=1.234e22, price=2), Question(law=STUDY + STUDIED, flops=1e12)):
-        assert not app([*shlex.split(question.command)[1:], "--json"], standalone_mode=False)
-    assert "1.234e22" in Question(flops=1.234e22).command
+    own = (Question(law=STUDY + STUDIED, flops=1e12), Question(law=POINTS + FILE, flops=1e17))
+    for question in (Question(flops=1.234e22, price=2), *own):
+        assert not app([*shlex.split(question.command(home))[1:], "--json"], standalone_mode=False)
+    assert "1.234e22" in Question(flops=1.234e22).command(home)
 
 
 @pytest.mark.parametrize(
@@ -126,5 +175,6 @@ def test_a_study_that_is_not_there_is_a_sentence(name: str, home: Home) -> None:
 
 def test_the_page_says_why_it_has_no_published_runs(home: Home) -> None:
     page = client(home).get("/scaling").text
-    assert "No published runs are shown: " in page
+    assert "assay ships no published runs: " in page
     assert "read off a figure" in page
+    assert f'<option value="points:{FILE}">' in page

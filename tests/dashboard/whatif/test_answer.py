@@ -7,7 +7,7 @@ import pytest
 from assay.api import estimate_every_rank
 from assay.config.home import Home
 from assay.dashboard.whatif.answer import Answer, Predicted, answer, fullest
-from assay.dashboard.whatif.fits import Fit
+from assay.dashboard.whatif.fits import Fit, fit_words
 from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
 from assay.dashboard.whatif.question import Question, read
@@ -82,6 +82,17 @@ def test_a_larger_batch_takes_more_and_fits_on_fewer_devices(tmp_path: Path) -> 
     assert less.memory["peak_bytes"] < more.memory["peak_bytes"]
     counts = [sum(one.verdict == "fits" for one in fitted(tmp_path, **query).values()) for query in questions]
     assert counts[0] > counts[1] > 0
+
+
+@pytest.mark.parametrize("query", [{}, {"device": "l4"}, {"device": "h100", "gpus": "2", "stack": "data_parallel"}])
+def test_an_answer_has_the_row_of_its_own_device(query: dict[str, str], tmp_path: Path) -> None:
+    given = {"preset": "gpt2-124m", "batch": "2", **query}
+    found = answered(tmp_path, **given)
+    assert found.predicted is not None
+    own = found.predicted.fit
+    assert fitted(tmp_path, **given)[own.device] == own
+    assert facts(found)[own.device] == fit_words(own)
+    assert fit_words(own).startswith("fits: ")
 
 
 def test_the_fit_is_that_of_assay_capacity(tmp_path: Path) -> None:

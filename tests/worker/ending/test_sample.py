@@ -1,23 +1,12 @@
 """The short text that a run records at its end."""
 
 import shutil
-from pathlib import Path
 
-import pytest
-
-from assay.config import Home
 from assay.store.run_folder import RunFolder
 from assay.training.sample import LONGEST
 from assay.worker.ending.sample import MOST_PARAMETERS, add_sample
 from assay.worker.result import Findings
-from support.trained import Trained, maker
-
-
-@pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
-    home = Home(tmp_path / "home").ready()
-    monkeypatch.setenv("ASSAY_HOME", str(home.root))
-    return maker(home, tmp_path)
+from support.trained import Trained
 
 
 def sampled(folder: RunFolder, **fields: object) -> Findings:

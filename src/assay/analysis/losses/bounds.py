@@ -6,8 +6,9 @@ A row trains from its baseline's weights and on its batches, so its promise (`Nu
   it were REASSOCIATED.
 - REASSOCIATED: the relative difference is at most `ROUNDING` in the first `FIRST_STEPS` steps. In every step it may be
   `DRIFT_FACTOR` times the drift, which is the largest difference so far that nudged weights made at the same seed
-  (`studies.drift`). Chaos sets in some steps earlier in one run than in another, so the drift is read `ONSET` steps
-  later. If no drift was measured, only the first steps are judged, until the baseline's loss spikes.
+  (`studies.drift`). Chaos sets in earlier in one run than in another, and the difference grows with the steps before.
+  So the drift is read later (`read_at`). If no drift was measured, only the first steps are judged, until the
+  baseline's loss spikes.
 - LOSSY: at most `LOSSY`, or `DRIFT_FACTOR` times the drift, in the first steps, until the baseline's loss spikes. The
   losses must not be equal, since rounding must show.
 - DIFFERENT_TRAINING: no bound; equal losses are suspect.
@@ -35,7 +36,9 @@ LOSSY = 0.05
 """Relative bound: four times the worst honest technique."""
 DRIFT_FACTOR = 3.0
 ONSET = 20
-"""Steps by which the drift is read later."""
+"""Least number of steps by which the drift is read later."""
+ONSET_SHARE = 2
+"""The drift is read later by at least the steps so far over this number."""
 SPIKE = 1.05
 """Factor over the lowest loss that marks a spike: the learning rate is too high, and rounding errors grow at once."""
 
@@ -102,9 +105,8 @@ class Yardstick:
             return inf
         if drift is None:
             return LOSSY if promise is Numerics.LOSSY else ROUNDING if first and not self.masks else inf
-        # Steps beyond a measured drift have no bound. The first steps share one, since a crossing can make it zero.
-        at = max(step, FIRST_STEPS - 1) + ONSET
-        known = drift[min(at, len(drift) - 1)] if step < len(drift) else inf
+        # Steps beyond a measured drift have no bound.
+        known = drift[min(read_at(step), len(drift) - 1)] if step < len(drift) else inf
         return max(LOSSY if promise is Numerics.LOSSY else ROUNDING, DRIFT_FACTOR * known)
 
     def partings(self, cells: Iterable[CellResult]) -> list[Parting]:
@@ -141,6 +143,14 @@ class Yardstick:
     def equal_seeds(self, cells: Iterable[CellResult]) -> list[int]:
         """Seeds at which the first losses equal the baseline's to the last bit."""
         return equal_seeds(cells, self.baselines)
+
+
+def read_at(step: int) -> int:
+    """Return the step at which the drift is read for the bound of a step.
+
+    The first steps share one, since a crossing of the two losses can make a difference zero.
+    """
+    return max(step, FIRST_STEPS - 1) + max(ONSET, step // ONSET_SHARE)
 
 
 def bounded_as(run: ResolvedRun, promise: Numerics | None) -> Numerics | None:

@@ -1,4 +1,4 @@
-"""Scale of gradients and weights at the end of training: between blocks, and in the final norm."""
+"""Gradients at the end of training: their scale by module, and the agreement of those of micro-batches."""
 
 from assay.analysis.metrics.base import Metric
 from assay.records.gradients import ModuleGradient
@@ -22,6 +22,15 @@ def _final_norm_weight(result: RunResult) -> float | None:
 def _ratio(result: RunResult) -> float | None:
     blocks = [one.gradient_rms for one in result.gradients if one.module.startswith("block ")]
     return blocks[0] / blocks[-1] if blocks and blocks[-1] else None
+
+
+def _cosine(result: RunResult) -> float | None:
+    return None if result.gradient_probe is None else result.gradient_probe.mean_cosine
+
+
+def _noise_scale(result: RunResult) -> float | None:
+    found = None if result.gradient_probe is None else result.gradient_probe.noise_scale
+    return None if found is None else found.sequences
 
 
 FINAL_NORM_GRADIENT = Metric(
@@ -56,3 +65,28 @@ BLOCK_GRADIENT_RATIO = Metric(
     shown=False,
     of=_ratio,
 )
+
+GRADIENT_COSINE = Metric(
+    name="gradient_cosine",
+    title="cosine of gradients",
+    unit="ratio",
+    better="higher",
+    kind="loss",
+    meaning="Mean cosine between the gradients of two micro-batches after the last step, untimed and without dropout.",
+    shown=False,
+    of=_cosine,
+)
+
+GRADIENT_NOISE_SCALE = Metric(
+    name="gradient_noise_scale",
+    title="noise scale, sequences",
+    unit="count",
+    better="lower",
+    kind="loss",
+    meaning="Sequences from which larger batches help little, by the same gradients (McCandlish et al. 2018).",
+    shown=False,
+    of=_noise_scale,
+)
+
+PROBED = frozenset({GRADIENT_COSINE.name, GRADIENT_NOISE_SCALE.name})
+"""Names of metrics that only runs with `training.gradient_probe` have; they are columns of such runs."""

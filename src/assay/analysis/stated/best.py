@@ -24,7 +24,17 @@ class Best(NamedTuple):
     run: Run
     """Its configuration, with a seed that the study did not use, and held-out text that it did not read, if any."""
     sentence: str
-    """Sentence for the plan and the page of the study that starts from it."""
+    """Sentence on the row and its seeds, for the plan and the page of the study that starts from it."""
+    by_validation: bool
+    """True if it was chosen by losses of the validation split alone."""
+
+    def told(self, base: Run) -> str:
+        """Return the sentences on the start of a study whose base, with its overrides, is `base`."""
+        if not self.by_validation:
+            return self.sentence
+        if base.data.evaluate_on == "test":
+            return f"{self.sentence} It was chosen by validation losses; losses here are those of the test split."
+        return f"{self.sentence} It was chosen by validation losses, and losses here have no text of their own."
 
 
 def best_row(comparison: Comparison, metric: str) -> Best:
@@ -52,12 +62,12 @@ def best_row(comparison: Comparison, metric: str) -> Best:
         f"The base is the row {name} of the study {record.id}, with the best {known[metric].title} "
         f"({figures[name]:.4g}) of {len(figures)} rows. Seeds begin at {free}, after those of that study."
     )
-    fresh = run.model_copy(update={"seed": free})
+    # Cells that ran beside each other had one thread each, which is no setting of the row.
+    fresh = run.model_copy(update={"seed": free, "threads": record.base.threads})
     if run.data.evaluate_on != "validation":
-        return Best(name, fresh, sentence)
+        return Best(name, fresh, sentence, by_validation=False)
     data = run.data.model_copy(update={"evaluate_on": "test"})
-    read = "It was chosen by validation losses; losses here are those of the test split."
-    return Best(name, fresh.model_copy(update={"data": data}), f"{sentence} {read}")
+    return Best(name, fresh.model_copy(update={"data": data}), sentence, by_validation=True)
 
 
 def _figure(row: Row, metric: str) -> float | None:

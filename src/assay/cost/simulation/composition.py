@@ -131,7 +131,10 @@ class Composed:
 
     def parts(self, instant: Moment) -> dict[str, int]:
         """Bytes of each part of one of the timeline's instants, without parts of zero bytes."""
-        counts = self.counts[self.timeline.instants.index(instant)]
+        return self._whole(self.counts[self.timeline.instants.index(instant)])
+
+    def _whole(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """Add the bytes before the step, and leave out parts of zero bytes."""
         whole = {part: count + self.held.get(part, 0) for part, count in counts.items()}
         return {part: count for part, count in whole.items() if count}
 
@@ -141,7 +144,7 @@ class Composed:
 
     def layers(self) -> dict[str, tuple[int, ...]]:
         """Bytes of each category at each instant of the timeline; a category without a byte is left out."""
-        parts = list(map(self.parts, self.timeline.instants))
+        parts = list(map(self._whole, self.counts))
         found = {
             name: tuple(sum(one.get(part, 0) for part in members) for one in parts)
             for name, members in CATEGORIES.items()

@@ -75,8 +75,8 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
     """
     if cost.replayed:
         return None
-    events = with_update(recorded(cost), cost)
-    played = [_played(cost, events, working.high, delay) for delay in _DELAYS]
+    events = recorded(cost)
+    played = [_played(cost, with_update(events, cost, repeats=delay > 0), working.high, delay) for delay in _DELAYS]
     in_use = min(one.allocated_peak_bytes for one in played) - working.high + working.low
     low = -(-in_use // ROUNDED_SEGMENT) * ROUNDED_SEGMENT
     return Interval(low, max(one.reserved_bytes for one in played))
@@ -91,10 +91,16 @@ def recorded(cost: Cost) -> list[int]:
     return ledger.events
 
 
-def with_update(events: list[int], cost: Cost) -> list[int]:
-    """Return the events of a whole step, whose update takes one temporary after the other."""
+def with_update(events: list[int], cost: Cost, *, repeats: bool = True) -> list[int]:
+    """Return the events of a whole step, whose update takes one temporary after the other.
+
+    Without `repeats` it takes one of each size. Where blocks are freed at once, a further one of the same size gets the
+    same block, and changes nothing.
+    """
     requests = sum(event >= 0 for event in events)
-    temporaries = ((one.nbytes, -1 - requests - place) for place, one in enumerate(cost.update))
+    sizes = [one.nbytes for one in cost.update]
+    distinct = sizes if repeats else list(dict.fromkeys(sizes))
+    temporaries = ((nbytes, -1 - requests - place) for place, nbytes in enumerate(distinct))
     return [*events, *chain.from_iterable(temporaries)]
 
 

@@ -1,4 +1,4 @@
-"""The view *Scaling*: the best size and data for a budget, under published laws and those of the home's studies."""
+"""The view *Scaling*: the best size and data for a budget, under published laws and those of the home's points."""
 
 from typing import Any
 
@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from assay.config.home import Home
 from assay.dashboard.pages import page, rendered
 from assay.dashboard.scaling.answer import Answer, answer
-from assay.dashboard.scaling.laws import studies
-from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, STUDY, Question, read
+from assay.dashboard.scaling.laws import files, studies
+from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, Question, read
 from assay.errors import UsageError
 from assay.hardware.devices import DEVICES
 from assay.scaling.published import FRONTIERS
@@ -18,25 +19,26 @@ from assay.scaling.published import FRONTIERS
 def _view(request: Request) -> Response:
     """The page: its form and the answer, so that it serves a browser without scripts too."""
     home = request.app.state.home
-    listed = studies(home)
+    named = [(f"{STUDY}{one}", title) for one, title in studies(home).items()]
     question, found, refusal = _asked(request)
     return page(
         request,
         "scaling.html",
         question=question,
         laws=list(FRONTIERS),
-        studies=[(f"{STUDY}{one}", title) for one, title in listed.items()],
+        own=[("studies of this home", named), ("files of points", [(f"{POINTS}{one}", one) for one in files(home)])],
         devices=[(name, one.name) for name, one in DEVICES.items()],
         powers=(LEAST_POWER, MOST_POWER),
         figures=_figures(found),
-        **_content(question, found, refusal),
+        folder=home.points,
+        **_content(question, found, refusal, home),
     )
 
 
 def _answered(request: Request) -> Response:
     """An answer for the page's script; a question that is not possible is answered by its sentence."""
     question, found, refusal = _asked(request)
-    html = rendered("scaling-answer.html", **_content(question, found, refusal))
+    html = rendered("scaling-answer.html", **_content(question, found, refusal, request.app.state.home))
     rows = dict(found.facts.rows) if found else {}
     said = f"N {rows['parameters, N']}, D {rows['tokens, D']}." if "tokens, D" in rows else refusal
     return JSONResponse({"query": question.query if found else None, "html": html, "said": said, **_figures(found)})
@@ -52,13 +54,13 @@ def _asked(request: Request) -> tuple[Question, Answer | None, str]:
         return question, None, str(reason)
 
 
-def _content(question: Question, found: Answer | None, refusal: str) -> dict[str, Any]:
+def _content(question: Question, found: Answer | None, refusal: str, home: Home) -> dict[str, Any]:
     report = () if found is None else found.report
     return {
         "refusal": refusal,
         "facts": None if found is None else found.facts,
         "report": report,
-        "command": question.command,
+        "command": question.command(home),
     }
 
 

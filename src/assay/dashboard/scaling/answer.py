@@ -7,7 +7,7 @@ from typing import Any
 from assay.api.asking.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.figures import losses_figure, sizes_figure
-from assay.dashboard.scaling.laws import StudyLaw, law_of
+from assay.dashboard.scaling.laws import OwnLaw, law_of
 from assay.dashboard.scaling.question import Question
 from assay.report.blocks import Block, Facts
 from assay.report.formats import UNKNOWN
@@ -40,30 +40,30 @@ class Answer:
 def answer(question: Question, home: Home) -> Answer:
     """Return the answer to a question.
 
-    Raises `UsageError` if a study has too few runs, and if every law refuses the budget.
+    Raises `UsageError` if the points of a study or file determine no law, and if every law refuses the budget.
     """
-    studied = None if question.study is None else law_of(question.study, home)
+    own = law_of(question.law, home) if question.own else None
     found = optimal(
         flops=question.flops,
-        points=None if studied is None else studied.frontier,
+        points=None if own is None else own.frontier,
         device=question.device,
         devices=question.devices,
         mfu=question.mfu,
         price=question.price,
     )
-    chosen = FITTED if studied is not None else question.law
+    chosen = question.law if own is None else FITTED
     one = found.answers[chosen]
     law = one.frontier.law
     return Answer(
         question=question,
-        facts=Facts.of(_facts(question, one, studied)),
+        facts=Facts.of(_facts(question, one, own)),
         report=tuple(optimal_report(found)),
         sizes=sizes_figure(found, chosen),
-        losses=None if law is None else losses_figure(law, question.flops, studied),
+        losses=None if law is None else losses_figure(law, question.flops, own),
     )
 
 
-def _facts(question: Question, one: LawAnswer, studied: StudyLaw | None) -> Iterator[tuple[str, str]]:
+def _facts(question: Question, one: LawAnswer, own: OwnLaw | None) -> Iterator[tuple[str, str]]:
     best = one.optimum
     if best is None:
         yield "refused", f"the budget is more than {REFUSED:,.0f} times that of the largest run behind this law"
@@ -71,7 +71,7 @@ def _facts(question: Question, one: LawAnswer, studied: StudyLaw | None) -> Iter
     yield "parameters, N", _with_interval(best.parameters, one, "parameters")
     yield "tokens, D", _with_interval(best.tokens, one, "tokens")
     yield "tokens per parameter", f"{best.tokens_per_parameter:.3g}"
-    yield "loss", _loss(best, studied)
+    yield "loss", _loss(best, own)
     if one.bill is not None:
         where = f"{question.devices:,} × {one.bill.device.name} at {question.mfu:.0%} of the peak".replace("%", " %")
         yield "time", f"{days(one.bill.seconds)} on {where}"
@@ -92,11 +92,11 @@ def _plain(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= _WHOLE else f"{amount:.3g}"
 
 
-def _loss(best: Optimum, studied: StudyLaw | None) -> str:
+def _loss(best: Optimum, own: OwnLaw | None) -> str:
     """Return the loss of an optimum, with the interval of a new run where the law was fitted here."""
     if best.loss is None:
         return "this law states no loss"
-    if studied is None:
+    if own is None:
         return f"{best.loss:.3f} nats per token; no interval is published"
-    found = studied.law.predict(planned(parameters=best.parameters, tokens=best.tokens), far=True)
+    found = own.law.predict(planned(parameters=best.parameters, tokens=best.tokens), far=True)
     return f"{best.loss:.3f}, {float(found.low[0]):.3f} to {float(found.high[0]):.3f} nats per token (95 %)"

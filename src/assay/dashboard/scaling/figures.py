@@ -1,12 +1,12 @@
 """Figures of *Scaling* as plain numbers: the best size by compute under each law, and the loss by size at a compute."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from assay.dashboard.scaling.laws import StudyLaw
+from assay.dashboard.scaling.laws import Budget, OwnLaw
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
 from assay.scaling.asking.answer import Answers
 from assay.scaling.asking.frontier import Frontier, LossLaw
@@ -32,27 +32,18 @@ def sizes_figure(found: Answers, chosen: str) -> dict[str, Any]:
     return {"lines": lines}
 
 
-def losses_figure(law: LossLaw, flops: float, studied: StudyLaw | None) -> dict[str, Any]:
-    """Return the loss by N at the budget, and at each budget of a study with its runs."""
+def losses_figure(law: LossLaw, flops: float, own: OwnLaw | None) -> dict[str, Any]:
+    """Return the loss by N at the budget, and at each budget of the home's own points with its runs."""
     curves = [{"name": f"{format_power(flops)} FLOPs", "asked": True, **_losses(law, flops), "runs": []}]
     best = law.optimum(flops)
     curves[0]["best"] = [best[0], float(law.loss(*best))]
-    if studied is not None:
-        curves += list(_studied(law, studied))
+    if own is not None:
+        curves += [_budget(law, one) for one in own.budgets]
     return {"curves": curves}
 
 
-def _studied(law: LossLaw, studied: StudyLaw) -> Iterator[dict[str, Any]]:
-    groups: dict[str, list[Any]] = {}
-    for one in studied.points:
-        if one.role != "rate":
-            groups.setdefault(one.budget or format_power(one.flops), []).append(one)
-    for name, runs in groups.items():
-        held_out = any(one.role == "held out" for one in runs)
-        label = f"{name} FLOPs{', held out' if held_out else ''}"
-        runs_at = [[one.parameters, one.loss, one.label] for one in runs]
-        flops = float(np.median([one.flops for one in runs]))
-        yield {"name": label, "asked": False, **_losses(law, flops), "runs": runs_at}
+def _budget(law: LossLaw, one: Budget) -> dict[str, Any]:
+    return {"name": one.name, "asked": False, **_losses(law, one.flops), "runs": [list(run) for run in one.runs]}
 
 
 def _losses(law: LossLaw, flops: float) -> dict[str, Any]:

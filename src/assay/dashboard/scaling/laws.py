@@ -1,28 +1,51 @@
-"""Laws of the home's studies: fitted once for each state of a study, and kept."""
+"""Laws of the home's own points: those of its studies of scaling, and of the CSV files in its folder `points`.
 
+Each is fitted once for each state of its source, and kept.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import floor, log10
 from pathlib import Path
+from statistics import median
 
 from assay.api import study
 from assay.api.asking.optimal import frontier_of
 from assay.api.isoflop.answers import answer
+from assay.api.laws.fitting import fit
 from assay.config.home import Home
+from assay.dashboard.scaling.question import POINTS, STUDY
+from assay.errors import UsageError, among, shown
 from assay.scaling.asking.frontier import Frontier
 from assay.scaling.fitted import FittedLaw
+from assay.scaling.points import Points
 from assay.scaling.studied.points import StudyPoint
 from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
+from assay.units import format_count, format_power
+
+_IN_A_DECADE = 2
+"""Groups of runs of a file in each power of ten of compute."""
 
 
 @dataclass(frozen=True)
-class StudyLaw:
-    """The law of a study, with its points."""
+class Budget:
+    """Runs of equal or similar compute."""
 
-    study: str
-    title: str
+    name: str
+    flops: float
+    """Median of their FLOPs."""
+    runs: tuple[tuple[float, float, str], ...]
+    """Parameters, loss and label of each."""
+
+
+@dataclass(frozen=True)
+class OwnLaw:
+    """A law that is fitted to points of the home, with its points."""
+
     law: FittedLaw
-    points: tuple[StudyPoint, ...]
+    budgets: tuple[Budget, ...]
     frontier: Frontier
 
 
@@ -32,16 +55,61 @@ def studies(home: Home) -> dict[str, str]:
     return {one.id: f"{one.name or one.title}, {one.id}" for one in listed}
 
 
-def law_of(name: str, home: Home) -> StudyLaw:
-    """Return the law of a study, by its id. Raises `UsageError` if too few of its runs have ended."""
-    folder = find(home, name)
-    changed = tuple(one.stat().st_mtime_ns for one in (folder.record_file, folder.events_file) if one.exists())
-    return _fitted(folder.id, home.root, changed)
+def files(home: Home) -> list[str]:
+    """Return the names of the CSV files of points of a home."""
+    return sorted(one.name for one in home.points.glob("*.csv") if one.is_file())
+
+
+def law_of(name: str, home: Home) -> OwnLaw:
+    """Return the law of a source that an address names, as ``study:ID`` or ``points:FILE``.
+
+    Raises `UsageError` if there is no such source, or if its points cannot determine a law.
+    """
+    if name.startswith(STUDY):
+        folder = find(home, name.removeprefix(STUDY))
+        known = (one for one in (folder.record_file, folder.events_file) if one.exists())
+        return _of_study(folder.id, home.root, tuple(one.stat().st_mtime_ns for one in known))
+    file = name.removeprefix(POINTS)
+    if file not in files(home):
+        raise UsageError(f"there is no file {shown(file)} in {home.points}{among(file, files(home))}")
+    path = home.points / file
+    return _of_file(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
-def _fitted(identity: str, root: Path, changed: tuple[int, ...]) -> StudyLaw:
+def _of_study(identity: str, root: Path, changed: tuple[int, ...]) -> OwnLaw:
     found = answer(identity, home=root)
     frontier = frontier_of(found.law, f"the {len(found.law.fit.points)} runs of {identity}")
-    title = found.record.name or found.record.title
-    return StudyLaw(identity, title, found.law, found.points, frontier)
+    return OwnLaw(found.law, tuple(_budgets(found.points)), frontier)
+
+
+@lru_cache(maxsize=8)
+def _of_file(path: Path, changed: int) -> OwnLaw:
+    # As `assay scaling optimal --points` fits them, so that its command has the same answer.
+    found = fit(path, hold_out=False)
+    frontier = frontier_of(found, f"the {len(found.fit.points)} points of {path.name}")
+    return OwnLaw(found, tuple(_groups(found.fit.points)), frontier)
+
+
+def _budgets(points: Iterable[StudyPoint]) -> Iterator[Budget]:
+    """Yield the budgets of a study, without runs at other learning rates."""
+    groups: dict[str, list[StudyPoint]] = {}
+    for one in points:
+        if one.role != "rate":
+            groups.setdefault(one.budget or format_power(one.flops), []).append(one)
+    for name, runs in groups.items():
+        held_out = ", held out" if any(one.role == "held out" for one in runs) else ""
+        at = tuple((float(one.parameters), one.loss, one.label) for one in runs)
+        yield Budget(f"{name} FLOPs{held_out}", median(one.flops for one in runs), at)
+
+
+def _groups(points: Points) -> Iterator[Budget]:
+    """Yield the runs of a file by half powers of ten of compute, because their budgets are not named."""
+    groups: dict[int, list[tuple[float, float, float]]] = {}
+    columns = (one.tolist() for one in (points.flops, points.parameters, points.loss))
+    for flops, size, loss in sorted(zip(*columns, strict=True)):
+        groups.setdefault(floor(_IN_A_DECADE * log10(flops)), []).append((flops, size, loss))
+    for runs in groups.values():
+        middle = median(flops for flops, _, _ in runs)
+        at = tuple((size, loss, f"{format_count(size)}, {format_power(flops)} FLOPs") for flops, size, loss in runs)
+        yield Budget(f"about {format_power(middle)} FLOPs", middle, at)

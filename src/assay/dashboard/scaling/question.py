@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from shlex import quote
 from urllib.parse import urlencode
 
+from assay.config.home import Home
 from assay.errors import UsageError, among, shown
 from assay.estimator.budget import USUAL_MFU
 from assay.hardware.devices import DEVICES
@@ -12,6 +14,8 @@ from assay.units import parse_count
 
 STUDY = "study:"
 """Beginning of the name of a law that is fitted to a study."""
+POINTS = "points:"
+"""Beginning of the name of a law that is fitted to a CSV file of the home's folder `points`."""
 LEAST_POWER, MOST_POWER = 9, 27
 """Powers of ten of the budgets that the slider reaches."""
 
@@ -21,7 +25,7 @@ class Question:
     """A budget, the law that is asked, and the devices of the bill."""
 
     law: str = "Besiroglu"
-    """A published law, or `study:` with the id of a study."""
+    """A published law, `study:` with the id of a study, or `points:` with the name of a file."""
     flops: float = 1e21
     device: str = "h100"
     devices: int = 8
@@ -30,9 +34,9 @@ class Question:
     """Money for an hour of one device."""
 
     @property
-    def study(self) -> str | None:
-        """Id of the study whose law is asked; None for a published law."""
-        return self.law.removeprefix(STUDY) if self.law.startswith(STUDY) else None
+    def own(self) -> bool:
+        """True if the law is fitted to points of the home."""
+        return self.law.startswith((STUDY, POINTS))
 
     @property
     def query(self) -> str:
@@ -49,20 +53,25 @@ class Question:
         """The FLOPs as a reader writes them, such as ``1.2e21``."""
         return f"{self.flops:.4g}".replace("e+", "e")
 
-    @property
-    def command(self) -> str:
-        """The command that answers it."""
-        points = "" if self.study is None else f" --points {self.study}"
+    def command(self, home: Home) -> str:
+        """Return the command that answers it."""
+        points = f" --points {quote(self._source(home))}" if self.own else ""
         where = f" --device {self.device} --devices {self.devices} --mfu {self.mfu:g}"
         price = "" if self.price is None else f" --price {self.price:g}"
         return f"assay scaling optimal --flops {self.budget}{points}{where}{price}"
+
+    def _source(self, home: Home) -> str:
+        """Return the study or the file of an own law, as a command names it."""
+        if self.law.startswith(STUDY):
+            return self.law.removeprefix(STUDY)
+        return str(home.points / self.law.removeprefix(POINTS))
 
 
 def read(query: Mapping[str, str]) -> Question:
     """Return the question of an address. Raises `UsageError` for an unknown name and for an impossible number."""
     defaults = Question()
     law = query.get("law") or defaults.law
-    if law not in FRONTIERS and not law.startswith(STUDY):
+    if law not in FRONTIERS and not law.startswith((STUDY, POINTS)):
         raise UsageError(f"there is no law {shown(law)}{among(law, FRONTIERS)}")
     device = query.get("device") or defaults.device
     if device not in DEVICES:

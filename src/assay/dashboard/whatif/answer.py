@@ -1,7 +1,8 @@
-"""The answer to a question: memory over the step, its time, and what can be added to the stack.
+"""The answer to a question: memory over the step, its time, its fit, and what can be added to the stack.
 
-Everything is arithmetic of the ledger. Answers are kept, so a reader who moves a slider back waits for nothing. The
-devices that a step fits on take longer, so they are an answer of their own (`fitting`).
+Everything is arithmetic of the ledger. Answers are kept, so a reader who moves a slider back waits for nothing. An
+answer says whether the step fits the device that was asked for. All other devices take longer, so they are an answer of
+their own (`fitting`).
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 from assay.config.home import Home
 from assay.config.mesh import AXES
+from assay.dashboard.whatif.fits import Fit, fit_at, fit_words
 from assay.dashboard.whatif.memory import over_instants
 from assay.dashboard.whatif.places import Places
 from assay.dashboard.whatif.question import Question
@@ -34,6 +36,8 @@ class Predicted:
     found: Estimate
     """The fullest of the ranks that were looked at."""
     time: Timing
+    fit: Fit
+    """Whether it fits the device that was asked for."""
     memory: dict[str, Any]
     """Figure of memory over the step (`over_instants`)."""
     parts: Table
@@ -68,7 +72,7 @@ def answer_at(question: Question, places: Places) -> Answer:
     lines = techniques(question, places.asked)
     try:
         found = fullest(question, places.asked)
-        predicted = Predicted(found, timing(question, found), *over_instants(found))
+        predicted = Predicted(found, timing(question, found), fit_at(question, found), *over_instants(found))
     except UsageError as reason:
         return Answer(question, None, str(reason), lines)
     return Answer(question, predicted, "", lines)
@@ -94,6 +98,7 @@ def _facts(question: Question, predicted: Predicted) -> Iterator[tuple[str, str]
     yield "step time", f"{time.text}, {time.source}" if seconds else f"{time.text}: {time.source}"
     if seconds:
         yield "tokens/s", format_count(run.tokens_per_step / seconds)
+    yield predicted.fit.device, fit_words(predicted.fit)
     yield "tokens per step", format_count(run.tokens_per_step)
     yield "parameters", format_count(found.parameters)
     of = "" if question.gpus == 1 else " on each GPU"

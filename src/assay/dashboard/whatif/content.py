@@ -7,7 +7,7 @@ from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.pages import rendered
 from assay.dashboard.whatif.answer import Answer
-from assay.dashboard.whatif.fits import Fit, fits_table, place_of
+from assay.dashboard.whatif.fits import Fit, fit_words, fits_table
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, Question, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
 from assay.errors import UsageError
@@ -76,8 +76,8 @@ def _figure(found: Answer) -> dict[str, Any] | None:
     """Return the figure of memory with the whole memory of the device that was asked for."""
     if found.predicted is None:
         return None
-    device, nbytes = place_of(found.question, found.predicted.found)
-    whole = {"limit_bytes": nbytes, "limit": f"{device}: {format_bytes(nbytes)}"}
+    place = found.predicted.fit
+    whole = {"limit_bytes": place.memory_bytes, "limit": f"{place.device}: {format_bytes(place.memory_bytes)}"}
     return {**found.predicted.memory, **whole}
 
 
@@ -105,4 +105,8 @@ def _written(question: Question) -> dict[str, str]:
 def _summary(found: Answer) -> str:
     """Return an answer in one sentence, for those who do not see the page."""
     rows = dict(found.facts.rows)
-    return f"Peak of tensors {rows['peak of tensors']}, step time {rows['step time']}." if rows else found.refusal
+    if found.predicted is None:
+        return found.refusal
+    place = found.predicted.fit
+    said = f"Peak of tensors {rows['peak of tensors']}, step time {rows['step time']}"
+    return f"{said}; {place.device}: {fit_words(place)}."

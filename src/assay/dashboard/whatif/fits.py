@@ -18,6 +18,9 @@ from assay.optimizations import check
 from assay.report.blocks import Table
 from assay.units import format_bytes
 
+Need = tuple[Interval | None, str]
+"""Bytes in use, least and most, or None and the reason why they are not predicted."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -47,18 +50,22 @@ def place_of(question: Question, found: Estimate) -> tuple[str, int]:
     return _this_place(found)
 
 
+def fit_at(question: Question, found: Estimate) -> Fit:
+    """Return the need on the device that was asked for."""
+    return fit_here(found) if question.device == HERE else Fit(*place_of(question, found), *need_on_gpu(found))
+
+
 def fit_here(found: Estimate) -> Fit:
     """Return the need on this machine: of its process on a CPU, of the device on a GPU."""
     place = _this_place(found)
     if found.machine.device(found.run.device) == "cuda":
-        return Fit(*place, *_on_gpu(found))
+        return Fit(*place, *need_on_gpu(found))
     tensors = found.timeline.peak.nbytes + OBJECTS
     return Fit(*place, Interval(tensors + STARTED.low, found.most_bytes + OBJECTS + STARTED.high))
 
 
-def fits(found: Estimate) -> Iterator[Fit]:
-    """Yield every absent device, by its memory, for a step whose ledger is that of an absent device."""
-    need = _on_gpu(found)
+def fits(found: Estimate, need: Need) -> Iterator[Fit]:
+    """Yield every absent device, by its memory, for a step on one of them and its need there."""
     for name in sorted(ABSENT, key=lambda one: DEVICES[one].memory_bytes):
         machine, sheet = absent(name), DEVICES[name]
         try:
@@ -67,6 +74,13 @@ def fits(found: Estimate) -> Iterator[Fit]:
             yield Fit(sheet.name, sheet.memory_bytes, None, str(reason))
             continue
         yield Fit(sheet.name, sheet.memory_bytes, *need)
+
+
+def fit_words(one: Fit) -> str:
+    """Return a fit as words: the verdict, and the need against the memory."""
+    if one.need is None:
+        return one.verdict
+    return f"{one.verdict}: {_amounts(one.need)} of {format_bytes(one.memory_bytes)}"
 
 
 def fits_table(rows: Iterable[Fit]) -> Table:
@@ -79,8 +93,11 @@ def _row(one: Fit) -> tuple[str, ...]:
     if one.need is None:
         return (one.device, format_bytes(one.memory_bytes), "–", "–", one.verdict)
     share = f"{one.need.high / one.memory_bytes:.0%}".replace("%", " %")
-    need = " to ".join(dict.fromkeys(map(format_bytes, (one.need.low, one.need.high))))
-    return (one.device, format_bytes(one.memory_bytes), need, share, one.verdict)
+    return (one.device, format_bytes(one.memory_bytes), _amounts(one.need), share, one.verdict)
+
+
+def _amounts(need: Interval) -> str:
+    return " to ".join(dict.fromkeys(map(format_bytes, (need.low, need.high))))
 
 
 def _this_place(found: Estimate) -> tuple[str, int]:
@@ -91,8 +108,8 @@ def _this_place(found: Estimate) -> tuple[str, int]:
     return f"this machine, {machine.processor}", machine.memory_bytes
 
 
-def _on_gpu(found: Estimate) -> tuple[Interval | None, str]:
-    """Return the bytes in use on a GPU, and why they are not predicted."""
+def need_on_gpu(found: Estimate) -> Need:
+    """Return the bytes in use on a GPU, or why they are not predicted."""
     memory = device_memory(found)
     total = None if memory is None else memory.total
     return total, "" if total else "captured graphs have a pool of their own, which is not predicted"

@@ -1,6 +1,7 @@
 """The devices on which the step of a question fits: this machine, and every absent device.
 
-Their allocator is simulated, request by request. So the page fetches them after the answer, and they are kept.
+The answer knows one of them. The others need a step on another kind of device, whose allocator is simulated request by
+request. So the page fetches them after the answer, and they are kept.
 """
 
 from dataclasses import replace
@@ -8,11 +9,10 @@ from functools import lru_cache
 
 from assay.config.home import Home
 from assay.dashboard.whatif.answer import answer_at, fullest
-from assay.dashboard.whatif.fits import Fit, fit_here, fits
+from assay.dashboard.whatif.fits import Fit, fit_here, fits, need_on_gpu
 from assay.dashboard.whatif.places import Places, absent
 from assay.dashboard.whatif.question import HERE, Question
 from assay.errors import UsageError
-from assay.estimator import Estimate
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES
 
@@ -33,16 +33,17 @@ def _fitting(question: Question, places: Places) -> tuple[Fit, ...]:
     if known is None:
         return ()
     local, away = question.device == HERE, replace(question, device=_REFERENCE)
-    here = () if question.gpus > 1 else (_row(question, places.here, known.found if local else None),)
+    here = () if question.gpus > 1 else (known.fit if local else _here(question, places.here),)
     try:
-        return (*here, *fits(fullest(away, absent(_REFERENCE)) if local else known.found))
+        found = fullest(away, absent(_REFERENCE)) if local else known.found
+        need = need_on_gpu(found) if local else (known.fit.need, known.fit.why_not)
+        return (*here, *fits(found, need))
     except UsageError as reason:
         return (*here, Fit("a GPU", DEVICES[_REFERENCE].memory_bytes, None, str(reason)))
 
 
-def _row(question: Question, here: Machine, known: Estimate | None) -> Fit:
-    """Return this machine's row, from the estimate if it is known."""
+def _here(question: Question, here: Machine) -> Fit:
     try:
-        return fit_here(known or fullest(replace(question, device=HERE), here))
+        return fit_here(fullest(replace(question, device=HERE), here))
     except UsageError as reason:
         return Fit("this machine", here.memory_bytes, None, str(reason))

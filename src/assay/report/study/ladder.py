@@ -16,8 +16,8 @@ _FIRST, _BOX, _MINUTES = "first loss", "tokens in its minutes", "minutes"
 _COLUMNS = (_ROW, _PREVIOUS, _BASELINE, _TOKENS, _DOCUMENTS)
 
 _DRAWN = (
-    "Training reads windows at random places of a text in which all documents are joined, so a run sees parts of "
-    "documents and no number of them."
+    "Without a stream, training reads windows at random places of a text in which all documents are joined, so a run "
+    "sees parts of documents and no number of them."
 )
 _STREAMED = "A document of the stream counts once training has read a token of it, and again in each further pass."
 _UNKNOWN = "Processes that load data read the stream, and the record of such a run has no number of documents."
@@ -67,10 +67,14 @@ def _on_the_first_loss(comparison: Comparison, rungs: Sequence[Rung]) -> Iterato
 
 
 def _note(comparison: Comparison, rungs: Sequence[Rung]) -> str:
-    """Say how documents were counted, or why they were not."""
-    if any(one.documents is not None for one in rungs):
+    """Say how documents were counted, and why they were not on the other rungs."""
+    return " ".join(dict.fromkeys(_counting(comparison, one) for one in rungs))
+
+
+def _counting(comparison: Comparison, rung: Rung) -> str:
+    if rung.documents is not None:
         return _STREAMED
-    techniques = comparison.record.base.optimizations
+    techniques = comparison.record.of(rung.row.treatment)[0].cell.run.optimizations
     return _UNKNOWN if any(one.name == "streaming" for one in techniques) else _DRAWN
 
 

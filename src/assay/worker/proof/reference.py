@@ -8,6 +8,7 @@ import os
 import sys
 
 from assay.worker.processes.channel import PARENT_GONE, when_closed
+from assay.worker.processes.exit import leave
 from assay.worker.proof.process import CHECK
 
 
@@ -37,4 +38,4 @@ def main(place: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    leave(main(sys.argv[1]))  # the run waits for the end of this process

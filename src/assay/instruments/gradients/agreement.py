@@ -1,0 +1,52 @@
+"""Agreement and noise of gradients at the weights that a run has trained, over batches that it would train next."""
+
+from collections.abc import Callable
+from math import sqrt
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+from assay.data import Batches
+from assay.data.shards import open_prepared
+from assay.instruments.gradients.noise import mean_cosine, noise_scale
+from assay.instruments.gradients.probe import gradients
+from assay.model.gpt import GPT
+from assay.records.gradients import GradientProbe
+
+
+def agreement(
+    model: GPT,
+    data_folder: Path,
+    *,
+    run: str,
+    seed: int,
+    steps: int,
+    micro_batches: int,
+    sequences: int,
+    tell: Callable[[int], None] = lambda done: None,
+    notes: tuple[str, ...] = (),
+) -> GradientProbe:
+    """Compute the gradient of each micro-batch of `sequences` sequences, and compare them; nothing is updated.
+
+    They are the batches after `steps` steps of a run with this seed. `tell` receives the number of those that are done.
+    Raises `UsageError` if the prepared corpus is gone.
+    """
+    length = model.config.context_length
+    source = Batches(open_prepared(data_folder).train, seed, sequences, length)
+    batches = (source.at(steps + number) for number in range(micro_batches))
+    each = gradients(model, ((torch.from_numpy(ids), torch.from_numpy(targets)) for ids, targets in batches), tell)
+    return GradientProbe(
+        run=run,
+        steps=steps,
+        micro_batches=micro_batches,
+        sequences=sequences,
+        tokens_per_sequence=length,
+        loss=fmean(each.losses),
+        gradient_norm=sqrt(max(0.0, float(each.products.mean()))),
+        micro_batch_norm=sqrt(float(each.products.trace()) / micro_batches),
+        mean_cosine=mean_cosine(each.products),
+        noise_scale=noise_scale(each.products, sequences),
+        modules=each.modules,
+        notes=notes,
+    )
