@@ -66,9 +66,10 @@ def test_a_study_is_planned_by_name_at_a_scale_with_overrides(assay: Assay, home
     assert (said.value["base"], said.value["seeds"]) == ("shakespeare-char-cpu", 3)
     assert said.value["name"] == "precision-ladder (small)"
     rows = {row["label"]: row for row in said.value["rows"]}
-    assert list(rows) == ["baseline", "tf32", "bf16_mixed", "fp16_mixed", "bf16_full", "fp16_full"]
+    assert list(rows) == ["baseline", "tf32", "bf16_mixed", "fp16_mixed", "bf16_full", "fp16_full", "fp8"]
     assert rows["tf32"]["unavailable"]
-    assert [row["problem"] for name, row in rows.items() if name != "tf32"] == [None] * 5
+    assert "fp8 needs sizes in multiples of 16" in rows["fp8"]["problem"]
+    assert [row["problem"] for name, row in rows.items() if name not in {"tf32", "fp8"}] == [None] * 5
     said = assay(*words, "--scale", "smal")
     assert "has no scale 'smal'; did you mean 'small'" in said.sentence()
     assert "did you mean 'training.steps'" in assay("study", "plan", "precision-ladder", "training.step=1").sentence()
