@@ -187,7 +187,7 @@ def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str, number: sign
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path, corpus: str) -> None:
     code, said, folder = ctrl_c(tmp_path, corpus, "stubborn3", times=2)
     assert code == 130
-    assert "interrupted before it could save" in said
+    assert "interrupted before it recorded its result" in said
     import json
 
     assert gone(json.loads((folder / "process.json").read_bytes())["pid"])

@@ -163,7 +163,9 @@ def test_settings_chosen_on_the_validation_split_are_reported_on_the_test_split(
 @pytest.mark.parametrize(
     ("start", "says"),
     [
-        ("{study: other}", "there is no study 'other'"),
+        ("{study: other}", "this study starts from the answer of another one, but there is no study 'other'"),
+        ("{study: cpu-fifteen (small)}", "lists them; first run `assay study run cpu-fifteen --scale small`"),
+        ("{study: cpu-fifteen}", "lists them; first run `assay study run cpu-fifteen`"),
         ("{study: last, metric: loss}", "start_from names the metric 'loss', which does not exist"),
         ("{metric: val_loss}", "start_from.study: field required"),
         ("{study: last}", "is not complete; let it end, or resume it"),

@@ -158,3 +158,10 @@ def test_overrides_do_not_change_a_preset_for_later_calls() -> None:
     before = load("demo")
     assert load("demo", ["model.n_layer=7", "model.init_from=gpt2"]).model.n_layer != before.model.n_layer
     assert load("demo") == before
+
+
+def test_a_model_of_the_users_own_has_no_probe_of_its_gradients() -> None:
+    with pytest.raises(
+        UsageError, match=r"gradient_probe compares gradients of assay's model; leave it out for your own"
+    ):
+        validate({"model": {"own": "mine:build"}, "training": {"gradient_probe": 4}})

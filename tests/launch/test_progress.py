@@ -94,17 +94,20 @@ def test_a_phase_without_steps_shows_the_time_that_is_left(monkeypatch: pytest.M
     assert meter.figures() == "loss 2.0000, 10.0 s left"
 
 
-def test_lines_tell_of_long_phases(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("phase", ["memory_pass", "gradients"])
+def test_lines_tell_of_long_phases(
+    phase: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     lines = RunLines()
-    lines({"event": "phase", "name": "memory_pass"})
+    lines({"event": "phase", "name": phase})
     for done in range(3):
         clock[0] += 4.0
         lines({"event": "progress", "done": done, "total": 4})
     lines({"event": "evaluation", "step": 4, "loss": 2.5, "standard_error": 0.01234})
     assert capsys.readouterr().err.splitlines() == [
-        "memory pass 1/4, 24.0 s left",
+        f"{phase.replace('_', ' ')} 1/4, 24.0 s left",
         "after 4 steps: validation loss 2.5000 ± 0.0123",
     ]
 

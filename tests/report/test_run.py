@@ -1,6 +1,7 @@
 """The summary of one run."""
 
 from assay.config import Home
+from assay.records.gradients import GradientProbe, NoiseScale
 from assay.records.run import Sample
 from assay.records.status import Status
 from assay.report.blocks import Table
@@ -24,3 +25,29 @@ def test_a_text_of_the_model_is_one_line(tmp_path) -> None:
     told = dict(lines(found.model_copy(update={"sample": sample})))
     assert told["text"] == r"'to be\n\x1b[31mor not'"
     assert "text" not in dict(lines(found))
+
+
+def test_the_agreement_of_gradients_is_one_line(tmp_path) -> None:
+    home = Home(tmp_path / "home").ready()
+    found = result_of(home, "20260101-000000-abcdef-0001", Status.DONE)
+    probe = GradientProbe(
+        run=found.run,
+        steps=10,
+        micro_batches=6,
+        sequences=4,
+        tokens_per_sequence=8,
+        loss=3.0,
+        gradient_norm=1.0,
+        micro_batch_norm=2.0,
+        mean_cosine=0.25,
+        noise_scale=NoiseScale(sequences=12.0, standard_error=1.5, squared_gradient=1.0, noise=12.0),
+        modules=(),
+    )
+    told = dict(lines(found.model_copy(update={"gradient_probe": probe})))["gradients"]
+    assert told == (
+        "cosine 0.250 between two of 6 micro-batches of 4 sequences, plain model; noise scale 12 ± 1.5 sequences"
+    )
+    hidden = probe.model_copy(update={"noise_scale": None})
+    told = dict(lines(found.model_copy(update={"gradient_probe": hidden})))["gradients"]
+    assert told.endswith("noise scale hidden by the noise")
+    assert "gradients" not in dict(lines(found))

@@ -1,13 +1,14 @@
 """Points of a CSV file: which columns are known, how the third follows, and what is no point."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from assay.errors import UsageError
-from assay.scaling.points import Points, check, read_points
+from assay.scaling.points import MOST_POINTS, Points, check, planned, read_points
 
 ROWS = [(1e6 * (1 + one % 3), 1e7 * (1 + one), 5 - 0.1 * one) for one in range(8)]
 
@@ -70,6 +71,12 @@ def test_what_cannot_determine_a_law_is_a_sentence(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         check(read_points(written(tmp_path, heading, rows)), ("parameters", "tokens"), 6, "points.csv")
+
+
+def test_more_points_than_memory_allows_are_refused() -> None:
+    many = planned(parameters=np.geomspace(1e6, 1e9, MOST_POINTS + 1), tokens=1e9)
+    with pytest.raises(UsageError, match="list has 50,001 points; a law is fitted to at most 50,000"):
+        check(replace(many, loss=np.full(MOST_POINTS + 1, 3.0)), ("parameters",), 6, "the list")
 
 
 def test_flops_that_differ_a_little_from_six_n_d_are_allowed(tmp_path: Path) -> None:

@@ -86,8 +86,13 @@ def _best(start: "StartFrom", home: Home) -> "Best":
     from assay.analysis.stated.best import best_row
     from assay.records.study import StudyEnding
     from assay.studies.folder import find
+    from assay.studies.library import command_of
 
-    folder = find(home, start.study)
+    try:
+        folder = find(home, start.study)
+    except UsageError as error:
+        first = f"; first run `{command}`" if (command := command_of(start.study)) else ""
+        raise UsageError(f"this study starts from the answer of another one, but {error}{first}") from error
     record = folder.record()
     if record is None or folder.running or record.ending is not StudyEnding.COMPLETE:
         raise UsageError(

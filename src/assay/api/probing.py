@@ -46,6 +46,6 @@ def gradients(
         steps=found.steps,
         micro_batches=micro_batches,
         sequences=size,
-        tell=lambda done: tell("computing gradients", done / micro_batches),
+        tell=lambda done, total: tell("computing gradients", done / total),
         notes=found.notes,
     )

@@ -131,6 +131,12 @@ class Run(Setting):
                 raise ValueError(f"the optimization {name!r} is listed twice")
         return self
 
+    @model_validator(mode="after")
+    def _probes_own_model_alone(self) -> Self:
+        if self.model.own is not None and self.training.gradient_probe:
+            raise ValueError("training.gradient_probe compares gradients of assay's model; leave it out for your own")
+        return self
+
     def with_vocabulary(self, size: int | None = None) -> Self:
         """Return the run with `model.vocab_size` set to `size`, or to the tokenizer's size if that is known without
         text.

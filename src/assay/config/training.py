@@ -57,7 +57,8 @@ class TrainingConfig(Setting):
     gradient_probe: Annotated[int, Field(ge=0, le=1000)] = 0
     """Micro-batches of `batch_size` sequences whose gradients are compared after the last step; 0 compares none.
 
-    The comparison is that of `assay gradients`. It is untimed and updates nothing.
+    The comparison is that of `assay gradients`: of the plain model, at the weights that the run trained. It is untimed
+    and updates nothing. It needs 24 bytes a parameter and the activations of a micro-batch, on the CPU.
     """
     measure_memory: bool = True
     """Run one untimed, discarded step at the end to measure memory."""

@@ -20,6 +20,7 @@ from assay.store.run_folder import RunFolder
 Stop = Literal["interrupted", "timed_out"]
 """Reason for which a parent requested its child to end."""
 
+_UNRECORDED = "interrupted before it recorded its result; its last checkpoint is kept"
 _RAN_OUT = "the system counted a process that it killed because memory ran out"
 
 
@@ -57,7 +58,7 @@ def ending(
     if stop == "timed_out":
         return compose(folder, Status.TIMED_OUT, too_long)
     if stop == "interrupted":
-        return compose(folder, Status.INTERRUPTED, "interrupted before it could save; its last checkpoint is kept")
+        return compose(folder, Status.INTERRUPTED, _UNRECORDED)
     if exit_code < 0:
         reason = _signalled if folder.spec().config.ranks == 1 else _without_launcher
         return compose(folder, killed, reason(-exit_code, ran_out))

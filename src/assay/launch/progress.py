@@ -16,7 +16,7 @@ from assay.store.event_log import Event
 from assay.units import format_bytes, format_count, format_seconds
 
 _RECENT_STEPS = 20
-_WITHOUT_STEPS = frozenset({"import", "build", "evaluation", "checkpoint", "memory pass", "stopping"})
+_WITHOUT_STEPS = frozenset({"import", "build", "evaluation", "checkpoint", "memory pass", "gradients", "stopping"})
 """Phases in which no training step ends."""
 
 _LARGEST_LOG = 700.0
@@ -78,7 +78,7 @@ class Meter:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Completed and total number: parts in an evaluation or memory pass, steps otherwise."""
+        """Completed and total number: parts of a phase in which no step ends, steps otherwise."""
         return self._part if self.phase in _WITHOUT_STEPS and self._part[1] else (self.done, self.steps)
 
     def figures(self) -> str:

@@ -7,6 +7,7 @@ from assay.records.evidence import BEGINNING_ONLY
 from assay.report.blocks import Block, Facts, Table
 from assay.report.closing.run import closing, utilization
 from assay.report.formats import UNKNOWN, amount, figure, leaves, spelled
+from assay.report.step.gradients import agreement_line
 from assay.units import format_count, format_flops, format_seconds, with_factor, with_margin
 
 if TYPE_CHECKING:
@@ -96,16 +97,22 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         busiest = max(max(layer["tokens"]) * len(layer["tokens"]) / sum(layer["tokens"]) for layer in layers)
         dropped = max(layer["dropped"] for layer in layers)
         yield "routers", f"balance by layer {balance}; busiest {busiest:.2f} times an even share, {dropped:.1%} dropped"
+    yield from _proven(result)
+    if result.gradient_probe is not None:
+        yield "gradients", agreement_line(result.gradient_probe)
+    if result.sample is not None:
+        yield "text", repr(result.sample.text)
+    for note in result.extra.get("notes", ()):
+        yield "note", str(note)
+
+
+def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
     if result.values is not None:
         yield "values", values(result.values)
     if result.proven_until == "beginning":
         yield "evidence", BEGINNING_ONLY
-    if result.sample is not None:
-        yield "text", repr(result.sample.text)
-    for note in result.extra.get("notes", ()):
-        yield "note", str(note)
 
 
 def sampled(result: "RunResult") -> str:
@@ -135,11 +142,8 @@ def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     step = result.step_seconds
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
-        speed = (
-            ""
-            if result.tokens_per_second is None
-            else f", {format_count(result.tokens_per_second)} {result.config.counted}/s"
-        )
+        rate = result.tokens_per_second
+        speed = "" if rate is None else f", {format_count(rate)} {result.config.counted}/s"
         speed += "".join(f", {share}" for share in utilization(result))
         speed += "" if result.epoch_seconds is None else f", an epoch in {format_seconds(result.epoch_seconds)}"
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
@@ -235,7 +239,7 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
     if result.gradients:
         from assay.report.step.gradients import modules_table
 
-        yield modules_table("gradients at the end", result.gradients)
+        yield modules_table("gradients of one more step", result.gradients)
     yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
     if result.environment is not None:
         yield Table.of(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())

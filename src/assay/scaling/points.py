@@ -175,7 +175,7 @@ def _check_units(counted: Floats, given: Floats, table: Table) -> None:
 
 
 def check(points: Points, needs: Collection[str], least: int, name: str) -> None:
-    """Raise `UsageError` if points cannot determine a law that needs some columns and so many points."""
+    """Raise `UsageError` if points are too many, or determine no law that needs some columns and `least` points."""
     for column, title in _TITLES.items():
         values = getattr(points, column) if column in ("loss", *needs) else points.column(column)
         if column in needs and (values is None or np.isnan(values).all()):
@@ -185,6 +185,8 @@ def check(points: Points, needs: Collection[str], least: int, name: str) -> None
     if len(points) < least:
         count = f"{len(points)} point{'' if len(points) == 1 else 's'}"
         raise UsageError(f"{name} has {count}; the law needs at least {least}")
+    if len(points) > MOST_POINTS:
+        raise UsageError(f"{name} has {len(points):,} points; a law is fitted to at most {MOST_POINTS:,}")
     for column in needs:
         different = len(np.unique(getattr(points, column)))
         if different < _LEAST_DIFFERENT:
@@ -217,6 +219,8 @@ def _check_copies(points: Points, name: str) -> None:
             )
 
 
+MOST_POINTS = 50_000
+"""Points of a fit, which needs 35 KiB and 3 ms of each."""
 _LEAST_DIFFERENT = 3
 _LIMITED_AS = {"compute": "counted_flops"}
 """Columns that have the limits of another one."""

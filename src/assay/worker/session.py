@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import psutil
 
@@ -115,7 +116,8 @@ class Session:
             add_sample(self.findings, self.folder)
         if self.run.training.gradient_probe:
             self.phases.enter("gradients")
-            add_gradient_probe(self.findings, self.folder, self.phases.progressed)
+            probe = partial(add_gradient_probe, self.findings, self.folder, self.ranks, self.channel)
+            ended = stopped(probe) or ended
         self.phases.enter("recording")
         if ended is not None:
             raise ended

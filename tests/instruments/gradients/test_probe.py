@@ -1,5 +1,7 @@
 """Gradients of micro-batches against torch's own backward."""
 
+import gc
+
 import pytest
 import torch
 
@@ -28,21 +30,24 @@ def flat(of: GPT, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return torch.cat([one.grad.flatten() for one in of.parameters() if one.grad is not None]).double()
 
 
-def test_products_are_those_of_single_backward_passes() -> None:
+def test_sums_are_those_of_single_backward_passes() -> None:
     some = batches()
-    told: list[int] = []
-    found = gradients(model(), some, told.append)
+    told: list[tuple[int, int]] = []
+    found = gradients(model(), some.__getitem__, len(some), lambda *done: told.append(done))
     reference = model().eval()
     rows = torch.stack([flat(reference, *one) for one in some])
-    torch.testing.assert_close(torch.from_numpy(found.products), rows @ rows.t(), rtol=1e-6, atol=1e-9)
-    assert told == [1, 2, 3, 4]
+    assert found.sums.squares == pytest.approx(rows.square().sum(1).numpy(), rel=1e-6)
+    assert found.sums.with_sum == pytest.approx((rows @ rows.sum(0)).numpy(), rel=1e-6)
+    units = rows / rows.norm(dim=1, keepdim=True)
+    assert found.sums.unit_square == pytest.approx(units.sum(0).square().sum().item(), rel=1e-6)
+    assert told == [(done, 8) for done in range(1, 9)]
     losses = [(reference(*one) / 24).item() for one in some]
     assert found.losses == pytest.approx(losses)
 
 
 def test_modules_have_the_gradient_of_all_micro_batches_together() -> None:
     some = batches()
-    found = {one.module: one for one in gradients(model(), some).modules}
+    found = {one.module: one for one in gradients(model(), some.__getitem__, len(some)).modules}
     assert list(found) == ["embedding", "block 1", "block 2", "final norm", "head"]
     reference = model().eval()
     flat(reference, *(torch.cat(part) for part in zip(*some, strict=True)))
@@ -59,6 +64,24 @@ def test_modules_have_the_gradient_of_all_micro_batches_together() -> None:
 def test_nothing_is_updated_and_no_gradient_is_left() -> None:
     one = model()
     before = [weight.clone() for weight in one.parameters()]
-    gradients(one, batches(2))
+    gradients(one, batches(2).__getitem__, 2)
     assert all(torch.equal(*pair) for pair in zip(before, one.parameters(), strict=True))
     assert all(weight.grad is None for weight in one.parameters())
+
+
+def test_memory_does_not_grow_with_the_number_of_micro_batches() -> None:
+    """Bytes of gradients that live at once, by the tensors that a pass leaves alive when it tells of its progress."""
+
+    def alive(count: int) -> int:
+        seen: list[int] = []
+        one, some = model(), batches(count)
+
+        def tell(done: int, total: int) -> None:
+            gc.collect()
+            tensors = (each for each in gc.get_objects() if isinstance(each, torch.Tensor))
+            seen.append(sum(each.numel() for each in tensors))
+
+        gradients(one, some.__getitem__, count, tell)
+        return max(seen) - 2 * count * some[0][0].numel()
+
+    assert alive(12) == alive(3)

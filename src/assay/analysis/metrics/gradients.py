@@ -72,18 +72,21 @@ GRADIENT_COSINE = Metric(
     unit="ratio",
     better="higher",
     kind="loss",
-    meaning="Mean cosine between the gradients of two micro-batches after the last step, untimed and without dropout.",
+    meaning=(
+        "Mean cosine between the gradients of two micro-batches, of the plain model at the weights that were trained. "
+        "The run's optimizations and dropout do not compute them."
+    ),
     shown=False,
     of=_cosine,
 )
 
 GRADIENT_NOISE_SCALE = Metric(
     name="gradient_noise_scale",
-    title="noise scale, sequences",
+    title="noise scale (sequences)",
     unit="count",
     better="lower",
     kind="loss",
-    meaning="Sequences from which larger batches help little, by the same gradients (McCandlish et al. 2018).",
+    meaning="Sequences of a batch from which larger ones help little, by the same gradients (McCandlish et al. 2018).",
     shown=False,
     of=_noise_scale,
 )

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from assay.config.home import Home
 from assay.dashboard.pages import page, rendered
 from assay.dashboard.scaling.answer import Answer, answer
-from assay.dashboard.scaling.laws import files, studies
+from assay.dashboard.scaling.laws import faults, files, studies
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, Question, read
 from assay.errors import UsageError
 from assay.hardware.devices import DEVICES
@@ -31,6 +31,7 @@ def _view(request: Request) -> Response:
         powers=(LEAST_POWER, MOST_POWER),
         figures=_figures(found),
         folder=home.points,
+        faults=faults(home),
         **_content(question, found, refusal, home),
     )
 

@@ -1,6 +1,7 @@
 """Laws of the home's own points: those of its studies of scaling, and of the CSV files in its folder `points`.
 
-Each is fitted once for each state of its source, and kept.
+Each is fitted once for each state of its source, and kept. One is fitted at a time, because a fit uses all cores. A
+file is read if it is small enough to be fitted while a reader waits.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,13 +9,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import floor, log10
 from pathlib import Path
+from shlex import quote
 from statistics import median
+from threading import Lock
 
 from assay.api import study
 from assay.api.asking.optimal import frontier_of
 from assay.api.isoflop.answers import answer
 from assay.api.laws.fitting import fit
 from assay.config.home import Home
+from assay.config.reading import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, shown
 from assay.scaling.asking.frontier import Frontier
@@ -24,6 +28,12 @@ from assay.scaling.studied.points import StudyPoint
 from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
 from assay.units import format_count, format_power
+
+_MOST_POINTS = 1000
+"""Points of a file that are fitted in a few seconds."""
+_MOST_BYTES = 1 << 20
+"""Length of a file that is read in order to count its points."""
+_FITTING = Lock()
 
 _IN_A_DECADE = 2
 """Groups of runs of a file in each power of ten of compute."""
@@ -56,8 +66,29 @@ def studies(home: Home) -> dict[str, str]:
 
 
 def files(home: Home) -> list[str]:
-    """Return the names of the CSV files of points of a home."""
-    return sorted(one.name for one in home.points.glob("*.csv") if one.is_file())
+    """Return the names of the CSV files of points of a home that can be read."""
+    return [name for name, fault in _found(home) if not fault]
+
+
+def faults(home: Home) -> list[str]:
+    """Return a sentence on each CSV file of a home's folder of points that is not read."""
+    return [f"{shown(name)} is not read, because {fault}." for name, fault in _found(home) if fault]
+
+
+def _found(home: Home) -> list[tuple[str, str]]:
+    """Return the name of each CSV file, and why it is not read; empty if it is."""
+    listed = sorted(home.points.iterdir()) if home.points.is_dir() else []
+    return [(one.name, _fault(one)) for one in listed if one.suffix.lower() == ".csv"]
+
+
+def _fault(path: Path) -> str:
+    if not path.name.isprintable():
+        return "its name is not plain text; rename it"
+    if path.is_symlink():
+        return "it is a link; put the file itself there"
+    if not path.is_file():
+        return "it is not a file"
+    return ""
 
 
 def law_of(name: str, home: Home) -> OwnLaw:
@@ -68,12 +99,14 @@ def law_of(name: str, home: Home) -> OwnLaw:
     if name.startswith(STUDY):
         folder = find(home, name.removeprefix(STUDY))
         known = (one for one in (folder.record_file, folder.events_file) if one.exists())
-        return _of_study(folder.id, home.root, tuple(one.stat().st_mtime_ns for one in known))
+        with _FITTING:
+            return _of_study(folder.id, home.root, tuple(one.stat().st_mtime_ns for one in known))
     file = name.removeprefix(POINTS)
     if file not in files(home):
         raise UsageError(f"there is no file {shown(file)} in {home.points}{among(file, files(home))}")
     path = home.points / file
-    return _of_file(path, path.stat().st_mtime_ns)
+    with _FITTING:
+        return _of_file(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
@@ -86,9 +119,25 @@ def _of_study(identity: str, root: Path, changed: tuple[int, ...]) -> OwnLaw:
 @lru_cache(maxsize=8)
 def _of_file(path: Path, changed: int) -> OwnLaw:
     # As `assay scaling optimal --points` fits them, so that its command has the same answer.
+    _check_size(path)
     found = fit(path, hold_out=False)
     frontier = frontier_of(found, f"the {len(found.fit.points)} points of {path.name}")
     return OwnLaw(found, tuple(_groups(found.fit.points)), frontier)
+
+
+def _check_size(path: Path) -> None:
+    """Raise `UsageError` if a fit of a file would take longer than a reader waits."""
+    try:
+        raw = read_bytes(path, _MOST_BYTES)
+    except OSError:
+        return  # the fit says it
+    rows = None if raw is None else raw.count(b"\n")
+    if rows is None or rows > _MOST_POINTS:
+        size = "longer than 1 MiB" if rows is None else f"{rows:,} lines long"
+        raise UsageError(
+            f"{path.name} is {size}, and this page fits at most {_MOST_POINTS:,} points; "
+            f"`assay scaling fit {quote(str(path))}` fits more"
+        )
 
 
 def _budgets(points: Iterable[StudyPoint]) -> Iterator[Budget]:

@@ -10,7 +10,7 @@ import torch
 from assay.data import Batches
 from assay.data.shards import open_prepared
 from assay.instruments.gradients.noise import mean_cosine, noise_scale
-from assay.instruments.gradients.probe import gradients
+from assay.instruments.gradients.probe import MicroBatch, gradients
 from assay.model.gpt import GPT
 from assay.records.gradients import GradientProbe
 
@@ -24,18 +24,22 @@ def agreement(
     steps: int,
     micro_batches: int,
     sequences: int,
-    tell: Callable[[int], None] = lambda done: None,
+    tell: Callable[[int, int], None] = lambda done, total: None,
     notes: tuple[str, ...] = (),
 ) -> GradientProbe:
     """Compute the gradient of each micro-batch of `sequences` sequences, and compare them; nothing is updated.
 
-    They are the batches after `steps` steps of a run with this seed. `tell` receives the number of those that are done.
-    Raises `UsageError` if the prepared corpus is gone.
+    They are the batches after `steps` steps of a run with this seed. `tell` receives the number of gradients that are
+    computed, and of all: two of each micro-batch (`probe`). Raises `UsageError` if the prepared corpus is gone.
     """
     length = model.config.context_length
     source = Batches(open_prepared(data_folder).train, seed, sequences, length)
-    batches = (source.at(steps + number) for number in range(micro_batches))
-    each = gradients(model, ((torch.from_numpy(ids), torch.from_numpy(targets)) for ids, targets in batches), tell)
+
+    def micro_batch(number: int) -> MicroBatch:
+        ids, targets = source.at(steps + number)
+        return torch.from_numpy(ids), torch.from_numpy(targets)
+
+    each = gradients(model, micro_batch, micro_batches, tell)
     return GradientProbe(
         run=run,
         steps=steps,
@@ -43,10 +47,10 @@ def agreement(
         sequences=sequences,
         tokens_per_sequence=length,
         loss=fmean(each.losses),
-        gradient_norm=sqrt(max(0.0, float(each.products.mean()))),
-        micro_batch_norm=sqrt(float(each.products.trace()) / micro_batches),
-        mean_cosine=mean_cosine(each.products),
-        noise_scale=noise_scale(each.products, sequences),
+        gradient_norm=sqrt(each.sums.square_of_mean),
+        micro_batch_norm=sqrt(float(each.sums.squares.mean())),
+        mean_cosine=mean_cosine(each.sums),
+        noise_scale=noise_scale(each.sums, sequences),
         modules=each.modules,
         notes=notes,
     )

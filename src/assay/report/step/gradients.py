@@ -8,7 +8,7 @@ from assay.report.formats import figure
 from assay.units import format_count
 
 if TYPE_CHECKING:
-    from assay.records.gradients import GradientProbe, ModuleGradient
+    from assay.records.gradients import GradientProbe, ModuleGradient, NoiseScale
 
 
 def gradients_report(found: "GradientProbe") -> Iterator[Block]:
@@ -42,9 +42,20 @@ def _facts(found: "GradientProbe") -> Iterator[tuple[str, str]]:
     yield "norm", f"{found.gradient_norm:.3g} of the mean gradient, {found.micro_batch_norm:.3g} of a micro-batch's"
     yield "cosine", f"{figure(found.mean_cosine, 3)} between two micro-batches"
     if found.noise_scale is not None:
-        scale, error = found.noise_scale.sequences, found.noise_scale.standard_error
-        tokens = format_count(scale * found.tokens_per_sequence)
-        yield "noise scale", f"{scale:.3g}{'' if error is None else f' ± {error:.2g}'} sequences, {tokens} tokens"
+        tokens = format_count(found.noise_scale.sequences * found.tokens_per_sequence)
+        yield "noise scale", f"{_scale(found.noise_scale)}, {tokens} tokens"
+
+
+def agreement_line(found: "GradientProbe") -> str:
+    """Return the agreement of micro-batches and their noise scale in one line."""
+    told = "hidden by the noise" if found.noise_scale is None else _scale(found.noise_scale)
+    compared = f"{found.micro_batches} micro-batches of {found.sequences} sequences, plain model"
+    return f"cosine {figure(found.mean_cosine, 3)} between two of {compared}; noise scale {told}"
+
+
+def _scale(found: "NoiseScale") -> str:
+    error = "" if found.standard_error is None else f" ± {found.standard_error:.2g}"
+    return f"{found.sequences:.3g}{error} sequences"
 
 
 def _row(one: "ModuleGradient") -> tuple[str, ...]:

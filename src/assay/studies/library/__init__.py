@@ -41,6 +41,14 @@ def entry(name: str) -> Entry:
     return Entry(name, {scale: read_study(path, scale) for scale in scales(path)})
 
 
+def command_of(study: str) -> str | None:
+    """Return the command that runs a study of the library; None if `study` is not the name of one at a scale."""
+    name, _, rest = study.partition(" (")
+    if name not in names():
+        return None
+    return f"assay study run {name}" + (f" --scale {rest.removesuffix(')')}" if rest else "")
+
+
 def located(source: str | Path) -> Path:
     """Return the file of a study that is given by its name in the library or by its path.
 
