@@ -216,14 +216,18 @@ def test_what_was_expected_is_in_the_answer_and_on_the_page(
     path = tmp_path / "study.yaml"
     overrides = ", ".join((corpus, *TINY))
     path.write_text(
-        f"kind: comparison\nquestion: Is Lion lighter?\noverrides: [{overrides}]\nseeds: 1\nblocks: 1\n"
+        f"kind: comparison\nquestion: Is Lion lighter?\noverrides: [{overrides}]\nseeds: 1\n"
         "treatments: [lion]\n"
         "expects:\n  - {row: lion, metric: tensors_peak_bytes, change: lower, size: 0.9}\n"
+        "  - {row: lion, metric: tensors_peak_bytes, change: none, size: 0.5}\n"
     )
-    said = assay("study", "run", str(path))
+    said = assay("study", "run", str(path), "--loss-only")
     assert said.code == 0, said.err
     assert re.search(r"^lion: tensors, peak lower by 90 % or more\t(refuted|not measured)\t", said.out, re.M), said.out
-    (one,) = assay("study", "show", "last", "--json").value["sections"]["expectations"]
+    sections = assay("study", "show", "last", "--json").value["sections"]
+    one, other = sections["expectations"]
+    outcomes = [f"1 is {outcome}" for outcome in sorted((one["outcome"], other["outcome"]))]
+    assert sections["answer"]["text"].startswith(f"Of 2 expectations, {' and '.join(outcomes)}.")
     assert (one["row"], one["change"], one["size"]) == ("lion", "lower", 0.9)
     page = Path(said.out.splitlines()[-1]).read_text()
     assert "What was expected" in page

@@ -67,6 +67,22 @@ def test_its_peak_has_parts(measured: tuple) -> None:
     assert found.memory.tensors_peak_instant.startswith(("forward: ", "backward: ", "update: "))
 
 
+class Keeping(Counted):
+    """A step that keeps a large tensor until the next call, and frees it first."""
+
+    def __call__(self) -> torch.Tensor:
+        self.kept = None
+        loss = super().__call__()
+        self.kept = torch.ones(2**18)
+        return loss
+
+
+def test_a_tensor_that_is_kept_for_the_next_step_counts_once() -> None:
+    peaks = {assay.measure(Keeping(), blocks=1).own_peak_bytes for _ in range(5)}
+    assert len(peaks) == 1
+    assert 0 <= peaks.pop() - 2**20 < 2**17
+
+
 def test_it_says_what_was_not_measured(measured: tuple) -> None:
     _, found = measured
     assert found.memory.process_peak_bytes is None

@@ -25,6 +25,7 @@ from assay.instruments.anatomy import taken_apart
 from assay.instruments.memory.ledger import Peak, StorageLedger, owners_of
 from assay.instruments.memory.memory_pass import MemoryPass, live_tensor_bytes, live_tensors, memory_pass
 from assay.instruments.memory.process import read, reset_peak, trim
+from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.trace import StepTracer
 from assay.own.adapted import is_compiled, step_of
 from assay.own.found import Found, finding
@@ -120,6 +121,7 @@ class OwnMeasurement:
 
     def parts(self, step: Step) -> Peak:
         """Return the parts of the peak of one step."""
+        self.returned = None
         state = operations.tensors_in(list(step.optimizer.state.values()))
         with StorageLedger(self.device.type) as ledger:
             ledger.begin(step.parts, owners_of(step.parts, state), live_tensors(self.device))
@@ -127,7 +129,14 @@ class OwnMeasurement:
         return ledger.peak()
 
     def memory(self) -> MemoryPass:
-        """Measure the memory of one step."""
+        """Measure the memory of one step.
+
+        A step before it goes under the same profiler, which must see a tensor made to know its size when it is freed.
+        So what a step keeps until the next one is counted right. What the step returned is the caller's, and dropped.
+        """
+        if self.device.type == "cpu":
+            tensor_peak(self.one_step, "cpu")
+        self.returned = None
         return memory_pass(self.device, self.one_step, live_tensor_bytes(self.device), heap=self.alone)
 
     def anatomy(self, step: Step, title: str, seconds: float) -> Anatomy:

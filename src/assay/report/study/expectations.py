@@ -1,5 +1,6 @@
 """Expectations of a study as sentences, with their outcomes."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,9 +8,10 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import factor_effects
 from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics import metrics
-from assay.analysis.stated.expectations import Judged, judged
+from assay.analysis.stated.expectations import Judged, Outcome, judged
 from assay.records.study import Expectation
 from assay.report.blocks import Block, Table
+from assay.report.study.choices.wording import names
 from assay.report.study.section import Section
 from assay.report.wording import interval
 from assay.units import format_percent
@@ -32,7 +34,17 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-SECTION = Section("expectations", "What was expected", _content, _values)
+SECTION = Section("expectations", "What was expected", _content, _values, leads=True)
+
+
+def counted(comparison: Comparison) -> str:
+    """Return how many expectations have which outcome, without a full stop; a study without any is not asked."""
+    outcomes = [one.outcome for one in _judged(comparison)]
+    if len(outcomes) == 1:
+        return f"The expectation is {outcomes[0].value}"
+    counts = Counter(outcomes)
+    said = [f"{counts[one]} {'is' if counts[one] == 1 else 'are'} {one.value}" for one in Outcome if counts[one]]
+    return f"Of {len(outcomes)} expectations, {names(said)}"
 
 
 def _judged(comparison: Comparison) -> tuple[Judged, ...]:

@@ -15,6 +15,7 @@ from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.blocks import Block
 from assay.report.study.choices.wording import change, in_nats, names, nats, plain, target_ratio, time_title
+from assay.report.study.expectations import counted
 from assay.report.study.section import Section
 from assay.units import format_seconds
 
@@ -81,7 +82,9 @@ def _choice(comparison: Comparison, found: Answer) -> str:
     """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
     as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
     fast, light, low = found.fastest, found.lightest, found.lowest
-    if fast is None and light is None:
+    if fast is None and light is None and comparison.record.expects and not comparison.record.timed:
+        said = counted(comparison)  # such a study asks of losses, not of savings
+    elif fast is None and light is None:
         said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
     elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:
         changes = _changes(comparison, found, fast)
