@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 folder = Path(sys.argv[1])
-turns = int(sys.argv[3]) if "--turns" in sys.argv else None
+turns = int(sys.argv[3]) if "--turns" in sys.argv else 0
 moods = os.environ.get("FAKE", "").split()
 spec = json.loads((folder / "run.json").read_bytes())
 steps = spec["config"]["training"]["steps"]
@@ -48,7 +48,7 @@ def say(kind: str, **facts: object) -> None:
 
 
 def wait(upcoming: str) -> None:
-    if turns is not None:
+    if turns:
         say("yield", next=upcoming)
         while not granted.acquire(timeout=0.05):
             if stopping.is_set():

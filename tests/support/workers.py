@@ -76,10 +76,10 @@ class Process:
 
 
 def finished(
-    folder: RunFolder, *, start: type["subprocess.Popen[bytes]"] = Forked, **options: Any
+    folder: RunFolder, *arguments: str, start: type["subprocess.Popen[bytes]"] = Forked, **options: Any
 ) -> tuple[int, RunResult]:
     """Exit code and result of a child that nobody disturbs."""
-    with Process(folder, start=start, **options) as process:
+    with Process(folder, *arguments, start=start, **options) as process:
         code, events = process.end()
     result = folder.result()
     assert result is not None, folder.log_file.read_text()

@@ -74,7 +74,7 @@ def run_study(
     executor: Annotated[str, typer.Option(metavar="NAME", help="Where the waves run: local, ray, slurm.")] = "local",
     max_hours: _Hours = None,
     loss_only: Annotated[
-        bool, typer.Option("--loss-only", help="Measure no times, and run cells beside each other.")
+        bool, typer.Option("--loss-only", help="Measure no times and no heap, and run cells beside each other.")
     ] = False,
     page: Page = None,
     track: Track = None,

@@ -41,11 +41,14 @@ class Memory(Record):
     process_peak_bytes: int | None = None
     """Peak anonymous resident memory in the settling steps of the timed blocks."""
     heap_peak_bytes: int | None = None
-    """Peak bytes live on the heap in the memory pass, by memray, without memory maps; None over several ranks."""
+    """Peak bytes live on the heap in the memory pass, by memray, without memory maps.
+
+    None over several ranks, and in a cell of a study without times.
+    """
     device_peak_bytes: int | None = None
     """Bytes of the device's memory in use by all processes, as the driver reports it."""
     allocations: int | None = None
-    """Heap allocations in one optimizer step, by memray; None over several ranks."""
+    """Heap allocations in one optimizer step, by memray; None where the heap is not counted."""
     allocated_bytes: int | None = None
     """Sum of the bytes that those allocations requested."""
     tensors_peak_instant: str | None = None

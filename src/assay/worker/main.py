@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--with", dest="optimizations", action="append", default=[], metavar="NAME")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--turns", type=int)
+    parser.add_argument("--turns", type=int, help="timed blocks that wait for turns; 0 in a study without times")
     parser.add_argument("--sample", action="store_true", help="record a short text of the trained model")
     parser.add_argument("--forked", action="store_true", help="say that the process was forked from a server")
     options = parser.parse_intermixed_args(arguments)
@@ -94,7 +94,7 @@ def _channel(folder: RunFolder, turns: int | None) -> Channel:
     """Channel of a child with an assay parent: rank 0 sends events, and standard input is each rank's lifeline."""
     if not _speaks():
         return SilentChannel(lifeline=0)
-    return ParentChannel(folder.events_file, take_standard_output(), 0, in_turns=turns is not None)
+    return ParentChannel(folder.events_file, take_standard_output(), 0, in_turns=bool(turns))
 
 
 def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str, **how: bool) -> int:

@@ -11,6 +11,7 @@ from assay.step.graphs import StepGraphs
 from assay.training.loop import Loop
 from assay.training.stops import Unread, is_out_of_memory
 from assay.worker.phases import Phases
+from assay.worker.result import Findings
 
 
 def count_tensors(phases: Phases, device: torch.device) -> None:
@@ -26,8 +27,10 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
     phases.tensors_peak = peak
 
 
-def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None]) -> Memory:
+def measure_memory(loop: Loop, findings: Findings, tell: Callable[[int, int], None]) -> Memory:
     """Measure one more step, which is discarded. If memory or data run out, add a note, because the run itself is done.
+
+    The heap is counted unless the findings say that it is left out.
 
     A step precedes it on several ranks, because an evaluation may leave gathered weights, which only the next backward
     frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
@@ -38,19 +41,20 @@ def measure_memory(loop: Loop, notes: list[str], tell: Callable[[int, int], None
         if ranks > 1 or loop.step.program.precision.loss_scale.skips:
             loop.discard_until_updated()
         idle = 0 if graphs is None else graphs.idle_bytes()
-        done, total = count(1), steps_of_the_pass(device, ranks)
+        heap = findings.counts_heap
+        done, total = count(1), steps_of_the_pass(device, ranks, heap=heap)
 
         def one_step() -> None:
             loop.discard_step()
             tell(next(done), total)
 
-        measured = memory_pass(device, one_step, live_tensor_bytes(device), ranks, idle)
+        measured = memory_pass(device, one_step, live_tensor_bytes(device), ranks, idle, heap=heap)
     except Unread as stop:
-        notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
+        findings.notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
         return Memory()
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        notes.append("the memory pass itself ran out of memory, so its figures are missing")
+        findings.notes.append("the memory pass itself ran out of memory, so its figures are missing")
         return Memory()
     return Memory.model_validate(vars(measured))

@@ -84,6 +84,8 @@ class Findings:
     """Agreement of micro-batches' gradients at the end."""
     memory: Memory = field(default_factory=Memory)
     """Figures of the memory pass."""
+    counts_heap: bool = True
+    """False in a cell of a study without times."""
     routers: list[dict[str, Any]] = field(default_factory=list)
     """Routing statistics of each layer between the last two evaluations."""
     loss_scale: float | None = None
@@ -105,7 +107,7 @@ class Findings:
             parameters=self.parameters,
             phase_seconds=self.phases.seconds(),
             memory=memory,
-            missing=dict(missing(memory, self.blocks, self.spec.config)),
+            missing=dict(missing(memory, self.blocks, self.spec.config, heap=self.counts_heap)),
             ranks=self.ranks,
             sample=self.sample,
             gradients=self.gradients,

@@ -72,7 +72,7 @@ class Session:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
-        self.blocks = turns or BLOCKS
+        self.blocks, findings.counts_heap = turns or BLOCKS, turns != 0
         self._reference, self._forked = reference, forked
         self.ranks = ALONE
         self._samples = sample and self.run.ranks == 1
@@ -103,7 +103,7 @@ class Session:
             self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
-            self.findings.memory = measure_memory(loop, self.findings.notes, self.phases.progressed)
+            self.findings.memory = measure_memory(loop, self.findings, self.phases.progressed)
             if self.ranks.world > 1:
                 from assay.worker.ranks import every_rank
 

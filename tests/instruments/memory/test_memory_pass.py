@@ -128,6 +128,7 @@ def test_ranks_repeat_the_step_and_do_not_count_the_heap(monkeypatch: pytest.Mon
     assert measured.tensors_peak_bytes == min(sizes)
     assert measured.heap_peak_bytes is None
     assert steps_of_the_pass(CPU, 2) == len(sizes)
+    assert steps_of_the_pass(CPU, 1, heap=False) == 1
     assert steps_of_the_pass(CPU, 1) == steps_of_the_pass(torch.device("cuda"), 2) == 2
 
 

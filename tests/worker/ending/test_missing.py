@@ -27,6 +27,14 @@ def test_what_is_not_told_has_a_reason() -> None:
     assert all(told.values())
 
 
+def test_a_heap_that_was_left_out_says_so() -> None:
+    memory = MEASURED.model_copy(update={"heap_peak_bytes": None})
+    (absent,) = dict(missing(memory, [WHOLE], ALONE)).values()
+    (left_out,) = dict(missing(memory, [WHOLE], ALONE, heap=False)).values()
+    assert "memray is not installed" in absent
+    assert "without times" in left_out
+
+
 def test_what_was_not_to_be_measured_is_not_missing() -> None:
     """Runs that end before their first block, GPUs, and ranks, over which the heap is not counted."""
     assert not dict(missing(Memory(), [], ALONE))

@@ -67,7 +67,7 @@ def memory_pass(
 ) -> MemoryPass:
     """Measure one step, which must not be the first, because that creates the optimizer state.
 
-    `one_step` runs `steps_of_the_pass` times, or once less without the `heap`. `live_bytes` are those of tensors before
+    `one_step` runs `steps_of_the_pass` times. `live_bytes` are those of tensors before
     it, `idle_bytes` those that graphs keep outside of tensors. gloo's threads may hold tensors longer than the step
     does. So over several `ranks` the step is repeated, and its own peak is the least.
     """
@@ -89,9 +89,11 @@ def memory_pass(
     )
 
 
-def steps_of_the_pass(device: torch.device, ranks: int) -> int:
+def steps_of_the_pass(device: torch.device, ranks: int, *, heap: bool = True) -> int:
     """Count the steps that `memory_pass` runs. On CUDA one is for the counters, and one for the peak's instant."""
-    return 2 if ranks == 1 or device.type == "cuda" else _REPEATS_OVER_RANKS
+    if device.type == "cuda":
+        return 2
+    return 1 + heap if ranks == 1 else _REPEATS_OVER_RANKS
 
 
 def live_tensor_bytes(device: torch.device) -> int:

@@ -96,7 +96,7 @@ def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, server: 
         known = prepared.get(cell.name) or prepared.get(cell.repeated(0).name)
         if known is None or cell.treatment == NUDGED:
             known = replace(any_cell, run=cell.run, predicted=None)
-        turns = None if cell.treatment == NUDGED or not plan.protocol.blocks else plan.protocol.blocks
+        turns = 0 if cell.treatment == NUDGED else plan.protocol.blocks
         known = replace(known, preset=Path(plan.title).name)
         return start(known, home, turns=turns, timeout=plan.timeout, server=server)
 

@@ -7,6 +7,8 @@ from assay.records.memory import Memory
 from assay.records.timing import Block
 
 _OF_LINUX = "it is read from {}, which only Linux has"
+_NO_MEMRAY = "memray is not installed; there is none for Windows"
+_NO_TIMES = "a study without times does not count it, because that takes as long as many small steps"
 _OF_BLOCKS = {
     "others_seconds": _OF_LINUX.format("/proc/stat"),
     "load": _OF_LINUX.format("/proc/loadavg"),
@@ -17,16 +19,19 @@ _OF_TEXT = ("val_perplexity", "val_bits_per_byte", "epoch_seconds", "sample")
 _OF_VALIDATION = ("val_loss", "val_targets", "val_split_targets", "val_standard_error")
 
 
-def missing(memory: Memory, blocks: Sequence[Block], run: ResolvedRun) -> Iterator[tuple[str, str]]:
+def missing(
+    memory: Memory, blocks: Sequence[Block], run: ResolvedRun, *, heap: bool = True
+) -> Iterator[tuple[str, str]]:
     """Yield the name of each figure that was to be measured and is None, with the reason.
 
     A run that ended before its first timed block, or before the memory pass, was to measure nothing there. The heap is
-    counted on a CPU and on one rank only; there the pass tells library scratch as well.
+    counted on a CPU and on one rank only; there the pass tells library scratch as well. `heap` is false where it was
+    left out.
     """
     if blocks and memory.process_peak_bytes is None:
         yield "memory.process_peak_bytes", _OF_LINUX.format("/proc/self/status")
     if run.ranks == 1 and memory.library_scratch_bytes is not None and memory.heap_peak_bytes is None:
-        yield "memory.heap_peak_bytes", "memray is not installed; there is none for Windows"
+        yield "memory.heap_peak_bytes", _NO_MEMRAY if heap else _NO_TIMES
     for name, reason in _OF_BLOCKS.items():
         if blocks and all(getattr(one, name) is None for one in blocks):
             yield f"blocks.{name}", reason

@@ -2,8 +2,7 @@
 
 It imports what every child imports, and finds out what is the same in every child: validators of models, and versions.
 It does nothing else. When it forks, no thread of torch exists and nothing was computed. So a child finds what a process
-of its own would have found after its imports. A child itself imports what only some runs need. memray is imported here,
-much earlier than in a started child. So a forked child counts a few allocations of Python's own less.
+of its own would have found after its imports. A child itself imports what only some runs need.
 
 Requests come over standard input, a socket, and each brings the child's arguments and its descriptors
 (`launch.forked.server`). When that socket closes, the parent has ended or needs no more children, and the server ends.
@@ -25,7 +24,6 @@ _MODULES = (
     *("assay.worker.main", "assay.worker.session", "torch._dynamo", "safetensors.torch"),
     "assay.reference.expected",
 )
-_HEAP = ("memray", "memray.reporters.module_tools")
 _LONGEST_REQUEST = 2**16
 _DESCRIPTORS = 5
 """Standard input, output and error of a child, the lock of its folder, and the socket for answers."""
@@ -133,12 +131,9 @@ def _ends_of_children() -> Iterator[int]:
 
 
 def _import_as_a_child() -> None:
-    """Import what every child imports, in a child's order; memray only where it is installed."""
+    """Import what every child imports, in a child's order."""
     for name in _MODULES:
         importlib.import_module(name)
-    for name in _HEAP:
-        with suppress(ImportError):
-            importlib.import_module(name)
 
 
 def _find_out() -> None:
