@@ -10,14 +10,16 @@ import torch.nn.functional as F
 from assay.config.run import Spec
 from assay.cost.attention import FLASH
 from assay.cost.parts import Batch
-from assay.cost.scratch import _accumulated, _blocks, _Product, library_scratch
+from assay.cost.scratch import _Product, library_scratch, product_bound
 from assay.cost.tensors import Tensor
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
+from assay.instruments.memory.storages import dtype_name
 from assay.instruments.memory.tensor_peak import tensor_peak
 from support.runs import run_with
 
 HERE = detect().instruction_set
+WITHOUT_FLOAT16 = ("avx512_core", "avx512_core_vnni", "avx512_core_bf16")
 SHAPES = [
     (96, 384, 96),
     (384, 96, 384),
@@ -28,15 +30,20 @@ SHAPES = [
     (339, 32, 339),
     (256, 512, 64),
     (1024, 513, 1024),
+    (2, 93, 3722),
+    (79, 523, 44),
+    (15, 498, 55),
+    (1024, 600, 600),
 ]
+PRODUCT = _Product(1, 64, 64, 64)
 MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 
 
-def scratch_bound(product: _Product, threads: int) -> int:
-    """What the ledger allows a product in bfloat16 here."""
-    if not HERE.startswith("avx512"):
-        return 0
-    return (_accumulated if HERE in ("avx512_core", "avx512_core_vnni") else _blocks)(product, threads)
+def scratch_bound(product: _Product, dtype: torch.dtype, threads: int) -> int:
+    """What the ledger allows a product here."""
+    name = dtype_name(dtype)
+    taking = {"bfloat16"} if HERE in WITHOUT_FLOAT16 else {"bfloat16", "float16"}
+    return product_bound(HERE, name)(product, threads) if HERE.startswith("avx512") and name in taking else 0
 
 
 @pytest.mark.skipif(not HERE, reason="what this processor's library takes is not known")
@@ -46,8 +53,8 @@ def test_a_product_takes_no_more_than_the_bound(shape: tuple[int, int, int], tra
     rows, inner, columns = shape
     left = torch.ones(inner, rows).t() if "left" in transposed else torch.ones(rows, inner)
     right = torch.ones(columns, inner).t() if "right" in transposed else torch.ones(inner, columns)
-    narrow = scratch_bound(_Product(1, *shape), torch.get_num_threads())
-    for dtype, bound in ((torch.bfloat16, narrow), (torch.float32, 0)):
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        bound = scratch_bound(_Product(1, *shape), dtype, torch.get_num_threads())
         a, b = left.to(dtype), right.to(dtype)
         measured = tensor_peak(partial(_multiply, a, b), "cpu")
         assert measured.above_start_bytes == rows * columns * dtype.itemsize
@@ -107,7 +114,17 @@ def test_the_range_follows_instructions_and_dtypes() -> None:
         assert most > 0
         assert library_scratch(bf16, name, 2) == pytest.approx(2 * most, rel=0.5)
         assert library_scratch(plain, name, 1) == library_scratch(fp16, name, 1) == rows
-    assert library_scratch(fp16, "avx512_core_fp16", 1) == library_scratch(bf16, "avx512_core_fp16", 1)
+    for name in ("avx512_core_fp16", "avx512_core_amx"):
+        wide, narrow = library_scratch(fp16, name, 1), library_scratch(bf16, name, 1)
+        assert wide is not None
+        assert narrow is not None
+        assert wide > rows
+        assert narrow > rows
+    # Without tiles a block of float16 is copied as float32.
+    assert product_bound("avx512_core_fp16", "float16")(PRODUCT, 1) > product_bound("avx512_core_fp16", "bfloat16")(
+        PRODUCT, 1
+    )
+    assert product_bound("avx512_core_amx_fp16", "float16") is product_bound("avx512_core_amx", "bfloat16")
 
 
 def test_products_of_an_update_count() -> None:

@@ -7,20 +7,23 @@ gradients of its weight and its bias in a row of each thread.
 
 The rest is oneDNN's, for products in 16 bits, also those of fused attention. Torch passes them to it on x86 processors
 with AVX-512: those in bfloat16 from `avx512_core` on, those in float16 from `avx512_core_fp16` on. This scratch depends
-on the library's choice of blocks, so the ledger gives a range: from nothing to this bound. Two kernels take it:
+on the library's choice of blocks, so the ledger gives a range: from nothing to this bound. Three kernels take it:
 
 - Without native bfloat16 (`avx512_core`, `avx512_core_vnni`) a product accumulates in a float32 matrix of its own. A
   batched product has one for each thread.
 - With native products each thread copies a block of either factor, at most 256 rows and 512 columns of up to 4096 inner
   elements. It accumulates one block of the result in float32. Rows of a left factor that is read transposed, as in the
-  gradient of a weight, are padded.
+  gradient of a weight, are padded. Float16 is copied as float32.
+- With tiles (AMX) blocks have no largest size. A thread copies at most the left factor twice, once for its
+  transposition, and the right one, and accumulates the whole result in float32. Large products stay far below that.
+  Float16 has tiles only from `avx512_core_amx_fp16` on.
 
-The bounds held for 4,500 products on one and two threads, with sides from 1 to 12,288, in torch 2.13 on a processor
-with `avx512_core_bf16`. Newer instruction sets use the second kernel; they were not measured. The scratch on other
-processors is not known.
+The bounds held for thousands of products on one and two threads, with sides from 1 to 16,000, in torch 2.13: for
+bfloat16 with `avx512_core_bf16`, `avx512_core_fp16` and `avx512_core_amx`, for float16 with the last two.
+`avx512_core_amx_fp16` was not measured. The scratch on other processors is not known.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
@@ -33,6 +36,8 @@ from assay.cost.tensors import DTYPE_BYTES, Tensor
 _WITHOUT = ("sse41", "avx", "avx2", "avx2_vnni")
 _ACCUMULATING = ("avx512_core", "avx512_core_vnni")
 _WITHOUT_FLOAT16 = (*_ACCUMULATING, "avx512_core_bf16")
+_TILES = {"avx512_core_amx": ("bfloat16",), "avx512_core_amx_fp16": ("bfloat16", "float16")}
+"""Dtypes whose products use tiles."""
 _ROWS, _COLUMNS, _INNER = 256, 512, 4096
 """Sides of the largest block."""
 _PADDING = 64
@@ -61,6 +66,7 @@ class _Product(NamedTuple):
 class _Kernel(NamedTuple):
     """One operation: the products that take scratch, one at a time, and the buffers of each thread."""
 
+    dtype: str
     products: tuple[_Product, ...]
     buffers: int = 0
 
@@ -81,15 +87,23 @@ def scratch_by_operation(cost: Cost, instruction_set: str, threads: int) -> dict
     if not instruction_set:
         return None
     narrow = {"bfloat16"} if instruction_set in _WITHOUT_FLOAT16 else {"bfloat16", "float16"}
-    bound = _accumulated if instruction_set in _ACCUMULATING else _blocks
     dtypes = set() if instruction_set in _WITHOUT else narrow
     found: dict[Place, int] = {}
     for places, kernel in _kernels(cost, dtypes):
-        buffers = threads * kernel.buffers
+        buffers, bound = threads * kernel.buffers, product_bound(instruction_set, kernel.dtype)
         most = max((buffers + bound(one, threads) for one in kernel.products), default=buffers)
         for place in places:
             found[place] = max(found.get(place, 0), most)
     return found
+
+
+def product_bound(instruction_set: str, dtype: str) -> Callable[[_Product, int], int]:
+    """Return the function that bounds the scratch of products in a dtype, in bytes, on so many threads."""
+    if instruction_set in _ACCUMULATING:
+        return _accumulated
+    if dtype in _TILES.get(instruction_set, ()):
+        return _whole
+    return _blocks if dtype == "bfloat16" else _blocks_in_float32
 
 
 def _kernels(cost: Cost, dtypes: Collection[str]) -> Iterator[tuple[Sequence[Place], _Kernel]]:
@@ -103,16 +117,16 @@ def _kernels(cost: Cost, dtypes: Collection[str]) -> Iterator[tuple[Sequence[Pla
             yield from zip(((ahead,), (back,)), kernels, strict=True)
         elif operation.name == "aten.native_layer_norm":
             x = values[operation.inputs[0]]
-            yield (back,), _Kernel((), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
-        elif _multiplies(operation) and values[operation.inputs[0]].dtype in dtypes:
+            yield (back,), _Kernel(x.dtype, (), 2 * DTYPE_BYTES[x.dtype] * x.shape[-1])
+        elif _multiplies(operation) and (dtype := values[operation.inputs[0]].dtype) in dtypes:
             first, *gradients = _of_operation(operation, values)
-            yield (ahead,), _Kernel((first,))
-            yield (back,), _Kernel(tuple(gradients))
+            yield (ahead,), _Kernel(dtype, (first,))
+            yield (back,), _Kernel(dtype, tuple(gradients))
     rule = cost.optimizer.rule
-    products = [one for one in rule.products(cost.updated) if one.dtype in dtypes]
-    if products:
-        places = [(one.operation, one.site) for one in rule.instants(cost.updated)]
-        yield places, _Kernel(tuple(_Product(1, one.rows, one.inner, one.columns) for one in products))
+    updates = [one for one in rule.products(cost.updated) if one.dtype in dtypes]
+    for dtype in {one.dtype for one in updates}:
+        products = tuple(_Product(1, one.rows, one.inner, one.columns) for one in updates if one.dtype == dtype)
+        yield [(one.operation, one.site) for one in rule.instants(cost.updated)], _Kernel(dtype, products)
 
 
 @lru_cache(maxsize=64)
@@ -132,7 +146,7 @@ def _fused(shape: tuple[int, ...], dtype: str, *, multiplied: bool) -> tuple[_Ke
     matrices = rows * heads * -(-length // queries)
     sides = permutations((queries, depth, keys)) if multiplied else ()
     products = tuple(_Product(matrices, *one) for one in sides)
-    return _Kernel(products, forward), _Kernel(products, backward)
+    return _Kernel(dtype, products, forward), _Kernel(dtype, products, backward)
 
 
 def _multiplies(operation: Operation) -> bool:
@@ -159,10 +173,22 @@ def _accumulated(product: _Product, threads: int) -> int:
 
 
 @lru_cache
-def _blocks(product: _Product, threads: int) -> int:
+def _blocks(product: _Product, threads: int, element_bytes: int = 2) -> int:
     rows, inner = _rounded(min(product.rows, _ROWS), 16), _rounded(min(product.inner, _INNER), 32)
     columns = _rounded(min(product.columns, _COLUMNS), 64)
     copied = rows * (inner + _PADDING) + inner * columns
+    return threads * (element_bytes * copied + 4 * rows * columns + _SLACK)
+
+
+def _blocks_in_float32(product: _Product, threads: int) -> int:
+    return _blocks(product, threads, 4)
+
+
+@lru_cache
+def _whole(product: _Product, threads: int) -> int:
+    rows, inner = _rounded(product.rows, 16), _rounded(product.inner, 32)
+    columns = _rounded(product.columns, 64)
+    copied = 2 * rows * (inner + _PADDING) + inner * columns
     return threads * (2 * copied + 4 * rows * columns + _SLACK)
 
 
