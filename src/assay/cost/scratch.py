@@ -18,8 +18,8 @@ on the library's choice of blocks, so the ledger gives a range: from nothing to 
   transposition, and the right one, and accumulates the whole result in float32. Large products stay far below that.
   Float16 has tiles only from `avx512_core_amx_fp16` on.
 
-The bounds held for thousands of products on one and two threads, with sides from 1 to 16,000, in torch 2.13: for
-bfloat16 with `avx512_core_bf16`, `avx512_core_fp16` and `avx512_core_amx`, for float16 with the last two.
+The bounds held for thousands of products on one and two threads, with sides from 1 to 16,000, in torch 2.13. Bfloat16
+was measured with `avx512_core_bf16`, `avx512_core_fp16` and `avx512_core_amx`, and float16 with the last two.
 `avx512_core_amx_fp16` was not measured. The scratch on other processors is not known.
 """
 
