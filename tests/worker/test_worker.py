@@ -220,13 +220,20 @@ def test_with_turns_it_waits_for_each(corpus: Prepared, tmp_path: Path) -> None:
     assert not [event for event in folder.events() if event["event"] == "yield"]
 
 
-def test_in_a_study_without_times_it_waits_for_nothing_and_counts_no_heap(corpus: Prepared, tmp_path: Path) -> None:
+def test_a_run_by_itself_counts_the_heap(corpus: Prepared, tmp_path: Path) -> None:
+    code, result = finished(run_folder(tmp_path / "run", corpus, {"steps": 4, "measure_memory": True}), start=Forked)
+    assert (code, result.status) == (0, Status.DONE)
+    assert result.memory.heap_peak_bytes > 0
+    assert result.memory.allocations > 0
+
+
+def test_a_cell_without_times_waits_for_nothing_and_counts_no_heap(corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 4, "measure_memory": True})
     code, result = finished(folder, "--turns", "0", start=Forked)
     assert (code, result.status) == (0, Status.DONE)
     assert (result.memory.heap_peak_bytes, result.memory.allocations) == (None, None)
     assert result.memory.tensors_peak_bytes > 0
-    assert "study without times" in result.missing["memory.heap_peak_bytes"]
+    assert "cell without times" in result.missing["memory.heap_peak_bytes"]
 
 
 def test_one_that_waits_can_be_interrupted(corpus: Prepared, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def start(
 ) -> Child:
     """Start a run in a new folder, or resume one in the folder of a stopped run.
 
-    `turns` is the number of timed blocks that wait to be granted; 0 for a cell of a study without times. `timeout`
+    `turns` is the number of timed blocks that wait to be granted; 0 for a cell without times. `timeout`
     limits the seconds in which the child works. A run on one rank is forked from the `server`, if there is one.
     With `sample` it records a short text of its model at the end. Raises `UsageError` if another process trains the
     run, and `StorageError` if the disk or the system refuses. A new folder is then removed, and an old one is

@@ -43,7 +43,7 @@ class Memory(Record):
     heap_peak_bytes: int | None = None
     """Peak bytes live on the heap in the memory pass, by memray, without memory maps.
 
-    None over several ranks, and in a cell of a study without times.
+    None over several ranks, and in a cell without times.
     """
     device_peak_bytes: int | None = None
     """Bytes of the device's memory in use by all processes, as the driver reports it."""

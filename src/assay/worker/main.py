@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--with", dest="optimizations", action="append", default=[], metavar="NAME")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--turns", type=int, help="timed blocks that wait for turns; 0 in a study without times")
+    parser.add_argument("--turns", type=int, help="timed blocks that wait for turns; 0 for a cell without times")
     parser.add_argument("--sample", action="store_true", help="record a short text of the trained model")
     parser.add_argument("--forked", action="store_true", help="say that the process was forked from a server")
     options = parser.parse_intermixed_args(arguments)
@@ -101,7 +101,7 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
-    findings = Findings(folder.spec(), phases)
+    findings = Findings(folder.spec(), phases, counts_heap=turns != 0)
 
     def work() -> None:
         if _speaks():

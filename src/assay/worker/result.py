@@ -85,7 +85,7 @@ class Findings:
     memory: Memory = field(default_factory=Memory)
     """Figures of the memory pass."""
     counts_heap: bool = True
-    """False in a cell of a study without times."""
+    """False in a cell without times."""
     routers: list[dict[str, Any]] = field(default_factory=list)
     """Routing statistics of each layer between the last two evaluations."""
     loss_scale: float | None = None

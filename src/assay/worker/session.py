@@ -72,7 +72,7 @@ class Session:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
-        self.blocks, findings.counts_heap = turns or BLOCKS, turns != 0
+        self.blocks = turns or BLOCKS
         self._reference, self._forked = reference, forked
         self.ranks = ALONE
         self._samples = sample and self.run.ranks == 1

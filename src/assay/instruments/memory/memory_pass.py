@@ -67,9 +67,9 @@ def memory_pass(
 ) -> MemoryPass:
     """Measure one step, which must not be the first, because that creates the optimizer state.
 
-    `one_step` runs `steps_of_the_pass` times. `live_bytes` are those of tensors before
-    it, `idle_bytes` those that graphs keep outside of tensors. gloo's threads may hold tensors longer than the step
-    does. So over several `ranks` the step is repeated, and its own peak is the least.
+    `one_step` runs `steps_of_the_pass` times. `live_bytes` are those of tensors before it, `idle_bytes` those that
+    graphs keep outside of tensors. gloo's threads may hold tensors longer than the step does. So over several `ranks`
+    the step is repeated, and its own peak is the least.
     """
     with _no_collection():
         if device.type == "cuda":

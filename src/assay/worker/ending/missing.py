@@ -8,7 +8,7 @@ from assay.records.timing import Block
 
 _OF_LINUX = "it is read from {}, which only Linux has"
 _NO_MEMRAY = "memray is not installed; there is none for Windows"
-_NO_TIMES = "a study without times does not count it, because that takes as long as many small steps"
+_NO_TIMES = "a cell without times does not count it, because that takes as long as many small steps"
 _OF_BLOCKS = {
     "others_seconds": _OF_LINUX.format("/proc/stat"),
     "load": _OF_LINUX.format("/proc/loadavg"),
