@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
 FILES = sorted(SOURCE.rglob("*.py"))
 TESTS = Path(__file__).parent
-LARGEST_FILE, LONGEST_FUNCTION, LARGEST_ROOM, MOST_FIELDS = 250, 40, 15, 20
+LARGEST_FILE, LONGEST_FUNCTION, MOST_FIELDS = 400, 40, 20
+LARGER = f"# More than {LARGEST_FILE} lines: "
+"""A line of a longer file begins with it, and goes on with the reason."""
 REASON = f"# More than {MOST_FIELDS} fields: "
 """The line above a class with more fields begins with it, and goes on with the reason."""
 
@@ -40,7 +42,8 @@ def test_every_file_in_the_map_of_a_room_exists() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= LARGEST_FILE, f"{path} is longer than {LARGEST_FILE} lines; divide it"
+    reasoned = any(line.startswith(LARGER) and len(line) > len(LARGER) for line in text.splitlines())
+    assert reasoned == (text.count("\n") > LARGEST_FILE), f"{path} has {text.count(chr(10))} lines: divide it, or say why"
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "a file opens with its idea"
     for node in ast.walk(tree):
@@ -70,15 +73,6 @@ def _fields(node: ast.ClassDef) -> int:
     """Number of declared fields, without class constants."""
     declared = (ast.unparse(one.annotation) for one in node.body if isinstance(one, ast.AnnAssign))
     return sum(not annotation.startswith("ClassVar") for annotation in declared)
-
-
-@pytest.mark.parametrize(
-    "room", sorted({path.parent for path in FILES}), ids=lambda path: str(path.relative_to(SOURCE))
-)
-def test_rooms_stay_small(room: Path) -> None:
-    if room.name not in ("optimizations", "cli"):  # one file a technique, and one a verb
-        full = f"{room} has more than {LARGEST_ROOM} files; put the new one into a folder of it, or make one"
-        assert len(list(room.glob("*.py"))) <= LARGEST_ROOM, full
 
 
 def test_imports_run_one_way() -> None:
