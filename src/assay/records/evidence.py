@@ -7,9 +7,6 @@ from pydantic import ConfigDict
 
 from assay.config.base import Frozen
 
-BEGINNING_ONLY = "proven at the beginning only: no step was traced at the end"
-"""Printed if a run stopped before the second trace."""
-
 
 class Evidence(Frozen):
     """Result of one optimization's `verify`."""

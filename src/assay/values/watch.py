@@ -110,6 +110,10 @@ class UpdateWatch:
 
         return watched
 
+    def close(self) -> None:
+        """Forget the elements that were read, so that no figure of memory contains them."""
+        self._read, self._next = {}, (-1, [])
+
     def stepped(self, record: StepRecord) -> None:
         """Replay the watched elements of a step, once it is known that it made its update. Raises `WrongValues`."""
         elements = self._read.pop(record.step, [])

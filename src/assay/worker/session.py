@@ -15,18 +15,14 @@ import psutil
 from assay.instruments.memory.process import return_freed_memory
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
+from assay.proofs.aside import kept_aside
 from assay.records.events import AGAIN
 from assay.store import history
 from assay.store.event_log import Event
 from assay.store.run_folder import RunFolder
 from assay.training.loop import Loop
 from assay.training.probes import RouterStatistics
-from assay.training.stops import (
-    Interrupted,
-    Unproven,
-    Unread,
-    stopped,
-)
+from assay.training.stops import Diverged, Interrupted, NoEffect, Unproven, Unread, WrongValues, stopped
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of
 from assay.worker.ending.documents import documents_seen
@@ -103,6 +99,8 @@ class Session:
             heap = self.findings.counts_heap and not counted
             memory = measure_memory(loop, self.findings, self.phases.progressed, heap=heap)
             self.findings.memory = memory.model_copy(update=counted)
+            if fault := self._kept_aside(bool(counted)):
+                ended = ended if isinstance(ended, NoEffect | WrongValues | Diverged) else NoEffect(fault)
             if self.ranks.world > 1:
                 from assay.worker.ranks import every_rank
 
@@ -154,6 +152,13 @@ class Session:
         if step > 0:
             self.observer.recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
         return loop
+
+    def _kept_aside(self, counted: bool) -> str:
+        """Return a sentence if optimizations keep memory aside, by the heap that was counted in a timed step."""
+        environment = self.findings.environment
+        if not counted or not self.optimizations or environment is None:
+            return ""
+        return kept_aside(self.findings.memory, environment.threads)
 
     def _train(self, loop: Loop) -> None:
         """Train the steps of this process. Raises an `EarlyEnd` if they stop before the last."""

@@ -66,6 +66,7 @@ class ProvenSteps:
                 self._observer.timed.block(middle.pieces(steps, heap=self._counts_heap), work)
             loop.stop_if_spent()
         finally:
+            self._observer.watch.close()
             self._findings.heap = middle.heap
             self._values.note(watched_updates=self._observer.watch.updates)
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from assay.optimizations import expected_of
 from assay.parallel.ranks import Ranks
 from assay.records.evidence import ValueProof
-from assay.reference.expected import Kind
 from assay.step.program import MicroBatch, Step
 from assay.store.run_folder import RunFolder
 from assay.training.loop import TakeStep
@@ -28,6 +27,7 @@ from assay.worker.proof.process import ReferenceProcess, values_folder
 
 if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
+    from assay.reference.expected import Kind
     from assay.training.probes import ActivationNorms
     from assay.training.queued_step import Taken
 
@@ -95,7 +95,7 @@ class ValueCheck:
                 shutil.rmtree(self._place / self._part, ignore_errors=True)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> "Kind":
         """How near the gradients of this run must be to the baseline's."""
         return self._expected.gradients.kind
 
