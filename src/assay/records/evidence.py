@@ -36,7 +36,7 @@ class ValueProof(Frozen):
     broken: str = ""
     """Reason why a check that was due has no answer; empty if it has one."""
     steps: int = 0
-    """Steps whose batches and losses were checked."""
+    """Steps whose losses and gradients were compared."""
     updates: int = 0
     """Updates that were replayed."""
     replayed: int = 0

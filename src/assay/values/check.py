@@ -83,7 +83,7 @@ class Check:
         return ValueProof(
             verdict=not failures,
             failures=tuple(failures),
-            steps=len(self.recorded.steps),
+            steps=len(self._compared()),
             updates=sum(step.updated for step in self.recorded.steps),
             replayed=len(self.recorded.steps) if self.recorded.part == "middle" else 0,
             seconds=time.perf_counter() - began,
@@ -98,7 +98,7 @@ class Check:
         if self.references.probes:
             probed, more, seconds = self._probed()
             return judged + probed, failed + more, seconds
-        for step in self.recorded.steps:
+        for step in self._compared():
             began = time.perf_counter()
             near = self._reference(self.references.near, step.index)
             seconds = time.perf_counter() - began
@@ -111,13 +111,25 @@ class Check:
             judged += self._judged(step.index, step.loss, found, near, exact, rounded)
         return judged, failed, seconds
 
+    def _compared(self) -> list[RecordedStep]:
+        """Return the recorded steps whose losses and gradients are compared; updates are replayed in all.
+
+        The second step at the end is there for its update. Reassociated values cost more than twice as much, because
+        they need float64, so they are compared in the first and the last recorded step.
+        """
+        steps = self.recorded.steps
+        if self.recorded.part == "end":
+            return steps[:1]
+        return steps[:: len(steps) - 1] if len(steps) > 2 and self._close().kind == "reassociated" else steps
+
     def _needs_truth(self, step: int) -> bool:
         """True if float64 is computed at a step.
 
-        Reassociated values are judged by it. For all others it only shows once in the beginning and at the end that the
-        float32 baseline is right: exact values must equal that, and beside a lossy value's error its own is nothing.
+        Reassociated values are judged by it. For all others it only shows once that the float32 baseline is right:
+        exact values must equal that, and beside a lossy value's error its own is nothing.
         """
-        return self._close().kind == "reassociated" or (self.recorded.part != "middle" and step == self.recorded.first)
+        first = self.recorded.part == "beginning" and step == self.recorded.first
+        return first or self._close().kind == "reassociated"
 
     def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
