@@ -31,7 +31,7 @@ class Judgement:
     kind: str
     verb: str
     verdict: str
-    """`caught`, `SILENT`, or `broken`: the command failed, or the control did not pass, or the fault never acted."""
+    """One of `caught`, `SILENT`, `crashed` and `broken`; see `verdict_of`."""
     status: str
     reason: str
     acted: int
@@ -77,17 +77,14 @@ class Results:
             return
         mutants = {key: asdict(one) for key, one in self.judgements.items()}
         controls = {key: asdict(one) for key, one in self._controls.items()}
-        write_file(self._file, json.dumps({"mutants": mutants, "controls": controls}, indent=1).encode() + b"\n")
+        write_file(self._file, json.dumps({"mutants": mutants, "controls": controls}).encode() + b"\n")
 
 
 def judged(kind: str, mutant: Mutant, place: Place, results: Results) -> Judgement:
     """Run a mutant and its control, and keep the judgement."""
     control, found = results.control(mutant, place), ran(mutant, place)
-    verdict, new = "SILENT", _new(found.cautions, control.cautions)
-    if found.code == 3 or found.unproven or new:
-        verdict = "caught"
-    elif found.code != 0 or control.code != 0 or (mutant.fault is not None and not found.marks):
-        verdict = "broken"
+    new = _new(found.cautions, control.cautions)
+    verdict = verdict_of(found, control, cautioned=bool(new), marks=mutant.fault is not None)
     reason = found.reason or (new[0] if new else "")
     differs = "" if mutant.control else ", ".join(_differing(found.figures, control.figures))
     one = Judgement(
@@ -104,6 +101,20 @@ def judged(kind: str, mutant: Mutant, place: Place, results: Results) -> Judgeme
     )
     results.add(one)
     return one
+
+
+def verdict_of(found: Outcome, control: Outcome, *, cautioned: bool, marks: bool) -> str:
+    """Return the verdict on a mutant whose fault leaves `marks`.
+
+    It is caught if the run ends with exit code 3, says that it is not proven, or has a caution of its own. It crashed
+    if the run failed with an error of the program's. It is broken if it cannot be judged: the command was refused, the
+    control did not pass, or the fault never acted.
+    """
+    if control.code != 0 or found.code == 2 or (marks and not found.marks):
+        return "broken"
+    if found.code == 3 or found.unproven or cautioned:
+        return "caught"
+    return "SILENT" if found.code == 0 else "crashed"
 
 
 def line(one: Judgement) -> str:
@@ -132,7 +143,7 @@ def _differs(name: str, value: Any, other: Any) -> bool:
 
 
 def _commit() -> str:
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True
-    )
-    return found.stdout.strip()
+    """Return the last commit that changed the package, which is what mutants are judged by."""
+    root = Path(__file__).parents[2]
+    command = ["git", "log", "-1", "--format=%h", "--", "src"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True).stdout.strip()

@@ -84,7 +84,10 @@ class Mutant:
     @property
     def acts(self) -> str:
         """The number of faulty steps among all."""
-        return f"{sum(step < self.of for step in self.steps)} of {self.of}" if self.steps != EVERY else "all"
+        if self.steps == EVERY:
+            return "all"
+        after = " and after" if EVERY[-1] in self.steps else ""
+        return f"{sum(step < self.of for step in self.steps)} of {self.of}{after}"
 
 
 def drawn(count: int, of: int, seed: int) -> tuple[int, ...]:
