@@ -1,8 +1,8 @@
 """A mutant: a run whose technique, or whose own loss, has one fault that leaves a plausible run.
 
 A fault changes the seams of the program that a technique returns, in some steps. The steps are part of the list: a
-range, or places that `drawn` takes from a stated seed. A fault leaves a mark in the file `MARKS` for each step in which
-it acts, so that nobody takes a fault that never acted for a silent one.
+range, or places that `drawn` takes from a stated seed. A fault leaves a mark for each step in which it acts. So nobody
+takes a fault that never acted for a silent one.
 """
 
 import os
@@ -66,7 +66,7 @@ class Mutant:
 
     name: str
     says: str
-    """What is wrong, in one sentence."""
+    """The fault in one sentence."""
     technique: str
     """The technique that the mutant passes for, as after `--with`."""
     fault: Fault | None

@@ -30,7 +30,7 @@ class Place:
 
 @dataclass
 class Outcome:
-    """What one command ended with."""
+    """The end of one command, and the figures of its run."""
 
     code: int
     status: str = ""
@@ -108,7 +108,10 @@ def _compared(done: "subprocess.CompletedProcess[str]") -> Outcome:
     except (ValueError, KeyError):
         return Outcome(done.returncode, "no comparison", _last_line(done.stdout + done.stderr))
     figures = {name: value for name, value in row["metrics"].items() if value is not None}
-    cautions = [str(one) for one in (*row["flags"], *found["caveats"])]
+    name = row["treatment"]
+    # A busy machine gives cautions too, so only those of the row count, and those that name it.
+    cautions = [str(one) for one in row["flags"]] + [one for one in found["caveats"] if name in one]
+    cautions = [one.replace(name, "the row") for one in cautions]
     return Outcome(done.returncode, row["status"], row["reason"] or "", cautions=cautions, figures=figures)
 
 
