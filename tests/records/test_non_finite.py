@@ -4,7 +4,6 @@ import json
 import typing
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 

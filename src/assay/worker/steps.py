@@ -52,7 +52,7 @@ class ProvenSteps:
         last = position.step + steps_left(loop.run, position.step, position.tokens)
         blocks = self._beginning(last - position.step)
         keep_freed_memory()  # timed steps then need not map freed memory anew
-        middle = Middle(self._values, loop, last - position.step - sum(blocks), blocks)
+        middle = Middle(self._values, loop, self._findings.trace, last - position.step - sum(blocks), blocks)
         try:
             self._untimed(middle)
             work: dict[PieceKind, Callable[[int], None]] = {
