@@ -155,7 +155,8 @@ def not_proven(run: Row | RunResult) -> str:
         return f"its values were not compared{why}"
     if run.proven_until == "beginning":
         return "its end was not traced"
-    return "" if run.values.replayed else "no step in its middle was replayed"
+    known = run.values.middle_steps or not run.values.watched_updates
+    return "no step in its middle was replayed" if known and not run.values.replayed else ""
 
 
 def prediction_error(row: Row) -> float | None:

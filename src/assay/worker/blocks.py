@@ -32,10 +32,11 @@ class TimedBlocks:
 
     def __init__(self, phases: Phases, findings: Findings, ranks: Ranks, say: Callable[[Block], None]) -> None:
         self.steady: list[StepRecord] = []
-        """Steps of the current block; the loop's observer appends them."""
+        """Timed steps of the current block."""
         self._phases, self._findings, self._ranks, self._say = phases, findings, ranks, say
         self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
         """Readings before and after each timed piece of the current block."""
+        self._only_replayed = False
 
     def block(
         self, pieces: Sequence[Piece], work: Mapping[PieceKind, Callable[[int], None]], *, repeated: bool = False
@@ -46,6 +47,7 @@ class TimedBlocks:
         that the replay has left, so the least peak of the settling steps counts.
         """
         self.steady, self._around, stays = [], [], len(self._phases.held_peaks)
+        self._only_replayed = all(kind == "replay" for kind, _ in pieces)
         trim()
         stopped: EarlyEnd | None = None
         try:
@@ -61,6 +63,11 @@ class TimedBlocks:
             self._record(min(peaks, default=None), repeated)
         if stopped is not None:
             raise stopped
+
+    def stepped(self, record: StepRecord, phase: str) -> None:
+        """Count a step of this phase if it is timed. Where a block has only replayed steps, these are."""
+        if phase == "steady" or (phase == "replay" and self._only_replayed):
+            self.steady.append(record)
 
     def _piece(self, kind: PieceKind, work: Callable[[], None]) -> None:
         """Do the steps of a piece. The machine's other activity is read before and after timed ones."""

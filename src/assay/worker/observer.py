@@ -74,9 +74,8 @@ class RunObserver:
             self.values.stepped(record)
             self.watch.stepped(record)
             phase = self._phases.current
-            if phase == "steady":
-                self.timed.steady.append(record)
-            elif phase == "first_step":
+            self.timed.stepped(record, phase)
+            if phase == "first_step":
                 self._findings.first_step_seconds = record.seconds
             self._channel.event(
                 "step",

@@ -10,7 +10,7 @@ In one of the replayed steps torch's profiler counts calls of operators, which a
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from assay.instruments.memory.heap import heap_of
@@ -41,12 +41,13 @@ class Middle:
         self._values, self._loop, self._trace = values, loop, trace
         self.untimed = untimed
         self.steps = range(first, first + untimed + sum(blocks))
-        timed: Sequence[int] = self.steps[untimed:] if max(blocks, default=0) > 1 else range(0)
         count = 0
-        if timed and not values.unchecked:
+        if not values.unchecked:
             count = affordable(loop.run.training.steps, len(self.steps), *COSTS[values.kind])
         self.replayed = frozenset(drawn(self.steps, count, seed))
         values.note(middle_steps=len(self.steps))
+        # A block of one step has none to spare.
+        timed = self.steps[untimed:] if max(blocks, default=0) > 1 else self.steps[:0]
         able = [step for step in timed if step not in self.replayed]
         self._heap_step = random.Random(f"step whose heap is counted, seed {seed}").choice(able) if able else None
         rng = random.Random(f"step whose calls are counted, seed {seed}")
