@@ -263,4 +263,10 @@ MUTANTS = (
         _FIRST,
         settings=_APART,
     ),
+    Mutant(
+        "lossy three percent larger unseen",
+        "All gradients are 3 % too large, and no trace sees it.",
+        "bf16_mixed",
+        unseen(gradients(_every_scaled(1.03))),
+    ),
 )
