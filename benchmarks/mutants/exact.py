@@ -14,7 +14,7 @@ from assay.model.loss import NOT_COUNTED
 from assay.step.program import Program, Step
 from assay.training.gradients import summed_loss
 from mutants.mutant import SMALL, Clock, Mutant, last
-from mutants.seams import Pass, Rows, gradients, passes, scaled
+from mutants.seams import Pass, Rows, gradients, passes, scaled, unseen
 
 _FIRST = range(8)
 _APART = (*SMALL, "model.tie_embeddings=false")
@@ -233,5 +233,40 @@ MUTANTS = (
         "activation_checkpointing",
         _stopped_at,
         last(8),
+    ),
+    Mutant(
+        "MLP at first unseen",
+        "Gradients of the MLPs are 1.5 times too large at first, and no trace sees it.",
+        "activation_checkpointing",
+        unseen(scaled(".mlp.", 1.5)),
+        _FIRST,
+    ),
+    Mutant(
+        "ascends at first unseen",
+        "Lion climbs at first, and no trace sees it.",
+        "lion",
+        unseen(gradients(_signs)),
+        _FIRST,
+    ),
+    Mutant(
+        "block smaller at first unseen",
+        "Gradients of one block are 2 % too small at first, and no trace sees it.",
+        "fused_adamw",
+        unseen(scaled("blocks.0.", 0.98)),
+        _FIRST,
+    ),
+    Mutant(
+        "head untrained at first unseen",
+        "The head has gradients of zero at first, and no trace sees it.",
+        "deferred_metrics:every=4",
+        unseen(scaled("head.projection", 0.0)),
+        _FIRST,
+        settings=_APART,
+    ),
+    Mutant(
+        "lossy three percent larger unseen",
+        "All gradients are 3 % too large, and no trace sees it.",
+        "bf16_mixed",
+        unseen(gradients(_every_scaled(1.03))),
     ),
 )

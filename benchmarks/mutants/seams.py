@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.config import ResolvedRun
 from assay.step.program import MicroBatch, Program, Share, Step
@@ -66,6 +67,26 @@ def gradients(change: Callable[[dict[str, nn.Parameter]], Any]) -> Fault:
         return loss
 
     return passes(changed)
+
+
+def unseen(fault: Fault) -> Fault:
+    """Hide the fault's change of gradients from dispatch modes, which would see its operators in a trace."""
+
+    def hidden(program: Program, run: ResolvedRun, clock: Clock) -> Program:
+        honest = program.gradients
+        seen: list[Callable[[], Tensor]] = []
+        once = replace(program, gradients=lambda step, rows, tokens: seen.pop()())
+        wrong = fault(once, run, clock).gradients
+
+        def gradients(step: Step, rows: Rows, tokens: int) -> Tensor:
+            loss = honest(step, rows, tokens)
+            seen.append(lambda: loss)
+            with _disable_current_modes():
+                return wrong(step, rows, tokens)
+
+        return replace(program, gradients=gradients)
+
+    return hidden
 
 
 def scaled(part: str, factor: float) -> Fault:
