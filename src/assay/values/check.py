@@ -26,6 +26,7 @@ from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.whole_batch import whole_batch_failures
 
 _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
@@ -76,6 +77,7 @@ class Check:
             for dtype in (torch.float32, torch.float64)
         )
         failed = self._initial(base) if self.recorded.first == 0 else []
+        failed += whole_batch_failures(self.recorded, self.run, base, truth)
         judged, seconds = self._evaluated(base, truth), 0.0
         if probe:
             probed, more, seconds = self._probed(base, truth)
