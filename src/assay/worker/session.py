@@ -174,6 +174,10 @@ class Session:
         for steps in pieces.blocks:
             self._wait("block")
             self.observer.timed.block(steps, loop.advance)
+        # A loss may count fewer targets than its batches have, and a budget of targets then lasts for more steps.
+        while left := steps_left(self.run, position.step, position.tokens):
+            self.phases.enter("untimed")
+            loop.advance(left)
         loop.stop_if_spent()
 
     @contextmanager
