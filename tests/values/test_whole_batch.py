@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from values.counted import counted_run
+from support.counted_losses import counted_run
 from values.recording import proof_of_values
 
 CUT = "gradient_accumulation:micro_batches=4"

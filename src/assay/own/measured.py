@@ -172,8 +172,7 @@ def measure_step(
 ) -> OwnStep:
     """Measure `call`, which trains once. Modules and optimizers are found in its first step unless they are given.
 
-    `tokens` are those of a step, by default those that its loss counts. Raises `UsageError` if no optimizer steps or no
-    module is called.
+    `tokens` are those of a step, by default its loss's count. Raises `UsageError` if no optimizer or module is called.
     """
     measured = OwnMeasurement(call, Found(list(modules), list(optimizers)), alone)
     first_seconds, first_loss = measured.first()
