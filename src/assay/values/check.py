@@ -28,6 +28,7 @@ from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.whole_batch import whole_batch_failures
 
 _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
@@ -94,6 +95,8 @@ class Check:
     def _computed(self) -> tuple[list[Judged], list[str], float]:
         """Return judged losses and gradients, other failures, and the seconds of a float32 baseline step."""
         failed = self._initial() if self.recorded.part == "beginning" and self.recorded.first == 0 else []
+        if self.recorded.part == "beginning":
+            failed += whole_batch_failures(self.recorded, self.run, self.references.near, self.references.truth)
         judged, seconds = self._evaluated(), 0.0
         if self.references.probes:
             probed, more, seconds = self._probed()

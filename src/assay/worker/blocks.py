@@ -110,7 +110,7 @@ class TimedBlocks:
             steady = self._findings.steady
             steady.seconds.extend(seconds)
             steady.data_seconds.extend(record.data_seconds for record in self.steady)
-            steady.tokens = self.steady[-1].tokens
+            steady.counted.extend(record.tokens for record in self.steady)
         self._say(
             Block(
                 steps=len(seconds),

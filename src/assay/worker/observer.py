@@ -41,7 +41,7 @@ class RunObserver:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one.step < step and one.phase == "steady"]
         self._findings.steady = SteadySteps(
-            tokens=steady[-1].tokens if steady else None,
+            earlier_tokens=history.step_tokens(steady),
             earlier=Quartiles.of([one.seconds for one in steady]),
             earlier_data_share=history.data_wait_share(steady),
         )

@@ -54,6 +54,10 @@ class ProvenSteps:
             blocks = self._beginning(last - position.step)
             keep_freed_memory()  # timed steps then need not map freed memory anew
             self._middle(last - position.step - sum(blocks), blocks)
+            # A loss may count fewer targets than its batches have. A budget of targets then lasts for more steps.
+            while left := steps_left(self._loop.run, position.step, position.tokens):
+                self._phases.enter("untimed")
+                self._advance(left)
             self._loop.stop_if_spent()
         finally:
             self._observer.watch.close()
