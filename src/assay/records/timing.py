@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from pydantic import Field
+
 from assay.config.base import Frozen
 from assay.records.base import Record
 
@@ -31,6 +33,15 @@ DISTURBED = 0.1
 
 LEAST_DISTURBANCE_SECONDS = 0.04
 """Least processor time that counts: the kernel counts in hundredths of a second, and a few of them disturb nothing."""
+
+
+def disturbs(taken: float, seconds: float, cores: int) -> bool:
+    """True if others who took processor seconds within some seconds of wall time disturbed what was timed in them."""
+    return taken > max(DISTURBED * cores * seconds, LEAST_DISTURBANCE_SECONDS)
+
+
+OUTSIDE_SHARE = 0.02
+"""Share of the time of other cells' turns that a cell's processes may use, on one core, while they wait."""
 
 
 class Block(Record):
@@ -70,8 +81,7 @@ class Block(Record):
         """True if others took more than `DISTURBED` of the processor time of the timed steps."""
         if self.others_seconds is None or self.cores is None:
             return False
-        taken = self.others_seconds + (self.steal_seconds or 0.0)
-        return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)
+        return disturbs(self.others_seconds + (self.steal_seconds or 0.0), self.seconds, self.cores)
 
 
 class Round(Frozen):
@@ -83,3 +93,21 @@ class Round(Frozen):
     order: tuple[str, ...]
     disturbed: tuple[str, ...] = ()
     """Cells whose block was disturbed. Such a round does not count if there are enough undisturbed ones."""
+    turn_seconds: Mapping[str, float] = Field(default_factory=dict)
+    """Wall time of each cell's turn; empty in records older than this field."""
+    outside_seconds: Mapping[str, float] = Field(default_factory=dict)
+    """Processor seconds that the processes of each cell used in the turns of others."""
+
+
+class Outside(Frozen):
+    """Work of a cell outside of its own turns."""
+
+    seconds: float
+    """Processor seconds of its processes in the turns of others."""
+    of_seconds: float
+    """Wall time of those turns."""
+
+    @property
+    def too_much(self) -> bool:
+        """True if the cell used more than `OUTSIDE_SHARE`, so that its times cannot be compared."""
+        return self.seconds > max(OUTSIDE_SHARE * self.of_seconds, LEAST_DISTURBANCE_SECONDS)
