@@ -46,6 +46,8 @@ class Built:
     """Tokens of the training text; None for batches of a user's own."""
     initial: Mapping[str, int]
     """Digest of every parameter's initial value."""
+    data: Prepared
+    """The corpus, from which counters hold the rows that were read."""
 
 
 def build_loop(
@@ -87,6 +89,7 @@ def build_loop(
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
         initial=initial,
+        data=data,
     )
 
 

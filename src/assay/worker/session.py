@@ -39,6 +39,7 @@ from assay.training.stops import (
 )
 from assay.units import format_steps
 from assay.worker.build import build_loop, device_of
+from assay.worker.counters import Counters
 from assay.worker.ending.documents import documents_seen
 from assay.worker.ending.gradients import add_gradient_probe
 from assay.worker.ending.sample import add_sample
@@ -97,6 +98,7 @@ class Session:
             raise
         with unchanged("the last checkpoint", loop.step, self.ranks):
             loop.checkpoint()
+        self.findings.counters = self.counters.conclude(loop.position)
         has_trained(loop, self.initial, self.ranks)
         self.findings.documents = documents_seen(loop)
         if ended is None:
@@ -104,6 +106,7 @@ class Session:
         if self.run.training.measure_memory:
             self.phases.enter("memory_pass")
             self.findings.memory = measure_memory(loop, self.findings, self.phases.progressed)
+            self.counters.peak(loop.step, self.findings.memory, self.findings.trace)
             if self.ranks.world > 1:
                 from assay.worker.ranks import every_rank
 
@@ -131,6 +134,8 @@ class Session:
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self.observer, self.ranks)
         loop, step, self.initial = built.loop, built.loop.position.step, built.initial
+        self.observer.counters = self.counters = Counters(self.run, built.data, self.ranks, loop.position)
+        self.counters.watch(loop)
         self.observer.routers = RouterStatistics(loop.step)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
