@@ -3,13 +3,14 @@
 import pytest
 
 from assay.analysis.choices.target import targets
-from assay.analysis.claims import outside
+from assay.analysis.claims import between_of, outside_of
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.factors.changes import row_changes
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.row import Row
 from assay.analysis.timed import rounds
-from assay.records.study import AGAIN, BASELINE, ComparisonRecord
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
 from assay.records.timing import Outside, Round
 from support.comparisons import TREATMENTS, record
 
@@ -30,14 +31,27 @@ def with_outside(made: ComparisonRecord, used: dict[str, float]) -> ComparisonRe
     return made.model_copy(update={"rounds": tuple(filled(one) for one in made.rounds)})
 
 
-def row_of(comparison: Comparison, treatment: str) -> object:
+def row_of(comparison: Comparison, treatment: str) -> Row:
     return next(row for row in comparison.rows if row.treatment == treatment)
+
+
+def with_between(made: ComparisonRecord, share: float, more: dict[str, float]) -> ComparisonRecord:
+    """A share of the steps' time passes between the steps of each block, and in some rows more."""
+
+    def filled(one: CellResult) -> CellResult:
+        of_row = share + more.get(one.cell.treatment, 0.0)
+        blocks = tuple(
+            block.model_copy(update={"between_seconds": of_row * block.seconds}) for block in one.result.blocks
+        )
+        return one.model_copy(update={"result": one.result.model_copy(update={"blocks": blocks})})
+
+    return made.model_copy(update={"cells": tuple(filled(one) for one in made.cells)})
 
 
 def test_times_of_a_row_that_worked_in_the_turns_of_others_are_not_compared() -> None:
     plain = analyse(record())
     spun = analyse(with_outside(record(), {SPINNER: 1.0}))
-    before, after = (next(row for row in one.rows if row.treatment == SPINNER) for one in (plain, spun))
+    before, after = (row_of(one, SPINNER) for one in (plain, spun))
     times = [name for name, one in metrics().items() if one.kind == "timed" and one.unit != "bytes"]
     assert [after.metrics[name] for name in times] == [None] * len(times)
     assert not set(times) & {*after.effects, *after.verdicts}
@@ -52,12 +66,12 @@ def test_times_of_a_row_that_worked_in_the_turns_of_others_are_not_compared() ->
         f"{others:.2g} s, more than 2 %",
     )
     shown = next(row for row in spun.to_json()["rows"] if row["treatment"] == SPINNER)
-    assert shown["outside"] == {"seconds": 5.0, "of_seconds": others}
+    assert shown["outside"] == {"seconds": 5.0, "of_seconds": others, "ranks": 1}
 
 
 def test_times_of_the_other_rows_stay() -> None:
     spun = analyse(with_outside(record(), {SPINNER: 1.0}))
-    honest = next(row for row in spun.rows if row.treatment == HONEST)
+    honest = row_of(spun, HONEST)
     assert STEP_SECONDS.name in honest.effects
     assert honest.flags == ()
     assert honest.outside is not None
@@ -69,6 +83,23 @@ def test_the_bound_is_a_share_of_the_turns_of_others(*, share: float, flagged: b
     others = (len(TREATMENTS) + 1) * TURN_SECONDS
     spun = analyse(with_outside(record(), {SPINNER: share * others}))
     assert [bool(row.flags) for row in spun.rows] == [flagged and name == SPINNER for name in TREATMENTS]
+
+
+def test_each_rank_may_use_its_share() -> None:
+    assert Outside(seconds=0.15, of_seconds=4.0).too_much
+    assert not Outside(seconds=0.15, of_seconds=4.0, ranks=2).too_much
+
+
+@pytest.mark.parametrize("usual", [0.0, 0.04, 0.3])
+@pytest.mark.parametrize(("more", "flagged"), [(0.04, False), (0.06, True)])
+def test_work_between_steps_ends_a_rows_claim_on_times(*, usual: float, more: float, flagged: bool) -> None:
+    found = analyse(with_between(record(), usual, {SPINNER: more}))
+    assert [bool(row.flags) for row in found.rows] == [flagged and name == SPINNER for name in TREATMENTS]
+    assert (STEP_SECONDS.name in row_of(found, SPINNER).effects) is not flagged
+    if flagged:
+        (said,) = row_of(found, SPINNER).flags
+        assert said.startswith("times are not compared: ")
+        assert f"the baselines' share is {100 * usual:.1f} %, and 5 points more are allowed" in said
 
 
 def test_a_few_ticks_of_the_kernels_clock_do_not_count() -> None:
@@ -99,7 +130,7 @@ def test_effects_of_factors_and_times_to_a_target_leave_such_a_row_out() -> None
 
 
 def test_older_rounds_say_nothing_about_it() -> None:
-    assert outside(record().rounds) == {}
+    assert all(outside_of(record(), name) is None and between_of(record(), [name]) is None for name in TREATMENTS)
     assert all(row.outside is None for row in analyse(record()).rows)
 
 

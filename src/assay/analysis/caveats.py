@@ -7,7 +7,7 @@ from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.promises import unheld
 from assay.analysis.row import Row
-from assay.analysis.timed import CONTROLS, disturbances
+from assay.analysis.timed import disturbances
 from assay.records.study import ComparisonRecord, StudyEnding
 from assay.units import format_percent
 
@@ -16,7 +16,7 @@ def caveats(
     record: ComparisonRecord, again: Row, yardstick: Yardstick, ended: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """Return sentences on the comparison as a whole; `ended` has the rows whose times are not compared, and why."""
-    found = [*record.protocol.notes, *claim_caveats(ended, CONTROLS)]
+    found = [*record.protocol.notes, *claim_caveats(ended)]
     if record.ending is StudyEnding.INTERRUPTED:
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if record.ending is StudyEnding.BUDGET_REACHED:

@@ -2,7 +2,8 @@
 
 The first step of a block finds memory and caches as the other cells left them. So it is not timed, and memory is
 measured over it. In a block of one step, that step is both timed and measured. The other activity of the machine is
-read before and after the timed steps, outside their time.
+read before and after the timed steps, outside their time. The clock of the phase runs on between two steps, so work
+that a program does there is known as well (`Block.between_seconds`).
 
 A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
 nothing in the training.
@@ -38,6 +39,7 @@ class TimedBlocks:
         trim()
         stopped: EarlyEnd | None = None
         before: surroundings.Reading | None = None
+        begun = 0.0
         try:
             if settling:
                 self._phases.enter("settling")
@@ -45,14 +47,16 @@ class TimedBlocks:
             self._phases.enter("steady")
             with self._phases.aside():
                 before = surroundings.read()
+            begun = self._phases.seconds()["steady"]
             work(steps - settling)
         except EarlyEnd as stop:
             stopped = stop
+        lasted = self._phases.seconds().get("steady", 0.0) - begun
         self._phases.enter("recording")
         if self.steady and before is not None:
             read_in = "settling" if settling else "steady"
             peaks = [peak for phase, peak in self._phases.held_peaks[stays:] if phase == read_in]
-            self._record(before, max(peaks, default=None), repeated)
+            self._record(before, lasted, max(peaks, default=None), repeated)
         if stopped is not None:
             raise stopped
 
@@ -72,7 +76,7 @@ class TimedBlocks:
                 self._findings.notes.append(f"a disturbed block could not be repeated: {stop}")
                 return
 
-    def _record(self, before: surroundings.Reading, peak: int | None, repeated: bool) -> None:
+    def _record(self, before: surroundings.Reading, lasted: float, peak: int | None, repeated: bool) -> None:
         after = surroundings.read()
         own = self._ranks.gather(json.dumps(after.own_seconds - before.own_seconds))
         around = surroundings.between(before, after, [float(json.loads(said)) for said in own])
@@ -90,6 +94,7 @@ class TimedBlocks:
                 tokens=sum(record.tokens for record in self.steady),
                 process_peak_bytes=peak,
                 repeated=repeated,
+                between_seconds=lasted - sum(seconds),
                 **asdict(around),
             )
         )

@@ -5,21 +5,28 @@ ranks a fault is said once all of them come to the run's end, or the others woul
 steps is no fault by itself, because a busy machine also makes it longer. It is a note, and a comparison judges it.
 """
 
+from collections.abc import Sequence
+
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.operations import tensors_in
 from assay.parallel.ranks import Ranks
 from assay.records.memory import Memory
+from assay.records.timing import Between, Block
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.evaluation import Evaluation
 from assay.training.loop import Loop
 from assay.training.step_record import Position, StepRecord
 from assay.training.stops import WrongValues
-from assay.units import format_bytes
+from assay.units import format_bytes, format_seconds
 from assay.values.rows import StepRows
 from assay.values.windows import EvaluatedWindows
+from assay.worker.result import Findings
+
+_LOOP_SECONDS = 2e-4
+"""Time between two steps that the loop itself may take: on two cores it took 50 to 65 microseconds."""
 
 
 class Counters:
@@ -48,13 +55,15 @@ class Counters:
         """Hold the windows and the targets of an evaluation."""
         self._say(self._windows.fault(evaluation))
 
-    def conclude(self, position: Position) -> dict[str, int]:
-        """Hold the totals of this process, and return what was held. Raises `WrongValues` on all ranks together."""
+    def conclude(self, position: Position, findings: Findings) -> None:
+        """Hold the totals of this process, and record what was held. Raises `WrongValues` on all ranks together."""
         steps, tokens = position.step - self._began[0], position.tokens - self._began[1]
         if tokens != steps * self._run.tokens_per_step:
             self._say(f"{steps} steps of {self._run.tokens_per_step} {self._run.counted} were counted as {tokens}")
         self._raise(self._fault)
-        return {"rows_of_steps": self._rows.held, "windows_of_evaluations": self._windows.held}
+        findings.counters = {"rows_of_steps": self._rows.held, "windows_of_evaluations": self._windows.held}
+        if self._ranks.world == 1:  # several wait for each other between two steps
+            findings.notes += _between_steps(findings.blocks)
 
     def peak(self, step: Step, memory: Memory, trace: Trace | None) -> None:
         """Hold the peak of tensors against those that live together before an update. All ranks must call it."""
@@ -75,6 +84,17 @@ class Counters:
     def _raise(self, fault: str) -> None:
         if said := [one for one in self._ranks.gather(fault) if one]:
             raise WrongValues(said[0])
+
+
+def _between_steps(blocks: Sequence[Block]) -> list[str]:
+    """Return a note if more time passed between the timed steps than the loop takes."""
+    found, steps = Between.of(blocks), sum(one.steps for one in blocks)
+    if found is None or not found.too_much(_LOOP_SECONDS * steps / found.of_seconds):
+        return []
+    return [
+        f"{format_seconds(found.seconds)} passed between the {steps} timed steps, which took "
+        f"{format_seconds(found.of_seconds)}: the step time does not contain what was done there"
+    ]
 
 
 def _living_bytes(step: Step, trace: Trace | None) -> int:

@@ -98,7 +98,7 @@ class Session:
             raise
         with unchanged("the last checkpoint", loop.step, self.ranks):
             loop.checkpoint()
-        self.findings.counters = self.counters.conclude(loop.position)
+        self.counters.conclude(loop.position, self.findings)
         has_trained(loop, self.initial, self.ranks)
         self.findings.documents = documents_seen(loop)
         if ended is None:
