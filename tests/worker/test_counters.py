@@ -203,7 +203,7 @@ def test_a_peak_below_what_lives_together_is_wrong(
     assert result.status is Status.WRONG_VALUES
     assert result.reason is not None
     assert result.reason.startswith("the peak of tensors is ")
-    assert "weights, gradients and optimizer state alone are " in result.reason
+    assert ", and weights, optimizer state, and either gradients or what is saved for backward are " in result.reason
 
 
 class Busy(Figures):

@@ -66,12 +66,12 @@ class Counters:
             findings.notes += _between_steps(findings.blocks)
 
     def peak(self, step: Step, memory: Memory, trace: Trace | None) -> None:
-        """Hold the peak of tensors against those that live together before an update. All ranks must call it."""
+        """Hold the peak of tensors against those that live together in a step. All ranks must call it."""
         least, peak = _living_bytes(step, trace), memory.tensors_peak_bytes
         below = peak is not None and peak < least
         self._raise(
-            f"the peak of tensors is {format_bytes(peak or 0)}, and weights, gradients and optimizer state alone are "
-            f"{format_bytes(least)}"
+            f"the peak of tensors is {format_bytes(peak or 0)}, and weights, optimizer state, and either gradients or "
+            f"what is saved for backward are {format_bytes(least)}"
             if below
             else ""
         )
@@ -98,9 +98,16 @@ def _between_steps(blocks: Sequence[Block]) -> list[str]:
 
 
 def _living_bytes(step: Step, trace: Trace | None) -> int:
-    """Bytes of weights and optimizer state on the step's device, and of the gradients that lived there together."""
+    """Bytes of tensors that live together on the step's device: in every step, and at two instants of the traced one.
+
+    At the end of forward they are joined by what is saved for backward, and before the update by gradients.
+    """
     state = list(tensors_in(list(step.optimizer.state.values())))
     every = [*(one for _, one in (*step.named_parameters(), *step.optimized)), *state]
     lasting = distinct_bytes(one for one in every if one.device.type == step.program.device.type)
-    together = trace is not None and not trace.memory.offloaded_bytes
-    return lasting + (trace.memory.gradient_bytes if trace is not None and together else 0)
+    if trace is None:
+        return lasting
+    memory = trace.memory
+    gradients = 0 if memory.offloaded_bytes else memory.gradient_bytes
+    saved = 0 if memory.offloaded_saved_bytes else memory.saved_total_bytes
+    return lasting + max(gradients, saved)
