@@ -2,8 +2,8 @@
 
 A cell whose processes work during the turns of others slows them, and wins. So the coordinator reads the processor time
 of every waiting cell's processes at both edges of a turn. A process belongs to a cell if it is in the cell's session or
-group, if the process that started it belongs, or if it belonged at an earlier reading. So a process stays known after
-its parent has ended. Time of a process that ended in between is in the account of the one that waited for it.
+group, or if its parent belongs. Once it was seen there, it still belongs after its parent has ended. The time of a
+process that ended in between is in the account of the one that waited for it.
 
 The kernel counts in hundredths of a second. A process that leaves the session, and whose parent ends before the next
 reading, is another program here. It still disturbs the rounds of others (`instruments.rates.surroundings`).
@@ -11,12 +11,16 @@ reading, is another program here. It still disturbs the rounds of others (`instr
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 import psutil
+
+_CLOCK_SECONDS = 1.0
+"""Coarseness of the times when processes began."""
 
 Known = tuple[int, float]
 """Number of a process, and the time when it began: numbers are used again."""
@@ -27,7 +31,7 @@ class Account(NamedTuple):
 
     own: float
     reaped: float
-    """Those of its children that have ended, and for which it has waited."""
+    """Processor seconds of its children that have ended, and for which it has waited."""
 
 
 Accounts = Mapping[Known, Account]
@@ -39,12 +43,15 @@ class Trees:
     def __init__(self) -> None:
         self._seen: dict[Known, int] = {}
         """Leader of each process that belonged to a cell at an earlier reading."""
+        self._began = inf
+        """Time when the first leader began that was ever read."""
 
     def read(self, leaders: Mapping[str, int]) -> Mapping[str, Accounts]:
         """Return the accounts of the processes of each cell. Processes that cannot be read are left out."""
         names = {leader: name for name, leader in leaders.items()}
         found: dict[str, dict[Known, Account]] = {name: {} for name in leaders}
-        running = _running()
+        self._began = min(self._began, _began(leaders.values()))
+        running = _running_since(self._began)
         for number, (process, parent) in running.items():
             known = (number, process.create_time())
             leader = self._seen.get(known) or _leader_of(number, parent, running, names)
@@ -91,12 +98,22 @@ class Neighbours:
 _Running = Mapping[int, tuple[psutil.Process, int]]
 
 
-def _running() -> _Running:
-    """Return every process of this machine with the number of its parent."""
-    found = {}
-    for process in psutil.process_iter():
+def _began(leaders: Iterable[int]) -> float:
+    """Return the time when the first of the leaders began; infinity if none lives."""
+    found = inf
+    for leader in leaders:
         with suppress(psutil.Error):
-            found[process.pid] = (process, process.ppid())
+            found = min(found, psutil.Process(leader).create_time())
+    return found
+
+
+def _running_since(began: float) -> _Running:
+    """Return every process that is not older than the leaders, with its parent's number: older ones are of no cell."""
+    found = {}
+    for process in psutil.process_iter() if began < inf else ():
+        with suppress(psutil.Error):
+            if process.create_time() >= began - _CLOCK_SECONDS:
+                found[process.pid] = (process, process.ppid())
     return found
 
 
