@@ -35,6 +35,7 @@ def row_json(row: Row) -> dict[str, Any]:
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
         "distinguishable": {name: _distinguishable(row.verdicts.get(name)) for name in names},
         "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
+        "outside": row.outside.model_dump(mode="json") if row.outside else None,
         "flags": list(row.flags),
     }
 

@@ -3,7 +3,8 @@
 The first step of a block finds memory and caches as the other cells left them. So it is not timed, and memory is
 measured over it. The same holds for a step after one that was replayed by a reference. In a block of one step, that
 step is both timed and measured. The other activity of the machine is read before and after the timed steps, outside
-their time.
+their time. The clock of the phase runs on between two steps, so work that a program does there is known as well
+(`Block.between_seconds`).
 
 A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
 nothing in the training.
@@ -47,6 +48,7 @@ class TimedBlocks:
         that the replay has left, so the least peak of the settling steps counts.
         """
         self.steady, self._around, stays = [], [], len(self._phases.held_peaks)
+        begun = self._phases.seconds().get("steady", 0.0)
         self._only_replayed = all(kind == "replay" for kind, _ in pieces)
         trim()
         stopped: EarlyEnd | None = None
@@ -56,11 +58,12 @@ class TimedBlocks:
                 self._piece(kind, partial(work[kind], steps))
         except EarlyEnd as stop:
             stopped = stop
+        lasted = self._phases.seconds().get("steady", 0.0) - begun
         self._phases.enter("recording")
         if self.steady:
             read_in = "settling" if any(kind == "settling" for kind, _ in pieces) else "steady"
             peaks = [peak for phase, peak in self._phases.held_peaks[stays:] if phase == read_in]
-            self._record(min(peaks, default=None), repeated)
+            self._record(lasted, min(peaks, default=None), repeated)
         if stopped is not None:
             raise stopped
 
@@ -101,7 +104,7 @@ class TimedBlocks:
                 self._findings.notes.append(f"a disturbed block could not be repeated: {stop}")
                 return
 
-    def _record(self, peak: int | None, repeated: bool) -> None:
+    def _record(self, lasted: float, peak: int | None, repeated: bool) -> None:
         spent = sum(after.own_seconds - before.own_seconds for before, after in self._around)
         own = self._ranks.gather(json.dumps(spent))
         around = surroundings.during(self._around, [float(json.loads(said)) for said in own])
@@ -119,6 +122,7 @@ class TimedBlocks:
                 tokens=sum(record.tokens for record in self.steady),
                 process_peak_bytes=peak,
                 repeated=repeated,
+                between_seconds=lasted - sum(seconds),
                 **asdict(around),
             )
         )

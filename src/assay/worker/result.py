@@ -103,6 +103,8 @@ class Findings:
     ranks: tuple[RankResult, ...] = ()
     sample: Sample | None = None
     """A text of the trained model."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Number of steps and of evaluations whose rows were held against the slow rule."""
     notes: list[str] = field(default_factory=list)
 
     def result(self, status: Status, reason: str | None) -> RunResult:
@@ -178,7 +180,12 @@ class Findings:
 
     def _extra(self) -> dict[str, Any]:
         trace = trace_summary(self.trace) if self.trace else None
-        found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale}
+        found = {
+            "trace": trace,
+            "routers": self.routers,
+            "loss_scale": self.loss_scale,
+            "counters": dict(self.counters),
+        }
         return {name: value for name, value in found.items() if value}
 
 

@@ -82,7 +82,7 @@ def test_seconds_are_the_first_step_and_the_steady_ones_until_the_crossing() -> 
     whole = with_curves(curves(EARLY, BACK), target_loss=3.0)
     found, rows = found_in(whole)
     assert (found.basis, found.resolution) == ("validation loss", 10)
-    kept = rounds(whole.cells)
+    kept = rounds(whole.cells, whole.rounds)
     for one, run in zip(whole.of(FAST), rows[FAST].runs, strict=True):
         pace = figure(STEP_SECONDS, one.result, kept[one.wave])
         assert pace is not None

@@ -19,6 +19,7 @@ from math import exp, expm1, inf, log
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from assay.analysis.claims import ended_claims
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect, half_width
 from assay.analysis.metrics.time import STEP_SECONDS
@@ -96,9 +97,13 @@ def targets(comparison: Comparison) -> Targets | None:
     sampled = all(len(one.curve.evaluations) >= LEAST_EVALUATIONS for one in usable(every))
     basis: Basis = "validation loss" if sampled else "training loss"
     goals = _goals(comparison, cells[BASELINE], basis)
-    kept = rounds(usable(record.cells)) if record.timed else {}
+    kept, ended = rounds(usable(record.cells), record.rounds) if record.timed else {}, ended_claims(record)
     runs = {
-        name: tuple(_reached(one, basis, goals[one.cell.seed], kept) for one in some if one.cell.seed in goals)
+        name: tuple(
+            _reached(one, basis, goals[one.cell.seed], {} if name in ended else kept)
+            for one in some
+            if one.cell.seed in goals
+        )
         for name, some in cells.items()
     }
     rows = [row for row in (comparison.baseline, *comparison.rows) if runs[row.treatment]]

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.analysis.claims import comparable_times, ended_claims
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import half_width
 from assay.analysis.flags import same_environment
@@ -160,7 +161,9 @@ def row_changes(comparison: Comparison, metric: Metric) -> RowChanges | None:
     cells = sorted(alike, key=lambda one: (one.cell.seed, one.cell.process, one.cell.treatment, one.cell.replicate))
     names = [name for name in comparison.record.treatments if any(one.cell.treatment == name for one in cells)]
     if metric.kind == "timed":
-        return _by_process(metric, cells, names, rounds(good))
+        record = comparison.record
+        timely = comparable_times(metric, cells, ended_claims(record))
+        return _by_process(metric, timely, names, rounds(good, record.rounds))
     return _by_seed(metric, cells, names)
 
 
