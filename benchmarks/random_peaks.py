@@ -134,15 +134,17 @@ def measured(run: Run, threads: int = 1) -> int:
     from assay.instruments.memory.memory_pass import live_tensor_bytes
     from assay.instruments.memory.tensor_peak import tensor_peak
     from assay.training.loop import train_step
+    from assay.training.probes import ActivationNorms
 
     device = torch.device("cpu")
     torch.set_num_threads(threads)
     forget_tables()
     before = live_tensor_bytes(device)
     step = built(run)
-    first = next(index for index in range(_MOST_SKIPPED) if train_step(step, index) and step.optimizer.state)
+    probes = ActivationNorms(step)
+    first = next(index for index in range(_MOST_SKIPPED) if train_step(step, index, probes) and step.optimizer.state)
     alive = live_tensor_bytes(device) - before
-    return alive + tensor_peak(lambda: train_step(step, first + 1) and None, "cpu").above_start_bytes
+    return alive + tensor_peak(lambda: train_step(step, first + 1, probes) and None, "cpu").above_start_bytes
 
 
 def built(run: Run) -> "Step":

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Moment
+from assay.cost.simulation.figures import Figures
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.split_backward import Halved
 from assay.cost.simulation.step_state import PlayedStep
@@ -47,13 +48,15 @@ def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Without `update` the step
     ends before the optimizer's update.
     """
-    step, saved = PlayedStep(cost, ledger), 0
+    step, figures, saved = PlayedStep(cost, ledger), Figures(ledger), 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
         passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
         passing.forward()
         saved = _together(step, [passing])
+        figures.begin_backward()
         passing.backward()
+        figures.end_backward()
         if index == 1:
             ledger.repeat(since, cost.micro_batches - 2)
     if cost.order:
