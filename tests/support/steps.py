@@ -101,9 +101,10 @@ def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, 
     forget_tables()
     before = live_tensor_bytes(CPU)
     step = build_step(run, data)
-    train_step(step, 0)
+    probes = ActivationNorms(step)
+    train_step(step, 0, probes)
     live = live_tensor_bytes(CPU) - before
-    peak = tensor_peak(lambda: train_step(step, 1) and None, "cpu")
+    peak = tensor_peak(lambda: train_step(step, 1, probes) and None, "cpu")
     return step, live + peak.above_start_bytes, peak.instant
 
 

@@ -179,8 +179,11 @@ class Pass(Holders):
         incoming = gradients.take(operation)
         given = self._gradients(index, operation, returned, incoming)
         if operation.name == RMS_NORM:
-            # It adds to its input's gradient twice: also before it differentiates the squares.
-            gradients.deliver(*given.pop(0), operation)
+            # It adds to its input's gradient twice: also before it differentiates the squares. The weight's gradient is
+            # accumulated before that, too.
+            for name, storage in reversed(given):
+                gradients.deliver(name, storage, operation)
+            given = []
         if scratch:
             ledger.mark_with(scratch, "backward", operation.backward, operation.site)
         else:

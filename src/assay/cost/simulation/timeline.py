@@ -45,13 +45,16 @@ def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
 def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     """Play a step into a ledger; return the bytes saved for backward, as in `Timeline`.
 
-    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Without `update` the step
+    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. The last one is the
+    highest, because each leaves the norms of its blocks' outputs; the second has those of all. Without `update` the step
     ends before the optimizer's update.
     """
     step, figures, saved = PlayedStep(cost, ledger), Figures(ledger), 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
         passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
+        if index == 1:
+            figures.take((cost.micro_batches - 2) * len(step.stages[0].watched))
         passing.forward()
         saved = _together(step, [passing])
         figures.begin_backward()
