@@ -134,7 +134,7 @@ def measured(run: Run, threads: int = 1) -> int:
     from assay.instruments.memory.memory_pass import live_tensor_bytes
     from assay.instruments.memory.tensor_peak import tensor_peak
     from assay.training.loop import train_step
-    from assay.training.probes import ActivationNorms
+    from assay.training.probes import ActivationNorms, RouterStatistics
 
     device = torch.device("cpu")
     torch.set_num_threads(threads)
@@ -142,6 +142,7 @@ def measured(run: Run, threads: int = 1) -> int:
     before = live_tensor_bytes(device)
     step = built(run)
     probes = ActivationNorms(step)
+    RouterStatistics(step)
     first = next(index for index in range(_MOST_SKIPPED) if train_step(step, index, probes) and step.optimizer.state)
     alive = live_tensor_bytes(device) - before
     return alive + tensor_peak(lambda: train_step(step, first + 1, probes) and None, "cpu").above_start_bytes

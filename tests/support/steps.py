@@ -25,7 +25,7 @@ from assay.training.checkpoints import checkpoint
 from assay.training.evaluation import Evaluation
 from assay.training.gradients import cut, summed_loss
 from assay.training.loop import Loop, read, take_step, train_step
-from assay.training.probes import ActivationNorms
+from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import Position, StepRecord
 from support.corpora import RandomData
 
@@ -102,6 +102,7 @@ def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, 
     before = live_tensor_bytes(CPU)
     step = build_step(run, data)
     probes = ActivationNorms(step)
+    RouterStatistics(step)
     train_step(step, 0, probes)
     live = live_tensor_bytes(CPU) - before
     peak = tensor_peak(lambda: train_step(step, 1, probes) and None, "cpu")

@@ -15,6 +15,7 @@ from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import Forward
 from assay.cost.kernels import CPU, CUDA, Kernels
+from assay.cost.mixture import between_steps
 from assay.cost.operation import Operation
 from assay.cost.optimizers.on_host import OnHost
 from assay.cost.optimizers.updates import Instant, UpdateRule
@@ -255,4 +256,5 @@ def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
         batch=Batch(tuple(forward.batch.values())),
         kernels=kernels,
         blocks=run.model.n_layer,
+        buffers=between_steps(run.model),
     )
