@@ -4,9 +4,9 @@
 
 Each cell draws a model, a batch and a stack of optimizations from its number, and draws again if the stack is not
 available. Its second step runs in this process, on one or two threads. Both peaks must be equal to the byte. Every
-tenth model has experts; their errors may be 128 bytes, because the integers of a router are temporaries. Three kinds of stacks are left
-out: compiled ones, whose ledger counts fused operations (`tests/cost/test_fusion.py`), stacks over ranks, and torch's
-unfused attention with recomputation, where errors of the ledger reach 2 %.
+tenth model has experts; their errors may be 128 bytes, because the integers of a router are temporaries. Three kinds of
+stacks are left out: compiled ones, whose ledger counts fused operations (`tests/cost/test_fusion.py`), stacks over
+ranks, and torch's unfused attention with recomputation, where errors of the ledger reach 2 %.
 """
 
 import argparse

@@ -17,9 +17,7 @@ FLASH = "aten._scaled_dot_product_flash_attention"
 """Name of fused attention; the kernel of a CPU is called so, too."""
 
 
-def hand_coded(
-    tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, kernels: Kernels
-) -> Tensor:
+def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, kernels: Kernels) -> Tensor:
     """Attention with explicit scores; saves the copies of q, k and v for `bmm`, the mask, and the probabilities."""
     rows, heads, length, depth = q.shape
     merged = rows * heads

@@ -24,7 +24,8 @@ from assay.cost.tensors import Places, Tensor
 def between_steps(config: ModelConfig) -> tuple[Tensor, ...]:
     """Tensors that a model with experts keeps between steps: the loss's gradient, and each layer's routing statistics.
 
-    Routers read the gradient in backward (`assay.model.balance`). The statistics are the balance, the dropped choices, and the choices of each expert (`training.probes`).
+    Routers read the gradient in backward (`assay.model.balance`). The statistics are the balance, the dropped choices,
+    and the choices of each expert (`training.probes`).
     """
     if config.n_expert is None:
         return ()

@@ -96,6 +96,10 @@ class Ledger:
         self.allocated_bytes += nbytes
         return Storage(nbytes, category, site)
 
+    def take_if(self, nbytes: int, category: Category, site: str = "") -> list[Storage]:
+        """Allocate a storage with one holder, if it has any bytes."""
+        return [self.take(nbytes, category, site)] if nbytes else []
+
     def drop(self, storage: Storage) -> None:
         """Remove one holder; the storage is freed with its last."""
         storage.holders -= 1

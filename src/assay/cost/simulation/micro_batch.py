@@ -35,9 +35,9 @@ class Pass(Holders):
         super().__init__(step, stage)
         self.step, self.stage, self.first, self.last = step, stage, first, last
         self.sizes = step.sizes
-        self.noise: dict[int, Storage] = {}
+        self.noise: dict[int, list[Storage]] = {}
         """Generator states for the recomputations that begin at these positions."""
-        self.numbers: dict[int, Storage] = {}
+        self.numbers: dict[int, list[Storage]] = {}
         """Numbers saved for the nodes at these positions."""
         self.gradients = Gradients(step, stage)
         again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
@@ -47,20 +47,18 @@ class Pass(Holders):
     def forward(self) -> None:
         """Run the tape; recomputed modules save only their inputs."""
         inside = {index: one for one in self.plan.segments for index in range(one.first, one.last + 1)}
-        gathered, tape, dying, ledger = self.stage.gathered, self.cost.tape, self.plan.dying, self.ledger
+        gathered, tape, dying = self.stage.gathered, self.cost.tape, self.plan.dying
         begins, ends, last = self.stage.begins, self.stage.ends, self.stage.indices[-1]
         for index in self.stage.indices:
             operation, segment = tape[index], inside.get(index)
             if index in begins:
                 for group in begins[index]:
                     gathered.before_forward(group)
-            if segment is not None and index == segment.first and self.cost.backward.noise_bytes:
-                self.noise[index] = ledger.take(self.cost.backward.noise_bytes, Category.GENERATOR)
-            if operation.number_bytes:
-                self.numbers[index] = ledger.take(operation.number_bytes, NUMBER, operation.site)
+            if segment is not None and index == segment.first:
+                self.noise[index] = self.ledger.take_if(self.cost.backward.noise_bytes, Category.GENERATOR)
+            self.numbers[index] = self._number(operation)
             self._run(index, operation, "forward")
-            if index in self.stage.watched:
-                ledger.take(FLOAT32, NUMBER)
+            self.ledger.take_if(FLOAT32 * (index in self.stage.watched), NUMBER)
             if index == last and self.stage.output is not None:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
             if segment is None:
@@ -132,6 +130,9 @@ class Pass(Holders):
         else:
             ledger.mark(phase, operation.name, site)
 
+    def _number(self, operation: Operation) -> list[Storage]:
+        return self.ledger.take_if(operation.number_bytes, NUMBER, operation.site)
+
     def _overwritten(self, index: int, operation: Operation, name: str) -> Storage | None:
         """Argument whose storage a compiled loop takes for a result, because nothing needs it any more."""
         for base in self.plan.read_last(index, operation):
@@ -153,8 +154,7 @@ class Pass(Holders):
             if index == segment.stop and segment.stops_within:
                 operation = before_product(operation)
             if index in runs:
-                if operation.number_bytes:
-                    numbers.append(self.ledger.take(operation.number_bytes, NUMBER, operation.site))
+                numbers += self._number(operation)
                 self._run(index, operation, "recompute")
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is released like a recomputed result
@@ -194,9 +194,8 @@ class Pass(Holders):
             given = ledger.converted(given, operation, self.sizes)
         if index in self.kept:
             self._free_saved(index)
-        for held in (self.noise, self.numbers):
-            if index in held:
-                ledger.drop(held.pop(index))
+        for held in (*self.noise.pop(index, ()), *self.numbers.pop(index, ())):
+            ledger.drop(held)
         for storage in incoming:
             ledger.drop(storage)
         for name, storage in given:

@@ -73,11 +73,9 @@ class PlayedStep:
     def update(self, instants: Iterable[Instant]) -> None:
         """Play instants of the update."""
         for instant in instants:
-            scratch = [self.ledger.take(instant.nbytes)]
-            if instant.number_bytes and self.cost.kernels.number_bytes:
-                scratch.append(self.ledger.take(instant.number_bytes, Category.NUMBER))
+            numbers = instant.number_bytes if self.cost.kernels.number_bytes else 0
+            scratch = [self.ledger.take(instant.nbytes), *self.ledger.take_if(numbers, Category.NUMBER)]
             self.ledger.mark("update", instant.operation, instant.site)
             for storage in scratch:
                 self.ledger.drop(storage)
-            if instant.kept_bytes:
-                self.ledger.take(instant.kept_bytes, Category.NUMBER)
+            self.ledger.take_if(instant.kept_bytes, Category.NUMBER)

@@ -45,9 +45,9 @@ def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
 def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     """Play a step into a ledger; return the bytes saved for backward, as in `Timeline`.
 
-    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. The last one is the
-    highest, because each leaves the norms of its blocks' outputs; the second has those of all. Without `update` the step
-    ends before the optimizer's update.
+    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Each leaves the norms of
+    its blocks' outputs, and the second is played with those of all. Without `update` the step ends before the
+    optimizer's update.
     """
     step, figures, saved = PlayedStep(cost, ledger), Figures(ledger), 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
