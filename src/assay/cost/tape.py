@@ -58,7 +58,6 @@ class Writer:
         scratch: Scratch = Scratch(),
         autocast: str = "",
         counts: bool = False,
-        number_bytes: int = 0,
         collectives: Collectives = Collectives(),
     ) -> None:
         """Append an operation."""
@@ -79,7 +78,6 @@ class Writer:
                 scratch=scratch,
                 autocast=autocast,
                 counts=counts,
-                number_bytes=number_bytes,
                 collectives=collectives,
             )
         )
