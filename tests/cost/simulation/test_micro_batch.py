@@ -7,7 +7,6 @@ from assay.cost import Cost, Gradient, Instant, baseline, executed_flops, replay
 from assay.cost.parts import Backward, OptimizerStep
 from support.tapes import Makes, cost, operation
 
-
 SUM, IN_BACKWARD, IN_UPDATE = 4, 3 * 4, 2 * 4
 """Bytes of a step's figures: the sum of the losses; the loss, its quotient and the gradient of that; sum and norm."""
 
