@@ -177,10 +177,11 @@ def built(run: Run) -> "Step":
 
 
 def forget_tables() -> None:
-    """Masks and tables that earlier cells left for later ones would be missing from what this one makes."""
-    from assay.model import attention, rotary
+    """Masks, tables and a gradient that earlier cells left would be missing from what this one makes."""
+    from assay.model import attention, balance, rotary
     from assay.optimizations.vocab_padding import model as padding
 
+    balance._factor.noted = None
     for table in (attention._future, padding._barred, rotary._tables):
         table.cache_clear()
     gc.collect()
