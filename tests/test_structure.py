@@ -43,7 +43,9 @@ def test_every_file_in_the_map_of_a_room_exists() -> None:
 def test_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     reasoned = any(line.startswith(LARGER) and len(line) > len(LARGER) for line in text.splitlines())
-    assert reasoned == (text.count("\n") > LARGEST_FILE), f"{path} has {text.count(chr(10))} lines: divide it, or say why"
+    assert reasoned == (text.count("\n") > LARGEST_FILE), (
+        f"{path} has {text.count(chr(10))} lines: divide it, or say why"
+    )
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "a file opens with its idea"
     for node in ast.walk(tree):

@@ -2,7 +2,7 @@ import pytest
 
 from assay.config import validate
 from assay.optimizations import resolved
-from assay.worker.plan import WorkPlan, plan, steps_left
+from assay.worker.plan import WorkPlan, block_pieces, plan, steps_left
 
 
 @pytest.mark.parametrize("steps", range(60))
@@ -48,3 +48,34 @@ def test_a_budget_of_tokens_shortens_the_plan() -> None:
     assert steps_left(run, 9, 144) == 0
     endless = run.model_copy(update={"training": run.training.model_copy(update={"tokens": None})})
     assert steps_left(endless, 30, 480) == 70
+
+
+@pytest.mark.parametrize(
+    ("replayed", "heap", "expected"),
+    [
+        ((), None, [("settling", 1), ("steady", 5)]),
+        ((10,), None, [("replay", 1), ("settling", 1), ("steady", 4)]),
+        ((12,), None, [("settling", 1), ("steady", 1), ("replay", 1), ("settling", 1), ("steady", 2)]),
+        ((15,), None, [("settling", 1), ("steady", 4), ("replay", 1)]),
+        ((11, 12), 14, [("steady", 1), ("replay", 1), ("replay", 1), ("steady", 1), ("heap", 1), ("steady", 1)]),
+        ((10, 11), None, [("replay", 1), ("replay", 1), ("settling", 1), ("steady", 3)]),
+        ((3, 99), None, [("settling", 1), ("steady", 5)]),
+    ],
+)
+def test_a_step_after_a_replayed_one_settles(
+    replayed: tuple[int, ...], heap: int | None, expected: list[tuple[str, int]]
+) -> None:
+    assert block_pieces(10, 6, replayed, heap) == expected
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+@pytest.mark.parametrize("replayed", [(), (0,), (1,), (0, 3), (1, 2)])
+def test_a_block_has_a_timed_step_unless_all_are_replayed(steps: int, replayed: tuple[int, ...]) -> None:
+    pieces = block_pieces(0, steps, replayed)
+    assert sum(count for _, count in pieces) == steps
+    assert sum(kind == "replay" for kind, _ in pieces) == len(set(range(steps)) & set(replayed))
+    assert any(kind == "steady" for kind, _ in pieces) or set(range(steps)) <= set(replayed)
+
+
+def test_a_block_of_one_step_is_timed() -> None:
+    assert block_pieces(7, 1, ()) == [("steady", 1)]

@@ -27,6 +27,7 @@ from assay.analysis.timed import CONTROLS, Resolution, Timed, rounds, timed
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.records.environment import Environment
+from assay.records.evidence import ValueProof
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -170,7 +171,7 @@ class _Reading:
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
-            values=next((result.values for result in results if result.values), None),
+            values=_values(results),
             proven_until=(good or results)[0].proven_until if results else None,
             ranks=(good or results)[0].ranks if results else (),
             flags=tuple(
@@ -225,6 +226,12 @@ def _two_runs(record: ComparisonRecord, cells: Sequence[CellResult]) -> tuple[Re
     """Run of the baseline and run of these cells; None if either is missing."""
     references = record.references
     return (references[0].cell.run, cells[0].cell.run) if references and cells else None
+
+
+def _values(results: Sequence[RunResult]) -> ValueProof | None:
+    """Return the value check of a row: that of its first run, or of the first in which something was not right."""
+    checks = [result.values for result in results if result.values is not None]
+    return next((one for one in checks if not one.verdict), checks[0] if checks else None)
 
 
 def _predicted_change(

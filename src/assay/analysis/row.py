@@ -58,7 +58,7 @@ class Row(Frozen):
     evidence: tuple[Evidence, ...]
     """Evidence of the first usable run; `flags` checks that the others agree."""
     values: ValueProof | None = None
-    """Value check of the first run that has one."""
+    """Value check of the first run that has one, or of the first in which something was not right."""
     proven_until: Literal["beginning", "end"] | None = None
     """Traced step up to which the evidence holds; `beginning` if a run stopped before its end."""
     ranks: tuple[RankResult, ...] = ()

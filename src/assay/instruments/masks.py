@@ -24,6 +24,7 @@ class MaskCounts:
     def __init__(self) -> None:
         self._drawn: Counter[int] = Counter()
         self._again: list[int] = []
+        self._large: list[int] = []
         self._elements = self._zeros = self._repeated = 0
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], result: Any, phase: Phase) -> None:
@@ -36,6 +37,8 @@ class MaskCounts:
         if phase == "recompute":
             self._again.append(digest)
             return
+        if kept.size >= _LEAST_ELEMENTS:
+            self._large.append(digest)
         self._repeated += digest in self._drawn and kept.size >= _LEAST_ELEMENTS
         self._drawn[digest] += 1
         self._elements += kept.size
@@ -54,6 +57,7 @@ class MaskCounts:
             repeated=self._repeated,
             again=len(self._again),
             unequal=unequal,
+            digests=tuple(self._large),
         )
 
 

@@ -36,7 +36,7 @@ def timed_block(step: Callable[[], float], steps: int, tokens: int) -> tuple[Blo
     before = surroundings.read()
     seconds = [step() for _ in range(steps)]
     after = surroundings.read()
-    around = surroundings.between(before, after, [after.own_seconds - before.own_seconds])
+    around = surroundings.during([(before, after)], [after.own_seconds - before.own_seconds])
     median = statistics.median(seconds)
     block = Block(
         steps=steps, seconds=sum(seconds), median_step_seconds=median, tokens=steps * tokens, **asdict(around)

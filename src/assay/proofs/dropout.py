@@ -31,6 +31,14 @@ def fault(trace: Trace, run: ResolvedRun) -> str:
     return ""
 
 
+def repeated(first: Trace, last: Trace) -> str:
+    """Say how many masks of a later traced step equal one of an earlier; empty if none does."""
+    again = len(set(first.masks.digests) & set(last.masks.digests))
+    if not again:
+        return ""
+    return f"{again} of {last.masks.drawn} dropout masks of the step at the end equal masks of the one at the beginning"
+
+
 def unequal_again(trace: Trace) -> str:
     """Say how many masks of recomputed forwards match none of the forward's; empty if all match."""
     masks = trace.masks

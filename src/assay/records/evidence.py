@@ -1,11 +1,11 @@
 """Proofs: the evidence of an optimization in a trace, and the errors of a run's values against their references."""
 
+from collections.abc import Callable
+from typing import Any
+
 from pydantic import ConfigDict
 
 from assay.config.base import Frozen
-
-BEGINNING_ONLY = "proven at the beginning only: no step was traced at the end"
-"""Printed if a run stopped before the second trace."""
 
 
 class Evidence(Frozen):
@@ -18,20 +18,33 @@ class Evidence(Frozen):
 
 
 class ValueProof(Frozen):
-    """Result of the value check: losses, gradients and updates of a run's first steps against its references."""
+    """Result of the value check: losses, gradients and updates of some of a run's steps against their references.
 
-    model_config = ConfigDict(strict=False)  # read back from JSON, where tuples are lists
+    Nothing is right until it was shown: without a comparison `verdict` is false. Figures that are not finite are
+    written to JSON as text, so that a record with an infinite error is read back as it was.
+    """
 
-    verdict: bool = True
-    """True if every value is as near to its reference as the run's optimizations promise."""
+    # Read back from JSON, where tuples are lists.
+    model_config = ConfigDict(strict=False, ser_json_inf_nan="strings")
+
+    verdict: bool = False
+    """True if values were compared and every one is as near to its reference as the run's optimizations promise."""
     failures: tuple[str, ...] = ()
     """One sentence for each kind of wrong value."""
     unchecked: str = ""
-    """Reason why nothing was checked; empty if the check ran."""
+    """Reason why no value was to be compared; empty if a check was due."""
+    broken: str = ""
+    """Reason why a check that was due has no answer; empty if it has one."""
     steps: int = 0
     """Steps whose batches and losses were checked."""
     updates: int = 0
     """Updates that were replayed."""
+    replayed: int = 0
+    """Steps of the run's middle among `steps`: each was replayed whole."""
+    middle_steps: int = 0
+    """Steps of the run's middle, from which the replayed ones were drawn."""
+    watched_updates: int = 0
+    """Updates of which a sample of elements was replayed, whatever part of the run they belong to."""
     gradients: int = 0
     """Parameters whose gradients were checked."""
     loss_error: float | None = None
@@ -51,5 +64,42 @@ class ValueProof(Frozen):
 
     @property
     def checked(self) -> bool:
-        """True if any value was compared with a reference."""
-        return not self.unchecked
+        """True if values were compared with a reference."""
+        return not self.unchecked and not self.broken
+
+    def chance_of_missing(self, faulty: int) -> float:
+        """Return the largest probability that a fault in `faulty` steps of the middle is in no replayed step.
+
+        The middle is cut into as many equal parts as steps are replayed, and one step is drawn from each. The product
+        of the parts' probabilities is largest if the faulty steps are spread evenly: (1 − faulty/steps)^replayed.
+        """
+        if not self.middle_steps:
+            return 0.0
+        return float(max(0.0, 1 - faulty / self.middle_steps) ** self.replayed)
+
+    def joined(self, later: "ValueProof") -> "ValueProof":
+        """Return the proof of this part of a run and a later one together."""
+        if not later.checked or not self.checked:
+            return self if later.unchecked else later
+        sums = ("steps", "updates", "replayed", "seconds", "process_seconds", "baseline_steps")
+        highest = (
+            "middle_steps",
+            "watched_updates",
+            "gradients",
+            "loss_error",
+            "gradient_error",
+            "update_error",
+            "used",
+        )
+        return ValueProof(
+            verdict=self.verdict and later.verdict,
+            failures=self.failures + later.failures,
+            **{name: _together(sum, self, later, name) for name in sums},
+            **{name: _together(max, self, later, name) for name in highest},
+        )
+
+
+def _together(of: Callable[[list[Any]], Any], one: ValueProof, other: ValueProof, name: str) -> Any:
+    """Return the sum or the maximum of two proofs' figures; None if neither has one."""
+    known = [value for value in (getattr(one, name), getattr(other, name)) if value is not None]
+    return of(known) if known else None

@@ -19,6 +19,9 @@ class EightBitAdamW(AdamW):
     def rounds_state(self) -> bool:
         return True
 
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return False  # a block of codes shares its scale
+
 
 class NarrowStateAdamW(AdamW):
     """AdamW whose moments are rounded to a narrow dtype after every update; arithmetic is float64."""

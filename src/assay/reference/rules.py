@@ -37,6 +37,10 @@ class Rule(Frozen):
         """True if each update is replayed from the optimizer's own state, because its rounding is coarse."""
         return False
 
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        """True if the update of each element of this tensor depends on that element's gradient and state alone."""
+        return False
+
     def decay(self, weight: "Tensor") -> float:
         """Weight decay of this tensor: 0 for vectors."""
         return self.weight_decay if weight.ndim >= 2 else 0.0
@@ -80,6 +84,9 @@ class AdamW(Rule):
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
         return {**super().options(name, weight), "betas": [self.beta1, self.beta2]}
 
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return True
+
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         square = entries["exp_avg_sq"]
         return {"m": self.precise(entries["exp_avg"]), "v": self.precise(square), "steps": int(entries["step"])}
@@ -104,6 +111,9 @@ class SGD(Rule):
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
         return {**super().options(name, weight), "momentum": self.momentum, "nesterov": self.nesterov}
 
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return True
+
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         return {"b": self.precise(entries["momentum_buffer"])} if self.momentum else {}
 
@@ -124,6 +134,9 @@ class Lion(Rule):
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
         return {**super().options(name, weight), "betas": [self.beta1, self.beta2]}
+
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return True
 
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         return {"m": self.precise(entries["exp_avg"])}
@@ -177,8 +190,14 @@ class Muon(Rule):
     others: AdamW
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
-        hidden = name.startswith("blocks.") and weight.ndim == 2
-        return {"momentum": self.momentum} if hidden else self.others.options(name, weight)
+        return {"momentum": self.momentum} if self._hidden(name, weight) else self.others.options(name, weight)
+
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return not self._hidden(name, weight)
+
+    @staticmethod
+    def _hidden(name: str, weight: "Tensor") -> bool:
+        return name.startswith("blocks.") and weight.ndim == 2
 
     def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
         if "momentum_buffer" in entries:
@@ -186,7 +205,7 @@ class Muon(Rule):
         return self.others.adopt(entries)
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        if not (name.startswith("blocks.") and weight.ndim == 2):
+        if not self._hidden(name, weight):
             return self.others.update(name, weight, gradient, state, rate)
         w, g = self.precise(weight), self.precise(gradient)
         state["b"] = self.momentum * state.get("b", 0.0) + (1 - self.momentum) * g

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from assay.records.evidence import BEGINNING_ONLY
 from assay.report.blocks import Block, Facts, Table
 from assay.report.closing.run import closing, utilization
 from assay.report.formats import UNKNOWN, amount, figure, leaves, spelled
@@ -78,7 +77,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     if result.config.own_rows is not None:
         shape, corpus = str(model.own), "batches of its own"
     yield "run", result.run
-    yield "status", result.status + (f": {result.reason}" if result.reason else "")
+    yield "status", _status(result)
     yield "model", f"{shape}{parameters}; {corpus}"
     yield "with", stack_summary(result.config)
     spread = "" if result.loss_spread is None else f" (last tenth ± {figure(result.loss_spread)} about its line)"
@@ -106,13 +105,20 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "note", str(note)
 
 
+def _status(result: "RunResult") -> str:
+    """Return how a run ended, and first of all whether something of it was not proven."""
+    from assay.report.wording import not_proven
+
+    unproven = not_proven(result)
+    ended = result.status + (f": {result.reason}" if result.reason else "")
+    return f"{ended}, NOT PROVEN: {unproven}" if unproven else ended
+
+
 def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
     if result.values is not None:
         yield "values", values(result.values)
-    if result.proven_until == "beginning":
-        yield "evidence", BEGINNING_ONLY
 
 
 def sampled(result: "RunResult") -> str:

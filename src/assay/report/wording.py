@@ -18,11 +18,15 @@ from assay.analysis.noise import Verdict
 from assay.analysis.row import Figure, Row
 from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
+from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.report.formats import quantity
 from assay.units import format_bytes, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
+
+_FAULTY_PART = 4
+"""One step in so many of a run's middle is faulty, in the sentence on what a proof may miss."""
 
 
 def columns(run: ResolvedRun) -> list[Metric]:
@@ -113,7 +117,7 @@ def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
     `rule` is what updates were compared with.
     """
     if not proof.checked:
-        return f"not checked: {proof.unchecked}"
+        return f"NOT PROVEN: {proof.broken or proof.unchecked}"
     if not proof.verdict:
         return "WRONG: " + "; ".join(proof.failures)
     errors = ", ".join(
@@ -125,7 +129,33 @@ def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
     if cost and proof.process_seconds is not None:
         cost += f", {format_seconds(proof.process_seconds)} including its process"
     updates = f", {proof.updates} updates match {rule}" if proof.updates else ""
-    return f"right in {proof.steps} steps (relative errors: {errors}){updates}{cost}"
+    return f"right in {proof.steps} steps{_middle(proof)} (relative errors: {errors}){updates}{cost}"
+
+
+def _middle(proof: ValueProof) -> str:
+    """Return how many steps of a run's middle are among those that were compared, and what that leaves unseen."""
+    if not proof.middle_steps:
+        return ""
+    if not proof.replayed:
+        return f", none of them in its middle of {proof.middle_steps}"
+    faulty = max(1, proof.middle_steps // _FAULTY_PART)
+    missed = f"a fault in {faulty} of these is missed in {proof.chance_of_missing(faulty):.0%}"
+    return f", {proof.replayed} of them drawn from {proof.middle_steps} in its middle ({missed})"
+
+
+def not_proven(run: Row | RunResult) -> str:
+    """Return what of a run with optimizations, or of a row, was not proven; empty if all of it was.
+
+    Runs of earlier versions say nothing of their middle: it was not replayed.
+    """
+    if not run.evidence or run.status is not Status.DONE:
+        return ""
+    if run.values is None or not run.values.checked:
+        why = "" if run.values is None else f": {run.values.broken or run.values.unchecked}"
+        return f"its values were not compared{why}"
+    if run.proven_until == "beginning":
+        return "its end was not traced"
+    return "" if run.values.replayed else "no step in its middle was replayed"
 
 
 def prediction_error(row: Row) -> float | None:

@@ -39,7 +39,7 @@ class WrongValues(EarlyEnd):
 
 
 class Unproven(EarlyEnd):
-    """The last step is done, and every traced step skipped its update, so nothing could be proven."""
+    """A proof that was due could not be made: each traced step skipped its update, or a check had no answer."""
 
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")

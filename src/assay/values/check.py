@@ -9,6 +9,7 @@ something rounded where it had to be?
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.reference.rules import State
+from assay.training.stops import is_out_of_memory
 from assay.values import nearness
 from assay.values.baseline import Computed, Reference, Rounded, baseline_failure
 from assay.values.batches import batch_failures
@@ -36,15 +38,36 @@ _FEW_TARGETS = 0.1
 """`Closeness.small_tensor` on batches of a user's own, which may have one target in a row."""
 
 
+class References:
+    """The baseline programs of a run, each built when it is first needed, and kept for later records."""
+
+    def __init__(self, run: ResolvedRun, expected: Expected, data: Prepared, device: torch.device) -> None:
+        self.probes = run.model.dropout > 0 and not expected.same_noise
+        """True if gradients are compared at dropout 0, because the run draws other masks than the baseline."""
+        self._clip = 0.0 if self.probes else run.training.gradient_clip
+        self._built = run, expected.model, data, device
+
+    @cached_property
+    def near(self) -> Reference:
+        """The program in float32."""
+        return Reference(*self._built, torch.float32, self._clip)
+
+    @cached_property
+    def truth(self) -> Reference:
+        """The program in float64."""
+        return Reference(*self._built, torch.float64, self._clip)
+
+
 @dataclass(frozen=True)
 class Check:
-    """One run's record with its references."""
+    """One part of a run, as it was recorded, with its references."""
 
     recorded: Recorded
     run: ResolvedRun
     expected: Expected
     data: Prepared
     device: torch.device
+    references: References
 
     def judged(self) -> list[Judged]:
         """Return every loss, gradient and update, each with its error relative to its bound."""
@@ -58,13 +81,14 @@ class Check:
         judged, failed, step_seconds = self._computed()
         judged += self._updates()
         failures += failed + nearness.sentences(judged) + self._too_equal(judged)
-        if not any(step.updated for step in self.recorded.steps):
+        if self.recorded.part != "middle" and not any(step.updated for step in self.recorded.steps):
             failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
         return ValueProof(
             verdict=not failures,
             failures=tuple(failures),
             steps=len(self.recorded.steps),
             updates=sum(step.updated for step in self.recorded.steps),
+            replayed=len(self.recorded.steps) if self.recorded.part == "middle" else 0,
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
             **nearness.figures(judged),
@@ -72,49 +96,47 @@ class Check:
 
     def _computed(self) -> tuple[list[Judged], list[str], float]:
         """Return judged losses and gradients, other failures, and the seconds of a float32 baseline step."""
-        probe = self.run.model.dropout > 0 and not self.expected.same_noise
-        clip = 0.0 if probe else self.run.training.gradient_clip
-        base, truth = (
-            Reference(self.run, self.expected.model, self.data, self.device, dtype, clip)
-            for dtype in (torch.float32, torch.float64)
-        )
-        failed = self._initial(base) if self.recorded.first == 0 else []
-        judged, seconds = self._evaluated(base, truth), 0.0
-        if probe:
-            probed, more, seconds = self._probed(base, truth)
+        failed = self._initial() if self.recorded.part == "beginning" and self.recorded.first == 0 else []
+        judged, seconds = self._evaluated(), 0.0
+        if self.references.probes:
+            probed, more, seconds = self._probed()
             return judged + probed, failed + more, seconds
         pooled = self._pooled()
         for step in self.recorded.steps:
-            exact, rounded = self._reference(truth, step.index), self._rounded(base, step.index)
-            near: Computed | None = rounded
-            if near is None or not seconds:  # beside honest rounding, float32 is needed once
-                began = time.perf_counter()
-                near = self._reference(base, step.index)
-                seconds = time.perf_counter() - began
+            began = time.perf_counter()
+            near = self._reference(self.references.near, step.index)
+            seconds = time.perf_counter() - began
+            exact = near
+            if self._needs_truth(step.index):
+                exact = self._reference(self.references.truth, step.index)
                 failed += baseline_failure(near, exact, self.expected)
+            rounded = self._rounded(step.index)
             found = self.recorded.tensors("gradient", step.index) if step.updated else None
             judged += self._judged(step.index, step.loss, found, near, exact, rounded, pooled)
         return judged + list(pooled.judged()), failed, seconds
 
-    def _probed(self, base: Reference, truth: Reference) -> tuple[list[Judged], list[str], float]:
+    def _needs_truth(self, step: int) -> bool:
+        """True if float64 is computed at a step.
+
+        Reassociated values are judged by it. For all others it only shows once in the beginning and at the end that the
+        float32 baseline is right: exact values must equal that, and beside a lossy value's error its own is nothing.
+        """
+        return self._close().kind == "reassociated" or (self.recorded.part != "middle" and step == self.recorded.first)
+
+    def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
         if self.recorded.probe_loss is None:
             return [], [], 0.0
         began = time.perf_counter()
-        near = self._reference(base, first, dropout=False)
+        near = self._reference(self.references.near, first, dropout=False)
         seconds = time.perf_counter() - began
-        exact = self._reference(truth, first, dropout=False)
-        rounded, pooled = self._rounded(base, first, dropout=False), self._pooled()
+        exact = self._reference(self.references.truth, first, dropout=False)
+        rounded, pooled = self._rounded(first, dropout=False), self._pooled()
         judged = self._judged(first, self.recorded.probe_loss, found, near, exact, rounded, pooled)
         return judged + list(pooled.judged()), baseline_failure(near, exact, self.expected), seconds
 
     def _rounded(
-        self,
-        base: Reference,
-        step: int,
-        windows: Sequence[tuple[Tensor, Tensor]] | None = None,
-        *,
-        dropout: bool = True,
+        self, step: int, windows: Sequence[tuple[Tensor, Tensor]] | None = None, *, dropout: bool = True
     ) -> Rounded | None:
         """Return lossy values with honest rounding at the weights of a step, on its batch or on evaluated windows."""
         close = self._close()
@@ -124,9 +146,11 @@ class Check:
         weights, noise = self.recorded.tensors("weight", step), self.recorded.noise(step)
         buffers = {} if windows is None else self.recorded.tensors("buffer", step)
         batches = self._batches(step) if windows is None else windows
-        return base.rounded_at(weights, batches, noise, rounding, dropout=dropout and windows is None, buffers=buffers)
+        return self.references.near.rounded_at(
+            weights, batches, noise, rounding, dropout=dropout and windows is None, buffers=buffers
+        )
 
-    def _evaluated(self, base: Reference, truth: Reference) -> list[Judged]:
+    def _evaluated(self) -> list[Judged]:
         """The evaluation at the first recorded weights."""
         found, step = self.recorded.evaluated_loss, self.recorded.first
         if found is None:
@@ -137,8 +161,11 @@ class Check:
             self.recorded.noise(step),
         )
         buffers = self.recorded.tensors("buffer", step)
-        near, exact = (one.at(weights, windows, noise, dropout=False, buffers=buffers).loss for one in (base, truth))
-        moved = _moved(exact, self._rounded(base, step, windows))
+        near, exact = (
+            one.at(weights, windows, noise, dropout=False, buffers=buffers).loss
+            for one in (self.references.near, self.references.truth)
+        )
+        moved = _moved(exact, self._rounded(step, windows))
         return [nearness.evaluation(step, found, near, exact, self.expected.gradients, moved)]
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
@@ -191,10 +218,11 @@ class Check:
             return close.model_copy(update={"small_tensor": _FEW_TARGETS})
         return close
 
-    def _initial(self, base: Reference) -> list[str]:
+    def _initial(self) -> list[str]:
+        """Compare the first recorded weights with the seed's, which a reference has before its first step."""
         if self.run.model.init_from is not None:
             return []
-        own = base.weights()
+        own = self.references.near.weights()
         found = self.recorded.tensors("weight", 0)
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
@@ -254,13 +282,31 @@ def _moved(exact: float, rounded: Rounded | None) -> float | None:
     return None if rounded is None else max(abs(rounded.loss - exact), rounded.spread)
 
 
+class Checker:
+    """Checks the records of one run, part by part."""
+
+    def __init__(self, run: ResolvedRun, data: Prepared, device: torch.device) -> None:
+        self.run, self._data, self._device = run, data, device
+        self._expected = expected_of(run)
+        self._references = References(run, self._expected, data, device)
+
+    def check(self, recorded: Recorded) -> ValueProof:
+        """Compare a record with its references; the proof is unchecked if the baseline runs out of memory."""
+        if self._expected.unstated:
+            return ValueProof(unchecked=f"{', '.join(self._expected.unstated)} does not state which values it computes")
+        if not recorded.steps:
+            return ValueProof(broken="no step was recorded")
+        if missing := recorded.missing_shares():
+            return ValueProof(failures=(f"no rank trained on share {missing[0]} of the batch",))
+        check = Check(recorded, self.run, self._expected, self._data, self._device, self._references)
+        try:
+            return check.proof()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return ValueProof(unchecked="the baseline ran out of memory, so there is nothing to compare with")
+
+
 def check_values(recorded: Recorded, run: ResolvedRun, data: Prepared, device: torch.device) -> ValueProof:
-    """Compare a record with its references."""
-    expected = expected_of(run)
-    if expected.unstated:
-        return ValueProof(unchecked=f"{', '.join(expected.unstated)} does not state which values it computes")
-    if not recorded.steps:
-        return ValueProof(unchecked="no step was recorded")
-    if missing := recorded.missing_shares():
-        return ValueProof(verdict=False, failures=(f"no rank trained on share {missing[0]} of the batch",))
-    return Check(recorded, run, expected, data, device).proof()
+    """Compare a single record with its references."""
+    return Checker(run, data, device).check(recorded)

@@ -28,13 +28,16 @@ Where the replay rounds the weight itself, few elements can be rounded to anothe
 tenth.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from assay.reference.expected import Closeness
+if TYPE_CHECKING:
+    from assay.reference.expected import Closeness
 
 GRADIENT_RATIO = 8.0
 """K of losses and gradients."""

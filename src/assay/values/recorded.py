@@ -45,6 +45,8 @@ class Recorded:
 
     def __init__(self, folder: Path, ranks: int = 1) -> None:
         self.ranks = [TensorReader(folder / f"rank{rank}.bin") for rank in range(ranks)]
+        self.part: str = self.ranks[0].about["part"]
+        """Part of the run: `beginning`, `middle` or `end`."""
         self.first = int(self.ranks[0].about["first"])
         self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
         """Number of rows, padding included, of weights whose last rows stand for no token, by name."""

@@ -1,6 +1,6 @@
-"""Record the values of a run's first steps: batches, random state, gradients, and weights after each update.
+"""Record the values of some of a run's steps: batches, random state, gradients, and weights after each update.
 
-The steps are the run's own, of the very program that is timed later, and they are untimed. A gradient is recorded just
+The steps are the run's own, of the very program that is timed, and they are untimed. A gradient is recorded just
 before the optimizer uses it: summed over micro-batches and ranks, unscaled and clipped. A torch hook runs before each
 optimizer's step, and so also finds optimizers that step inside backward. Sharded tensors are gathered whole, at the
 same point on every rank.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ from assay.training.batches import micro_batches_of
 from assay.training.evaluation import evaluate
 from assay.values.tensors import Key, TensorWriter
 
+Part = Literal["beginning", "middle", "end"]
 STEPS = 3
 """Updates that are checked: after one update from zero state Adam moves by lr·sign(g) whatever its betas are."""
 
@@ -54,6 +55,7 @@ class StepRecorder:
         updates: int = STEPS,
         *,
         rounds_state: bool = False,
+        part: Part = "beginning",
     ) -> None:
         self.wanted, self.updates = updates, 0
         self.seconds = 0.0
@@ -70,6 +72,7 @@ class StepRecorder:
             "rank": ranks.rank,
             "share": list(step.program.parallel.share),
             "place": _noise_place(step, ranks),
+            "part": part,
             "first": first,
             "padded_rows": padded,
         }

@@ -1,8 +1,9 @@
 """Timed blocks of the measured child: consecutive steps; other cells of a comparison run between two blocks.
 
 The first step of a block finds memory and caches as the other cells left them. So it is not timed, and memory is
-measured over it. In a block of one step, that step is both timed and measured. The other activity of the machine is
-read before and after the timed steps, outside their time.
+measured over it. The same holds for a step after one that was replayed by a reference. In a block of one step, that
+step is both timed and measured. The other activity of the machine is read before and after the timed steps, outside
+their time.
 
 A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
 nothing in the training.
@@ -10,8 +11,9 @@ nothing in the training.
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from assay.instruments.memory.process import trim
 from assay.instruments.rates import surroundings
@@ -21,6 +23,7 @@ from assay.training.loop import Loop
 from assay.training.step_record import StepRecord
 from assay.training.stops import EarlyEnd, Unread
 from assay.worker.phases import Phases
+from assay.worker.plan import Piece, PieceKind, block_pieces
 from assay.worker.result import Findings
 
 
@@ -31,30 +34,49 @@ class TimedBlocks:
         self.steady: list[StepRecord] = []
         """Steps of the current block; the loop's observer appends them."""
         self._phases, self._findings, self._ranks, self._say = phases, findings, ranks, say
+        self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
+        """Readings before and after each timed piece of the current block."""
 
-    def block(self, steps: int, work: Callable[[int], None], *, repeated: bool = False) -> None:
-        """Run one block by calling `work`. A block that a budget cuts short counts with the steps that it has."""
-        self.steady, stays, settling = [], len(self._phases.held_peaks), int(steps > 1)
+    def block(
+        self, pieces: Sequence[Piece], work: Mapping[PieceKind, Callable[[int], None]], *, repeated: bool = False
+    ) -> None:
+        """Run one block, each of its pieces by the `work` of its kind, in a phase of that name.
+
+        A block that a budget cuts short counts with the steps that it has. The step after a replayed one finds memory
+        that the replay has left, so the least peak of the settling steps counts.
+        """
+        self.steady, self._around, stays = [], [], len(self._phases.held_peaks)
         trim()
         stopped: EarlyEnd | None = None
-        before: surroundings.Reading | None = None
         try:
-            if settling:
-                self._phases.enter("settling")
-                work(settling)
-            self._phases.enter("steady")
-            with self._phases.aside():
-                before = surroundings.read()
-            work(steps - settling)
+            for kind, steps in pieces:
+                self._phases.enter(kind)
+                self._piece(kind, partial(work[kind], steps))
         except EarlyEnd as stop:
             stopped = stop
         self._phases.enter("recording")
-        if self.steady and before is not None:
-            read_in = "settling" if settling else "steady"
+        if self.steady:
+            read_in = "settling" if any(kind == "settling" for kind, _ in pieces) else "steady"
             peaks = [peak for phase, peak in self._phases.held_peaks[stays:] if phase == read_in]
-            self._record(before, max(peaks, default=None), repeated)
+            self._record(min(peaks, default=None), repeated)
         if stopped is not None:
             raise stopped
+
+    def _piece(self, kind: PieceKind, work: Callable[[], None]) -> None:
+        """Do the steps of a piece. The machine's other activity is read before and after timed ones."""
+        if kind == "steady":
+            with self._phases.aside():
+                before = surroundings.read()
+            try:
+                work()
+            finally:
+                with self._phases.aside():
+                    self._around.append((before, surroundings.read()))
+            return
+        work()
+        if kind != "settling":
+            self._phases.enter("recording")
+            trim()
 
     def repeat(self, loop: Loop, asked: Callable[[], bool]) -> None:
         """Run blocks of discarded steps while `asked` returns True. A lack of data ends them with a note."""
@@ -67,15 +89,15 @@ class TimedBlocks:
 
         while steps and asked():
             try:
-                self.block(steps + 1, discard, repeated=True)
+                self.block(block_pieces(0, steps + 1, ()), {"settling": discard, "steady": discard}, repeated=True)
             except Unread as stop:
                 self._findings.notes.append(f"a disturbed block could not be repeated: {stop}")
                 return
 
-    def _record(self, before: surroundings.Reading, peak: int | None, repeated: bool) -> None:
-        after = surroundings.read()
-        own = self._ranks.gather(json.dumps(after.own_seconds - before.own_seconds))
-        around = surroundings.between(before, after, [float(json.loads(said)) for said in own])
+    def _record(self, peak: int | None, repeated: bool) -> None:
+        spent = sum(after.own_seconds - before.own_seconds for before, after in self._around)
+        own = self._ranks.gather(json.dumps(spent))
+        around = surroundings.during(self._around, [float(json.loads(said)) for said in own])
         seconds = [record.seconds for record in self.steady]
         if not repeated:
             steady = self._findings.steady

@@ -27,10 +27,10 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
     phases.tensors_peak = peak
 
 
-def measure_memory(loop: Loop, findings: Findings, tell: Callable[[int, int], None]) -> Memory:
+def measure_memory(loop: Loop, findings: Findings, tell: Callable[[int, int], None], *, heap: bool) -> Memory:
     """Measure one more step, which is discarded. If memory or data run out, add a note, because the run itself is done.
 
-    The heap is counted unless the findings say that it is left out.
+    The heap is counted if `heap` says so.
 
     A step precedes it on several ranks, because an evaluation may leave gathered weights, which only the next backward
     frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
@@ -41,7 +41,6 @@ def measure_memory(loop: Loop, findings: Findings, tell: Callable[[int, int], No
         if ranks > 1 or loop.step.program.precision.loss_scale.skips:
             loop.discard_until_updated()
         idle = 0 if graphs is None else graphs.idle_bytes()
-        heap = findings.counts_heap
         done, total = count(1), steps_of_the_pass(device, ranks, heap=heap)
 
         def one_step() -> None:

@@ -1,11 +1,12 @@
 """Observer of a run's training in the measured child: it records findings, and sends them to the parent as events."""
 
+import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
 from assay.parallel.ranks import Ranks
-from assay.records.evidence import Evidence
+from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block, Quartiles
 from assay.store import history
 from assay.store.event_log import Event
@@ -13,6 +14,7 @@ from assay.training.evaluation import Evaluation
 from assay.training.probes import RouterStatistics
 from assay.training.step_record import StepRecord
 from assay.values.rates import LearningRates
+from assay.values.watch import UpdateWatch
 from assay.worker.blocks import TimedBlocks
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
@@ -27,6 +29,8 @@ class RunObserver:
     """Routing statistics of the built step; the session sets them before the first evaluation."""
     values: ValueCheck
     """Check of the steps' values; the session sets it before the first step."""
+    watch: UpdateWatch
+    """Watch of all updates; the session sets it before the first step."""
 
     def __init__(self, channel: Channel, phases: Phases, findings: Findings, ranks: Ranks) -> None:
         self.timed = TimedBlocks(phases, findings, ranks, self.say_block)
@@ -53,6 +57,11 @@ class RunObserver:
         self._findings.evidence.append(evidence)
         self._channel.event("evidence", **evidence.model_dump())
 
+    def say_values(self, proof: ValueProof) -> None:
+        """Record the proof of the values that were compared so far."""
+        self._findings.values = proof
+        self._channel.event("values", proof=json.loads(proof.model_dump_json()))
+
     def say_block(self, block: Block) -> None:
         """Record one timed block."""
         self._findings.blocks.append(block)
@@ -63,6 +72,7 @@ class RunObserver:
         with self._phases.aside():
             self._rates.hold(record.step, record.learning_rate)
             self.values.stepped(record)
+            self.watch.stepped(record)
             phase = self._phases.current
             if phase == "steady":
                 self.timed.steady.append(record)

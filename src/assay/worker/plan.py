@@ -5,12 +5,18 @@ separate because it is traced, and the next two because caches and clocks settle
 blocks, and the remainder of the division is added to the warm-up. The first step of a block of several steps is not
 timed.
 
+Some steps of the warm-up and of the blocks are replayed by a reference (`values.places`), and in one the heap is
+counted. Such a step is not timed, and the step after it settles.
+
 A run of few steps has fewer or shorter pieces, and a run of one step is only traced. If the update of the traced step
 is skipped, the next one is traced as well, and the later pieces become shorter.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, NamedTuple
 
 from assay.config.run import ResolvedRun
 
@@ -50,3 +56,35 @@ def plan(steps: int, blocks: int = BLOCKS, traced: int = 1) -> WorkPlan:
     count = min(blocks, rest - min(WARMUP, max(rest - 1, 0)))
     each = (rest - min(WARMUP, rest - 1)) // count if count else 0
     return WorkPlan(first, trace, rest - count * each, (each,) * count)
+
+
+PieceKind = Literal["settling", "steady", "replay", "heap"]
+
+
+class Piece(NamedTuple):
+    """Consecutive steps of a block that are taken in the same way."""
+
+    kind: PieceKind
+    steps: int
+
+
+def block_pieces(first: int, steps: int, replayed: Collection[int], heap: int | None = None) -> list[Piece]:
+    """Cut a timed block of `steps` steps from `first` on into pieces, in order.
+
+    The first step settles, and so does one after a replayed step or after the one whose heap is counted. If no step
+    would be timed, all that settle are.
+    """
+    kinds: list[PieceKind] = []
+    for step in range(first, first + steps):
+        own: PieceKind = "replay" if step in replayed else "heap" if step == heap else "steady"
+        settles = own == "steady" and (not kinds or kinds[-1] in ("replay", "heap")) and steps > 1
+        kinds.append("settling" if settles else own)
+    if "steady" not in kinds:
+        kinds = ["steady" if kind == "settling" else kind for kind in kinds]
+    # Each of the replayed steps is a piece of its own.
+    grouped = [(kind, len(list(some))) for kind, some in groupby(kinds)]
+    return [
+        Piece(kind, each)
+        for kind, count in grouped
+        for each in ([1] * count if kind in ("replay", "heap") else [count])
+    ]

@@ -86,6 +86,8 @@ class Findings:
     """Figures of the memory pass."""
     counts_heap: bool = True
     """False in a cell without times."""
+    heap: Mapping[str, int] = field(default_factory=dict)
+    """Figures of the heap in a step of the timed blocks; empty if it was not counted there."""
     routers: list[dict[str, Any]] = field(default_factory=list)
     """Routing statistics of each layer between the last two evaluations."""
     loss_scale: float | None = None

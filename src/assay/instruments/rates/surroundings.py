@@ -59,15 +59,18 @@ def own_seconds() -> float:
     return time.process_time() + sum(map(_seconds, psutil.Process().children(recursive=True)))
 
 
-def between(before: Reading, after: Reading, own_seconds: Sequence[float]) -> Surroundings:
-    """Summarize the time between two readings, in which the processes of this run used `own_seconds`."""
-    others = None
-    if before.busy_seconds is not None and after.busy_seconds is not None:
-        others = max(0.0, after.busy_seconds - before.busy_seconds - sum(own_seconds))
-    steal = None
-    if before.steal_seconds is not None and after.steal_seconds is not None:
-        steal = max(0.0, after.steal_seconds - before.steal_seconds)
-    return Surroundings(others, steal, _load(), _clock_hertz(), os.cpu_count())
+def during(spans: Sequence[tuple[Reading, Reading]], own_seconds: Sequence[float]) -> Surroundings:
+    """Summarize spans of time, each between two readings, in which the processes of this run used `own_seconds`."""
+    busy = _sum([(before.busy_seconds, after.busy_seconds) for before, after in spans])
+    steal = _sum([(before.steal_seconds, after.steal_seconds) for before, after in spans])
+    others = None if busy is None else max(0.0, busy - sum(own_seconds))
+    return Surroundings(others, None if steal is None else max(0.0, steal), _load(), _clock_hertz(), os.cpu_count())
+
+
+def _sum(spans: Sequence[tuple[float | None, float | None]]) -> float | None:
+    """Sum of the spans' lengths; None if an end of any is not known."""
+    known = [after - before for before, after in spans if before is not None and after is not None]
+    return sum(known) if len(known) == len(spans) else None
 
 
 def _columns() -> list[float] | None:

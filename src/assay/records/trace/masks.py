@@ -16,3 +16,5 @@ class Masks(Frozen):
     """Masks drawn in recomputed forwards."""
     unequal: int = 0
     """Recomputed masks that match none of the forward's."""
+    digests: tuple[int, ...] = ()
+    """Checksums of the forward masks, without small ones, to be compared with another step's."""

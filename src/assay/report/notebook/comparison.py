@@ -8,7 +8,7 @@ from assay.analysis.row import Row
 from assay.report.blocks import Block, Table
 from assay.report.footnotes import footnotes
 from assay.report.study.sections import filled
-from assay.report.wording import columns, status, texts, value_check
+from assay.report.wording import columns, not_proven, status, texts, value_check
 
 
 def comparison_report(comparison: Comparison) -> Iterator[Block]:
@@ -44,6 +44,8 @@ def _cell(row: Row, metric: Metric) -> str:
 
 
 def _sentences(row: Row) -> Iterator[str]:
+    if unproven := not_proven(row):
+        yield f"not proven: {unproven}"
     yield from (f"{'proven' if one.verdict else 'NO EFFECT'}, {one.observed}" for one in row.evidence)
     if row.values is not None:
         yield value_check(row.values)

@@ -16,7 +16,6 @@ from assay.analysis.row import Row
 from assay.config.home import Home
 from assay.errors import UsageError, shown
 from assay.files import write_file
-from assay.records.evidence import BEGINNING_ONLY
 from assay.records.study import ComparisonRecord
 from assay.report.footnotes import footnotes, size
 from assay.report.page.compared import FIGURES, TITLES
@@ -25,7 +24,7 @@ from assay.report.page.panels import MOST, Panel, alone
 from assay.report.page.ran import built_table, configuration, machine, predicted_table, runs_table
 from assay.report.page.theme import DARK, LIGHT, svg, variable, variables
 from assay.report.study.section import Filled
-from assay.report.wording import by_rank, columns, first_step, status, texts, value_check
+from assay.report.wording import by_rank, columns, first_step, not_proven, status, texts, value_check
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -174,7 +173,7 @@ def _row(row: Row, number: int, shown: list[Metric]) -> dict[str, Any]:
         "evidence": row.evidence,
         "values": "" if row.values is None else value_check(row.values),
         "wrong": row.values is not None and not row.values.verdict,
-        "beginning_only": BEGINNING_ONLY if row.proven_until == "beginning" else "",
+        "not_proven": not_proven(row),
         "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
     }
 

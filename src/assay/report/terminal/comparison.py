@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric
 from assay.analysis.row import Row
-from assay.records.evidence import BEGINNING_ONLY
 from assay.report.footnotes import footnotes
-from assay.report.wording import Texts, by_rank, columns, first_step, status, texts, value_check
+from assay.report.wording import Texts, by_rank, columns, first_step, not_proven, status, texts, value_check
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -91,8 +90,9 @@ def _print_narrow(rows: tuple[Row, ...], shown: list[Metric], console: "Console"
 def _heading(row: Row) -> "Text":
     from rich.text import Text
 
-    ending = status(row)
-    return Text.assemble((row.treatment, "bold"), (f"  {ending}" if ending else "", "red"))
+    ending, unproven = status(row), not_proven(row)
+    parts = (f"  {ending}" if ending else "", "red"), (f"  not proven: {unproven}" if unproven else "", "yellow")
+    return Text.assemble((row.treatment, "bold"), *parts)
 
 
 def _measured(one: Texts) -> "Text":
@@ -109,11 +109,9 @@ def _remarks(row: Row) -> list[tuple[str, "Text"]]:
         else ("no proof", _text(f"✗ {item.observed}", "red"))
         for item in row.evidence
     ]
-    if row.proven_until == "beginning":
-        found.append(("proof", _text(BEGINNING_ONLY, "yellow")))
     if row.values is not None:
         good = row.values.checked and row.values.verdict
-        mark, style = ("✓ ", "green") if good else ("", "yellow") if row.values.verdict else ("✗ ", "red")
+        mark, style = ("✓ ", "green") if good else ("✗ ", "red") if row.values.failures else ("", "yellow")
         found.append(("values", _text(mark + value_check(row.values), style)))
     found += [("first step", _text(sentence, "dim")) for sentence in first_step(row)]
     found += [("ranks", _text(sentence, "dim")) for sentence in by_rank(row)]

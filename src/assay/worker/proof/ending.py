@@ -14,22 +14,20 @@ from itertools import islice
 
 import torch
 
-from assay.config.run import ResolvedRun
 from assay.instruments.gradients.scale import noting
 from assay.instruments.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
 from assay.proofs import dropout
 from assay.proofs.unchanged import differences
-from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import ModuleGradient
 from assay.records.trace import Trace
 from assay.step.program import Step
-from assay.store.run_folder import RunFolder
 from assay.training.loop import Loop, read, take_step
 from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
+from assay.worker.observer import RunObserver
 from assay.worker.proof.moved import digests, state_digests, state_fault, unmoved
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import Findings
@@ -78,34 +76,28 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks) -> None:
     _raise_first(ranks, fault)
 
 
-def prove_at_end(
-    loop: Loop,
-    findings: Findings,
-    optimizations: Sequence[Optimization],
-    ranks: Ranks,
-    folder: RunFolder,
-    say: Callable[[Evidence], None],
-) -> None:
+def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimization], observer: RunObserver) -> None:
     """Trace a discarded step at the end of the run, and check its values.
 
     Raises `NoEffect` if it is not the step that was proven, and `WrongValues` if it computes other values. Earlier
     discarded steps free gathered weights, settle a loss scale, and make an update whose values are checked as well. If
     memory or data run out, a note is added. A run that ended before a step of its own was traced has its only evidence
-    from here, and `say` records it.
+    from here, and the observer records it.
     """
-    run = findings.spec.config
-    last = _last_step(loop, findings.notes, folder, run, ranks)
+    run, values, ranks = findings.spec.config, observer.values, loop.ranks
+    earlier = values.proof is not None and values.proof.checked
+    try:
+        last = _last_step(loop, findings.notes, values)
+    except WrongValues as fault:
+        before = "values were right at the beginning and wrong at the end: " if earlier else ""
+        raise WrongValues(f"{before}{fault}") from fault
     if last is None:
         return
-    found, values, findings.gradients = last
-    if not values.verdict:
-        earlier = findings.values is not None and findings.values.checked
-        before = "values were right at the beginning and wrong at the end: " if earlier else ""
-        raise WrongValues(before + values.failures[0])
+    found, findings.gradients = last
     proofs = [one.verify(found, run) for one in optimizations]
     first = findings.trace is None
     for one in proofs if first else ():
-        say(one)
+        observer.say_evidence(one)
     was = "took no effect" if first else "was proven at the beginning and not at the end"
     lost = [f"{one.optimization} {was}: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
@@ -115,39 +107,40 @@ def prove_at_end(
         faults = (
             [f"the step at the end differs from the one that was proven at the beginning: {changed}"] if changed else []
         )
+        faults += [text for text in (dropout.repeated(findings.trace, found),) if text]
     _raise_first(ranks, faults[0] if faults else "")
     findings.proven_until = "end"
 
 
-_Last = tuple[Trace, ValueProof, tuple[ModuleGradient, ...]]
+_Last = tuple[Trace, tuple[ModuleGradient, ...]]
 _EVALUATED_BATCHES = 1
 _UPDATES = 2
 """Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
 
 
-def _last_step(loop: Loop, notes: list[str], folder: RunFolder, run: ResolvedRun, ranks: Ranks) -> _Last | None:
+def _last_step(loop: Loop, notes: list[str], values: ValueCheck) -> _Last | None:
     def traced() -> _Last | None:
         loop.discard_until_updated()
         index = loop.position.step + loop.discarded + 1  # a prefetching source only moves forwards
         while True:
-            values = ValueCheck(folder, run, loop.step, index, ranks, updates=_UPDATES)
-            try:
-                if not values.unchecked and loop.windows is not None:
-                    with unchanged("an evaluation", loop.step, ranks):
+            with values.recorded("end", index, _UPDATES):
+                if values.recording and loop.windows is not None:
+                    with unchanged("an evaluation", loop.step, loop.ranks):
                         values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []
                 scales: list[ModuleGradient] = []
-                watched = noting(loop.step, scales) if ranks.world == 1 else loop.step
-                plain = values.recording(take_step)(watched, index, loop.probes)
-                values.recording(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
+                watched = noting(loop.step, scales) if loop.ranks.world == 1 else loop.step
+                plain = values.taking(take_step)(watched, index, loop.probes)
+                values.taking(partial(_keeping, kept))(loop.step, index + 1, loop.probes)
                 record, trace = kept[0]
                 for one in (*read(loop.step, [plain]), record):
                     values.stepped(one)
                 if record.skipped:
                     continue
-                return (trace, values.conclude_here(), tuple(scales)) if record.finite else None
-            finally:
-                values.abandon()
+                if not record.finite:
+                    return None
+                values.conclude()
+                return trace, tuple(scales)
 
     return _unless_spent(traced, notes)
 

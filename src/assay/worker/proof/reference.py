@@ -1,39 +1,43 @@
 """The reference process: ``python -m assay.worker.proof.reference RUN_FOLDER`` checks the values that a run recorded.
 
-It imports what it needs, and waits for a word on its standard input. Then it reads `run.json` and the record in
-`values/`, and writes `values/proof.json`. It ends when its standard input closes, because then its run has ended.
+It imports what it needs, and waits for a line on its standard input: the name of a part of the run. Then it checks the
+record in `values/PART`, writes the proof beside it, and answers with a byte on its standard output. It keeps the
+reference programs for the next part. It ends when its standard input closes, because then its run has ended.
 """
 
 import os
 import sys
 
-from assay.worker.processes.channel import PARENT_GONE, when_closed
+from assay.worker.processes.channel import PARENT_GONE, take_standard_output, when_closed
 from assay.worker.processes.exit import leave
-from assay.worker.proof.process import CHECK
+from assay.worker.proof.process import ANSWER
 
 
 def main(place: str) -> int:
-    """Check one run's record when asked; returns 0. Any error leaves its traceback in the log."""
+    """Check the records of one run when asked; returns 0. Any error leaves its traceback in the log."""
     # Torch takes seconds to import, so the lifeline is watched first.
     when_closed(0, lambda: os._exit(PARENT_GONE))
+    answers = take_standard_output()
     import torch._dynamo  # noqa: F401  # as the run does; else it would be imported after the word
 
     from assay.data import open_prepared
     from assay.store.run_folder import RunFolder
-    from assay.values import check  # noqa: F401
+    from assay.values.check import Checker
     from assay.values.recorded import Recorded
     from assay.worker.build import device_of, settle_torch
-    from assay.worker.proof.values import checked_in_memory
 
-    if sys.stdin.buffer.readline() != CHECK:
-        return 0
+    checker: Checker | None = None
     folder = RunFolder(place)
-    spec, values = folder.spec(), folder.path / "values"
-    run = spec.config
-    device = device_of(run)
-    settle_torch(run, device)
-    found = checked_in_memory(Recorded(values, run.ranks), run, open_prepared(folder.data_folder(spec)), device)
-    (values / "proof.json").write_text(found.model_dump_json())
+    while part := sys.stdin.buffer.readline().decode().strip():
+        if checker is None:
+            spec = folder.spec()
+            device = device_of(spec.config)
+            settle_torch(spec.config, device)
+            checker = Checker(spec.config, open_prepared(folder.data_folder(spec)), device)
+        recorded = folder.path / "values" / part
+        found = checker.check(Recorded(recorded, checker.run.ranks))
+        (recorded / ANSWER).write_text(found.model_dump_json())
+        os.write(answers, b".")
     return 0
 
 

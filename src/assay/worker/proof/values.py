@@ -1,19 +1,18 @@
-"""The value check of a run: record its first steps, then compare them with references in another process.
+"""The value check of a run: record some of its steps, and have a reference process compare them with references.
 
 The references are computed in a process of their own, so that no memory figure of the run contains them. That process
-(`worker.proof.process`) is asked after the untimed steps and before the first timed block, while all ranks wait. A run
-with wrong values ends there.
+(`worker.proof.process`) is asked for each part of the run: its first steps, steps drawn from its middle, and two
+discarded ones at its end. All ranks wait for its answer, and nothing is timed meanwhile. A run with wrong values ends
+at once, and so does one whose check has no answer.
 """
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import torch
-
-from assay.data import Prepared, open_prepared
 from assay.optimizations import expected_of
 from assay.parallel.ranks import Ranks
 from assay.records.evidence import ValueProof
@@ -21,50 +20,91 @@ from assay.step.program import MicroBatch, Step
 from assay.store.run_folder import RunFolder
 from assay.training.loop import TakeStep
 from assay.training.step_record import StepRecord
-from assay.training.stops import is_out_of_memory
-from assay.values.recorder import STEPS, StepRecorder
+from assay.training.stops import Interrupted, Unproven, WrongValues
+from assay.values.recorder import STEPS, Part, StepRecorder
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.process import ReferenceProcess, values_folder
 
 if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
+    from assay.reference.expected import Kind
     from assay.training.probes import ActivationNorms
     from assay.training.queued_step import Taken
-    from assay.values.recorded import Recorded
 
 _POLL_SECONDS = 0.2
+_INTERRUPTED = "interrupted while its values were checked"
 _COPIES = 2 * STEPS + 4
 """Copies of all weights in a record: gradients of each step, weights before and after each, state, and a spare."""
 
 
 class ValueCheck:
-    """Records steps of this rank until `updates` updates were made; `conclude` then has them checked."""
+    """Records steps of this rank, part by part, and has each part checked.
+
+    `proof` is that of all parts so far, and `tell` receives it each time.
+    """
 
     def __init__(
-        self, folder: RunFolder, run: "ResolvedRun", step: Step, first: int, ranks: Ranks, updates: int = STEPS
+        self,
+        folder: RunFolder,
+        run: "ResolvedRun",
+        step: Step,
+        ranks: Ranks,
+        channel: Channel,
+        process: ReferenceProcess | None,
+        tell: Callable[[ValueProof], None],
     ) -> None:
-        self._place = values_folder(folder)
-        self._folder, self._run, self._device, self._ranks = folder, run, step.program.device, ranks
+        self._place, self._process, self._channel = values_folder(folder), process, channel
+        self._folder, self._run, self._step, self._ranks = folder, run, step, ranks
         self._recorder: StepRecorder | None = None
+        self._tell = tell
+        self._part = ""
+        self._expected = expected_of(run)
         # A run without optimizations is the baseline itself.
         self.due = bool(run.optimizations)
-        self.unchecked = self._obstacle(run, step) if self.due else "nothing was computed"
-        if self.unchecked:
-            return
-        rounded = expected_of(run).rule.rounds_state
-        self._recorder = StepRecorder(step, self._place, ranks, first, updates, rounds_state=rounded)
-        if run.model.dropout > 0 and not expected_of(run).same_noise:
-            self._recorder.probe()
+        self.unchecked = self._obstacle() if self.due else "nothing was computed"
+        self.proof: ValueProof | None = ValueProof(unchecked=self.unchecked) if self.due and self.unchecked else None
 
-    def _obstacle(self, run: "ResolvedRun", step: Step) -> str:
+    def _obstacle(self) -> str:
         """Reason for which this run's values are not checked; empty if they are. It is the same on all ranks."""
-        if not run.training.check_values:
+        if not self._run.training.check_values:
             return "training.check_values is off"
-        needed = _COPIES * sum(one.numel() * one.element_size() for _, one in step.named_parameters())
+        needed = _COPIES * sum(one.numel() * one.element_size() for _, one in self._step.named_parameters())
         (lacking,) = self._ranks.highest(float(shutil.disk_usage(self._folder.path).free < needed))
         return "the disk has no room for a record of gradients and weights" if lacking else ""
 
-    def recording(self, take: TakeStep) -> TakeStep:
+    @contextmanager
+    def recorded(self, part: Part, first: int, updates: int) -> Iterator[None]:
+        """Context in which steps from `first` on are recorded, until `updates` updates were made.
+
+        What was not concluded in it is deleted. All ranks must enter it.
+        """
+        self._part = f"{part}-{first}"
+        if not self.unchecked:
+            rounded = part == "middle" or self._expected.rule.rounds_state
+            place = self._place / self._part
+            self._recorder = StepRecorder(
+                self._step, place, self._ranks, first, updates, rounds_state=rounded, part=part
+            )
+            if self._run.model.dropout > 0 and not self._expected.same_noise:
+                self._recorder.probe()
+        try:
+            yield
+        finally:
+            self._recorder = None
+            if self._ranks.rank == 0:
+                shutil.rmtree(self._place / self._part, ignore_errors=True)
+
+    @property
+    def kind(self) -> "Kind":
+        """How near the gradients of this run must be to the baseline's."""
+        return self._expected.gradients.kind
+
+    @property
+    def recording(self) -> bool:
+        """True while more steps are to be recorded."""
+        return self._recorder is not None and not self._recorder.done
+
+    def taking(self, take: TakeStep) -> TakeStep:
         """Wrap `take`, so that its steps are recorded until enough updates were made."""
 
         def recorded(step: Step, index: int, probes: "ActivationNorms | None") -> "StepRecord | Taken":
@@ -89,62 +129,47 @@ class ValueCheck:
         if self._recorder is not None:
             self._recorder.stepped(record.step, record.loss, record.log_gradient_norm, record.learning_rate)
 
-    def conclude(self, channel: Channel, process: ReferenceProcess | None) -> ValueProof:
-        """Check the record in rank 0's reference process, and delete it. The result is the same on every rank."""
+    def conclude(self) -> None:
+        """Have rank 0's reference process check the record, and add its answer to `proof`.
+
+        Raises `WrongValues` on every rank if a value is
+        wrong, `Unproven` if there is no answer, `Interrupted` if a stop was requested meanwhile.
+        """
         if self._recorder is None:
-            return ValueProof(unchecked=self.unchecked)
+            if self.proof is not None:
+                self._tell(self.proof)
+            return
         self._recorder.close()
         self._recorder = None
         self._ranks.meet()
-        try:
-            said = self._checked(channel, process)
-        finally:
-            if self._ranks.rank == 0:
-                shutil.rmtree(self._place, ignore_errors=True)
-        return ValueProof.model_validate_json(self._ranks.gather(said)[0])
+        found = ValueProof.model_validate_json(self._ranks.gather(self._answer())[0])
+        if found.broken == _INTERRUPTED:
+            raise Interrupted(_INTERRUPTED)
+        self.proof = found if self.proof is None else self.proof.joined(found)
+        self._tell(self.proof)
+        if found.broken:
+            raise Unproven(
+                f"the values could not be checked: {found.broken}; run again, or give training.check_values=false"
+            )
+        if found.checked and not found.verdict:
+            raise WrongValues(found.failures[0])
 
-    def conclude_here(self) -> ValueProof:
-        """Check the record in rank 0's process, once no more figures of the run are measured, and delete it."""
-        if self._recorder is None:
-            return ValueProof(unchecked=self.unchecked)
-        self._recorder.close()
-        self._recorder = None
-        self._ranks.meet()
-        said = ""
-        if self._ranks.rank == 0:
-            from assay.values.recorded import Recorded
+    def note(self, **figures: int) -> None:
+        """Add figures to the proof that only the run's own process knows."""
+        if self.proof is not None and self.proof.checked:
+            self.proof = self.proof.model_copy(update=figures)
+            self._tell(self.proof)
 
-            data = open_prepared(self._folder.data_folder(self._folder.spec()))
-            recorded = Recorded(self._place, self._ranks.world)
-            said = checked_in_memory(recorded, self._run, data, self._device).model_dump_json()
-            shutil.rmtree(self._place, ignore_errors=True)
-        return ValueProof.model_validate_json(self._ranks.gather(said)[0])
-
-    def abandon(self) -> None:
-        """Delete the record of a run that ended before it was checked."""
-        self._recorder = None
-        if self._ranks.rank == 0:
-            shutil.rmtree(self._place, ignore_errors=True)
-
-    def _checked(self, channel: Channel, process: ReferenceProcess | None) -> str:
+    def _answer(self) -> str:
         """On rank 0, the reference process's answer. The others communicate while they wait, to avoid a timeout."""
+        process = self._process
         if process is not None:
-            process.ask()
-        while self._ranks.highest(float(process is not None and not process.wait(_POLL_SECONDS)))[0]:
+            process.ask(self._part)
+        stopped = False
+        while self._ranks.highest(float(process is not None and not stopped and not process.wait(_POLL_SECONDS)))[0]:
             if process is None:
                 time.sleep(_POLL_SECONDS)
-            elif channel.interrupted:
-                process.end()
-        return ValueProof().model_dump_json() if process is None else process.answer()
-
-
-def checked_in_memory(recorded: "Recorded", run: "ResolvedRun", data: Prepared, device: torch.device) -> ValueProof:
-    """Check a record; return an unchecked proof if the baseline runs out of memory."""
-    from assay.values.check import check_values
-
-    try:
-        return check_values(recorded, run, data, device)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return ValueProof(unchecked="the baseline ran out of memory, so there is nothing to compare with")
+            stopped = self._channel.interrupted
+        if process is None:
+            return ""
+        return ValueProof(broken=_INTERRUPTED).model_dump_json() if stopped else process.answer(self._part)

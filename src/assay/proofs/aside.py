@@ -1,0 +1,31 @@
+"""Check that a step keeps nothing aside: the heap's peak must be that of the tensors and of library scratch.
+
+The heap is counted in a step of the timed blocks, in which no mode, profiler or hook of torch is active. Its peak is
+predicted as the peak of torch's allocator, which another step shows under torch's profiler. Python's objects and
+buffers of libraries come to less than the bound: honest runs of one thread stay within 0.2 MiB of the prediction. A
+technique that acts only in steps that are watched, or moves what it saves into arrays of another library, is beyond it.
+"""
+
+from assay.records.memory import Memory
+from assay.units import format_bytes
+
+SHARE = 0.05
+"""Part of the predicted peak by which the heap's may differ from it."""
+_BYTES, _BYTES_OF_A_THREAD = 448 * 2**10, 64 * 2**10
+"""Bytes by which it may differ besides: Python's own, and buffers of each thread."""
+
+
+def bound_bytes(predicted: int, threads: int) -> int:
+    """Return by how many bytes the heap's peak may differ from its prediction."""
+    return int(SHARE * predicted) + _BYTES + _BYTES_OF_A_THREAD * threads
+
+
+def kept_aside(memory: Memory, threads: int) -> str:
+    """Return a sentence if the heap's peak in a timed step is not the tensors' peak; empty if it is, or is unknown."""
+    found, predicted = memory.heap_peak_bytes, memory.allocator_peak_bytes
+    if found is None or predicted is None or abs(found - predicted) <= bound_bytes(predicted, threads):
+        return ""
+    both = f"the heap reaches {format_bytes(found)} in a timed step, and the tensors {format_bytes(predicted)}"
+    if found > predicted:
+        return f"{both} while they are watched: memory is kept outside of tensors, or saved only in watched steps"
+    return f"{both} while they are watched: timed steps leave out some of the work"
