@@ -6,14 +6,15 @@ gradient x. Three kinds of bounds follow, for every tensor and for every group: 
 
 - *Residual.* The relative error of a tensor is at most 6·a·D, and that of a group, as a root mean square, 2.5·a·D. D is
   the distance |x₁₆ − x₆₄| / |x₆₄| of the tensor or of its group, whichever is larger. A group may be as near to x₁₆.
-- *Scale.* The mean slope of a group, ⟨x, x₆₄⟩ / ⟨x₆₄, x₆₄⟩, is that of x₁₆ within 1.75·a·min(D, R). R is the distance
+- *Scale.* The mean slope of a group, ⟨x, x₆₄⟩ / ⟨x₆₄, x₆₄⟩, is that of x₁₆ within 1.25·a·min(D, R). R is the distance
   of x from x₁₆ without this difference of scale. Many errors are those of x₁₆, so R may be far below D.
 - *Smallest elements.* Large elements hide what happens to small ones. So the slope of the smallest tenth of a group's
   elements, and of the smallest hundredth, is 1 or that of x₁₆, within a/4 and six standard errors.
 
 After training at a high rate, attention is sharp, and a few elements carry the error. Then honest errors vary more from
-one rounding to the next. So a = 1 + D/4u, with D over all tensors and the roundoff u: 1.4 in an ordinary run. Rounding
-that sends a token of a mixture to another expert moves much at once, so the bounds that the technique states are added.
+one rounding to the next. So a = 1 + (D/u)²/6 with D over all tensors and the roundoff u, at most 10. It is 1.4 in an
+ordinary run. Rounding that sends a token of a mixture to another expert moves much at once, so there the bounds that
+the technique states are added.
 
 The constants are from honest runs (docs/measured/values.md).
 """
@@ -30,9 +31,9 @@ from assay.reference.expected import Closeness
 from assay.values.nearness import ROW_RATIO, Judged, over, worst_row
 from assay.values.rounding import unit_roundoff
 
-TENSOR_RATIO, GROUP_RATIO, SCALE_RATIO = 6.0, 2.5, 1.75
-AMPLIFIED = 0.25
-"""Growth of all bounds with the mean distance D, in roundoffs."""
+TENSOR_RATIO, GROUP_RATIO, SCALE_RATIO = 6.0, 2.5, 1.25
+AMPLIFIED, MOST_AMPLIFIED = 1 / 6, 10.0
+"""Growth of all bounds with the square of the mean distance D in roundoffs, and its end."""
 SMALL_ERROR, STANDARD_ERRORS = 0.25, 6.0
 """Bound of the slope of small elements: a part of it, and multiples of its standard error."""
 SHARES = (0.1, 0.01)
@@ -41,7 +42,7 @@ ROUTED_RATIO = 4.0
 """Factor on a mixture's stated bound of one tensor."""
 _LEAST_DISTANCE = 0.25
 """Smallest distance D that is assumed, in roundoffs."""
-_LEAST_REST = 0.3
+_LEAST_REST = 0.5
 """Smallest distance R that is assumed, relative to D."""
 _FEWEST = 20
 """Elements of a tensor, at least, whose smallest are looked at."""
@@ -122,7 +123,7 @@ class Pooled:
         groups: dict[str, list[_Figures]] = defaultdict(list)
         for one in self._seen:
             groups[group_of(one.name)].append(one)
-        grown = 1 + AMPLIFIED * _mean(one.moved for one in self._seen) / unit
+        grown = min(1 + AMPLIFIED * (_mean(one.moved for one in self._seen) / unit) ** 2, MOST_AMPLIFIED)
         for name, members in groups.items():
             distance = max(_mean(one.moved for one in members), least)
             yield from self._tensors(members, distance, grown)
