@@ -1,6 +1,7 @@
 """Measure the errors of correct values: 200 random configurations are recorded and compared with their references.
 
     python benchmarks/value_bounds.py [--count 200] [--trained 100] [--out docs/measured/values.md]
+    python benchmarks/value_bounds.py --systematic 200
 
 Every configuration draws a model (heads shared or not, learned or rotary positions, either norm, either order, a
 mixture or not), a batch, a clipping norm and a stack of one to three techniques that this machine can run. Its first
@@ -19,21 +20,23 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from assay.config import ModelConfig, Run, Spec, TrainingConfig
+from assay.config import ModelConfig, ResolvedRun, Run, Spec, TrainingConfig
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import check, expected_of, optimizations_of, resolved
 from assay.training.build import baseline, build
 from assay.training.loop import read, take_step
-from assay.values.check import Check
+from assay.values.check import Check, References
 from assay.values.nearness import GRADIENT_RATIO, UPDATE_RATIO, Judged
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
+from systematic_errors import Keeping, smallest_seen
+from systematic_errors import table as levels_of
 
 STACK = (
     "vocab_padding",
@@ -61,6 +64,8 @@ STACK = (
     "deferred_metrics",
     "optimizer_in_backward",
 )
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+HIGH_RATE = 0.01
 
 
 class RandomText:
@@ -87,7 +92,7 @@ class Text:
         return len(self.ids)
 
 
-def drawn(seed: int, vocabulary: int | None = None) -> Run:
+def drawn(seed: int, vocabulary: int | None = None) -> ResolvedRun:
     """A run that this machine can do. Draws again while techniques exclude each other."""
     dice = random.Random(seed)
     while True:
@@ -101,7 +106,7 @@ def drawn(seed: int, vocabulary: int | None = None) -> Run:
         return run
 
 
-def _draw(dice: random.Random) -> Run:
+def _draw(dice: random.Random) -> ResolvedRun:
     heads, tied = dice.choice([1, 2, 4]), dice.random() < 0.5
     model = ModelConfig(
         n_layer=dice.choice([1, 2, 4]),
@@ -132,11 +137,11 @@ def _draw(dice: random.Random) -> Run:
     return resolved(Run(model=model, training=training, device="cpu", seed=dice.randrange(1000), optimizations=specs))
 
 
-def judged(run: Run, place: Path, text: Any, first: int = 0) -> tuple[list[Judged], list[str]]:
-    """Every value of three steps against its bound, and the failures among the other checks.
+Recipe = TypeVar("Recipe", bound=Check)
 
-    `first` is the number of steps that the run trains before.
-    """
+
+def recorded(run: ResolvedRun, place: Path, text: Any, first: int, kind: type[Recipe]) -> Recipe:
+    """Train a run for `first` steps, record three more, and return their check, which has not begun."""
     device = torch.device("cpu")
     program = baseline(run, text, device)  # type: ignore[arg-type]
     for one in optimizations_of(run):
@@ -156,15 +161,40 @@ def judged(run: Run, place: Path, text: Any, first: int = 0) -> tuple[list[Judge
         (record,) = read(watched, [taken])
         recorder.stepped(index, record.loss, record.log_gradient_norm, record.learning_rate)
     recorder.close()
-    one = Check(Recorded(place), run, expected, text, device)  # type: ignore[arg-type]
+    return kind(Recorded(place), run, expected, text, device, References(run, expected, text, device))
+
+
+def judged(run: ResolvedRun, place: Path, text: Any, first: int = 0) -> tuple[list[Judged], list[str]]:
+    """Every value of three steps against its bound, and the failures among the other checks.
+
+    `first` is the number of steps that the run trains before.
+    """
+    one = recorded(run, place, text, first, Check)
     return one.judged(), list(one.proof().failures)
+
+
+def systematic(count: int, text: Any) -> dict[str, list[dict[str, float]]]:
+    """The smallest errors of gradients that are seen in random runs in mixed precision, by kind of run."""
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for seed in range(count):
+        rate, first = RATES[seed % len(RATES)], (0, 30, 100)[seed % 3]
+        run = drawn(seed, vocabulary=256)
+        changes = {"learning_rate": rate, "min_learning_rate": rate / 10, "warmup_steps": 2, "steps": first + 10}
+        training = run.training.model_copy(update={**changes, "schedule": "constant"})
+        run = run.model_copy(update={"training": training, "optimizations": (Spec(name="bf16_mixed"),)})
+        with tempfile.TemporaryDirectory() as place:
+            levels = smallest_seen(recorded(run, Path(place), text, first, Keeping))
+        dense = f"rate {'up to 0.003' if rate < HIGH_RATE else 'of 0.01 and more'}"
+        found["mixtures" if run.model.n_expert else dense].append(levels)
+        print(f"{seed} at {rate} after {first}: {list(levels.values())}", flush=True)
+    return found
 
 
 Used = dict[tuple[str, str], list[float]]
 """Errors over their bounds, by kind of value and kind of bound."""
 
 
-def measured(runs: Iterable[tuple[Run, int]], text: Callable[[Run], Any]) -> tuple[Used, list[str]]:
+def measured(runs: Iterable[tuple[ResolvedRun, int]], text: Callable[[ResolvedRun], Any]) -> tuple[Used, list[str]]:
     """Every value of some runs, each after so many steps of training, and the failures."""
     found: Used = defaultdict(list)
     failures = []
@@ -196,11 +226,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--trained", type=int, default=100)
+    parser.add_argument("--systematic", type=int, default=0, help="draws of the table of systematic errors")
     parser.add_argument("--out", type=Path)
     options: Any = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
+    if options.systematic:
+        print(*levels_of(systematic(options.systematic, Text(200_000))), sep="\n")
+        return
     new = ((drawn(seed), 0) for seed in range(options.count))
     trained = ((drawn(seed, vocabulary=256), (10, 60, 300)[seed % 3]) for seed in range(options.trained))
     book = Text(200_000)

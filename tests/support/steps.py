@@ -32,7 +32,7 @@ from support.corpora import RandomData
 CPU = torch.device("cpu")
 
 
-def build_step(run: Run, data: RandomData | None = None) -> Step:
+def build_step(run: Run, data: RandomData | Prepared | None = None) -> Step:
     """The run's step, optimizations applied, made real on its device."""
     device = torch.device("cuda" if run.device == "cuda" else "cpu")
     program: Program = baseline(run, data or RandomData(run), device)  # type: ignore[arg-type]

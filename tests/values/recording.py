@@ -32,13 +32,13 @@ def build():
 """
 
 
-def record_steps(step: Step, run: Run, folder: Path, steps: int = 3) -> None:
-    """Do the first steps of a built program and record them."""
+def record_steps(step: Step, run: Run, folder: Path, steps: int = 3, first: int = 0) -> None:
+    """Do the steps of a built program from `first` on and record them."""
     torch.manual_seed(run.seed)
-    recorder = StepRecorder(step, folder, rounds_state=expected_of(run).rule.rounds_state)
+    recorder = StepRecorder(step, folder, first=first, rounds_state=expected_of(run).rule.rounds_state)
     if run.model.dropout > 0 and not expected_of(run).same_noise:
         recorder.probe()
-    for index in range(steps):
+    for index in range(first, first + steps):
         watched = recorder.watch(step, index)
         with recorder.hooked():
             taken = take_step(watched, index)

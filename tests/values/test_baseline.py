@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, Module, Tanh
 
+from assay.reference.expected import Rounding
 from assay.values.baseline import Reference
 from values.recording import CPU, RandomData, own_run
 
@@ -44,8 +45,6 @@ def test_the_spread_is_that_of_rounding_errors_whose_signs_are_drawn(tmp_path: P
         return loss - exact
 
     seen = sum(drawn() ** 2 for _ in range(DRAWS)) / DRAWS
-    found = truth.rounded_at(weights, batches, noise)
-    # Few results dominate, and their errors at rounded weights are others than at the exact ones.
+    found = truth.rounded_at(weights, batches, noise, Rounding(dtype="bfloat16"))
+    # Few results dominate, and their errors are typical ones in place of their own.
     assert found.spread == pytest.approx(seen**0.5, rel=0.35)
-    nearest = {name: one + errors[name] for name, one in weights.items()}
-    assert found.loss == pytest.approx(truth.at(nearest, batches, noise).loss, rel=1e-12)

@@ -15,7 +15,7 @@ from assay.hardware import AMPERE
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import Expected, lossy, summed_in_16_bits
+from assay.reference.expected import Expected, Rounding, lossy, summed_in_16_bits
 from assay.reference.narrow_rules import NarrowAdamW
 from assay.reference.rules import AdamW
 
@@ -32,7 +32,13 @@ _LOSS_ERROR = 1.5e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
-_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
+_NEAR = lossy(
+    _GRADIENT_ERROR,
+    at_least=_ROUNDED,
+    slope=_SLOPE_ERROR,
+    loss=_LOSS_ERROR,
+    rounding=Rounding(dtype="bfloat16", everywhere=True),
+)
 
 
 class Bf16Full(Optimization):

@@ -20,7 +20,7 @@ from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import Expected, lossy
+from assay.reference.expected import Expected, Rounding, lossy
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -38,7 +38,9 @@ _ROUNDED = 2**-15
 _LOST = 1.0
 """Largest relative error of one gradient without a scaler, which loses it whole."""
 _PARTLY_LOST = lossy(_LOST, at_least=_ROUNDED, slope=_LOST, loss=_LOSS_ERROR)
-_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
+_NEAR = lossy(
+    _GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR, rounding=Rounding(dtype="float16")
+)
 
 
 class Fp16Mixed(Optimization):

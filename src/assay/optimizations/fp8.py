@@ -18,7 +18,7 @@ from assay.hardware import ADA
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import Expected, lossy
+from assay.reference.expected import Expected, Rounding, lossy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +39,9 @@ _LOSS_ERROR = 1e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-7
 """Relative error that float8 must cause in some gradient."""
-_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
+_NEAR = lossy(
+    _GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR, rounding=Rounding(dtype="float8")
+)
 _PRECISE, _COARSE = "float8_e4m3fn", "float8_e5m2"
 """Formats of inputs and weights, and of gradients."""
 

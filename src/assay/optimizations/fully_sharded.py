@@ -17,7 +17,7 @@ from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Phase, Trace
-from assay.reference.expected import REASSOCIATED, Expected, lossy
+from assay.reference.expected import REASSOCIATED, Expected, Rounding, lossy
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -33,7 +33,13 @@ _LOSS_ERROR = 2e-3
 """Largest relative error of the loss."""
 _ROUNDED = 2**-12
 """Relative error that bfloat16 must cause in some gradient."""
-_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
+_NEAR = lossy(
+    _GRADIENT_ERROR,
+    at_least=_ROUNDED,
+    slope=_SLOPE_ERROR,
+    loss=_LOSS_ERROR,
+    rounding=Rounding(dtype="bfloat16", everywhere=True),
+)
 
 
 class FullySharded(Optimization):

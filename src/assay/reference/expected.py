@@ -24,6 +24,15 @@ Kind = Literal["exact", "reassociated", "lossy"]
 _LOOSENESS: tuple[Kind, ...] = ("exact", "reassociated", "lossy")
 
 
+class Rounding(Frozen):
+    """Where a lossy program rounds, and to which numbers; the value check imitates it (`assay.values.rounding`)."""
+
+    dtype: Literal["bfloat16", "float16", "float8"]
+    """Numbers that operands of matrix products are rounded to; float8 is that of linear layers, beside bfloat16."""
+    everywhere: bool = False
+    """True if weights, gradients and what every operation but the loss returns are rounded as well."""
+
+
 class Closeness(Frozen):
     """Bound on the distance of a value from its reference."""
 
@@ -42,6 +51,9 @@ class Closeness(Frozen):
     small_tensor: float = 0.01
     """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
 
+    rounding: Rounding | None = None
+    """Rounding of a lossy program. A reference with it says what honest errors are; None: the figures above alone."""
+
     def loosened(self, other: "Closeness") -> "Closeness":
         """Return the looser of two kinds; the bounds of two lossy techniques add up."""
         if self.kind != other.kind:
@@ -54,6 +66,7 @@ class Closeness(Frozen):
             loss=self.loss + other.loss,
             vectors=self.vectors + other.vectors,
             small_tensor=max(self.small_tensor, other.small_tensor),
+            rounding=self.rounding or other.rounding,
         )
 
 
@@ -61,12 +74,19 @@ EXACT = Closeness()
 REASSOCIATED = Closeness(kind="reassociated")
 
 
-def lossy(relative: float, *, at_least: float = 0.0, slope: float = 0.0, loss: float = 0.0) -> Closeness:
+def lossy(
+    relative: float,
+    *,
+    at_least: float = 0.0,
+    slope: float = 0.0,
+    loss: float = 0.0,
+    rounding: Rounding | None = None,
+) -> Closeness:
     """Bound for values within `relative` of their reference, and somewhere at least `at_least` away from it."""
-    return Closeness(kind="lossy", relative=relative, at_least=at_least, slope=slope, loss=loss)
+    return Closeness(kind="lossy", relative=relative, at_least=at_least, slope=slope, loss=loss, rounding=rounding)
 
 
-IN_BFLOAT16 = lossy(0.1, at_least=2**-12, slope=0.02, loss=1e-3)
+IN_BFLOAT16 = lossy(0.1, at_least=2**-12, slope=0.02, loss=1e-3, rounding=Rounding(dtype="bfloat16"))
 """Bounds of a program whose products are in bfloat16: of one gradient, its least rounding, its scale, and the loss."""
 
 

@@ -1,12 +1,14 @@
 """The plain program at given weights, batches and random state: reference losses and gradients.
 
 In float32 the program is the baseline of every comparison. It clips by itself, and an exact technique must equal it bit
-for bit. In float64 it is the ground truth, and two plain lines here clip its gradients.
+for bit. In float64 it is the ground truth, and two plain lines here clip its gradients. With operations that round, it
+shows how far honest rounding moves the values at these very weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,12 +18,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.data import Prepared
-from assay.reference.expected import Expected
-from assay.step.program import NamedParameters, OptimizerLike, Step
+from assay.model.moe import MixtureMLP
+from assay.reference.expected import Expected, Rounding
+from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
+from assay.values.rounding import Imitated, dtype_of, rounded, stored, unit_roundoff
 
 _CLIP_EPSILON = 1e-6
+_TYPICAL_ROUNDOFF = 0.42
+"""Root mean square of a rounding error, in roundoffs of the number itself: numbers are spread evenly over a decade."""
 _BASELINE_ERROR = 1e-3
 """Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
 
@@ -36,7 +42,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Rounded(Computed):
-    """One step's loss and gradients at weights and inputs rounded to bfloat16."""
+    """One step's loss and gradients where operations round as the run's optimizations do."""
 
     spread: float
     """Root mean square of the change of the loss if each rounding error had a sign by chance.
@@ -102,12 +108,14 @@ class Reference:
         dropout: bool = True,
         batch_statistics: bool = False,
         buffers: Mapping[str, Tensor] | None = None,
+        rounding: Rounding | None = None,
     ) -> Computed:
         """Return loss and gradients of a step at `weights`, with dropout masks drawn from the state `noise`.
 
         `batches` are the step's forwards: token ids and targets, each `[rows, T]`, or inputs and targets of a user's
         own. Without `dropout` modules are as in an evaluation, except with `batch_statistics` those that normalize by a
-        batch. `buffers` are values of buffers by name; others stay as they are. Sets the global random state.
+        batch. `buffers` are values of buffers by name; others stay as they are. With `rounding`, operations of forward
+        and backward round. Sets the global random state.
         """
         with torch.no_grad():
             for name, buffer in ((name, one) for part in self._step.parts for name, one in part.named_buffers()):
@@ -124,6 +132,8 @@ class Reference:
                 if isinstance(module, _BatchNorm):
                     module.train(dropout or batch_statistics)
         program = replace(self._step.program, batches=lambda step, share: batches)
+        if rounding is not None:
+            program = replace(program, gradients=partial(self._rounded_gradients, rounding))
         record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         return Computed(record.loss, _clipped(caught, self._clip) if self._truth else caught)
@@ -133,30 +143,42 @@ class Reference:
         weights: Mapping[str, Tensor],
         batches: Sequence[tuple[Tensor, Tensor]],
         noise: Mapping[str, Tensor],
+        rounding: Rounding,
         **options: Any,
     ) -> Rounded:
-        """Like `at`, with weights and inputs rounded to bfloat16: how far rounding alone moves a loss.
+        """Like `at`, with operations that round: how far rounding alone moves a loss and gradients.
 
         Rounding errors may cancel in one loss by chance. So their spread over all signs is computed as well, to first
         order. It is the root of the sum of squares of gradient times error.
         """
-        coarse = {name: _in_16_bits(one) for name, one in weights.items()}
-        rounded = [(_in_16_bits(inputs), targets) for inputs, targets in batches]
-        with _results_watched(self._step) as squares:
-            found = self.at(coarse, rounded, noise, **options)
+        with _results_watched(self._step, unit_roundoff(rounding)) as squares:
+            found = self.at(weights, batches, noise, rounding=rounding, **options)
         caught = self._optimizer.caught if self._optimizer is not None else {}
-        squares += [_square(one, coarse[name] - weights[name]) for name, one in caught.items()]
+        dtype = dtype_of(rounding)
+        squares += [_square(one, rounded(weights[name], dtype) - weights[name]) for name, one in caught.items()]
         return Rounded(found.loss, found.gradients, sum(squares) ** 0.5)
+
+    def _rounded_gradients(
+        self, rounding: Rounding, step: Step, micro_batches: Sequence[MicroBatch], tokens: int
+    ) -> Tensor:
+        routers = [one.router.weight for part in step.parts for one in part.modules() if isinstance(one, MixtureMLP)]
+        with Imitated(rounding, routers):
+            loss = self._step.program.gradients(step, micro_batches, tokens)
+        stored([one.grad for _, one in step.named_parameters() if one.grad is not None], rounding)
+        return loss
 
 
 @contextmanager
-def _results_watched(step: Step) -> Iterator[list[float]]:
-    """Collect, for each result of a module without submodules, the square by which its rounding moves the loss."""
+def _results_watched(step: Step, unit: float) -> Iterator[list[float]]:
+    """Collect, for each result of a module without submodules, the square by which its rounding moves the loss.
+
+    The result is rounded already, so its error is the typical one of its size. `unit` is the roundoff of its dtype.
+    """
     squares: list[float] = []
 
     def watch(module: Module, arguments: object, result: object) -> None:
         if isinstance(result, Tensor) and result.requires_grad:
-            error = _in_16_bits(result.detach()) - result.detach()
+            error = _TYPICAL_ROUNDOFF * unit * result.detach()
             result.register_hook(lambda gradient: squares.append(_square(gradient, error)))  # type: ignore[no-untyped-call]
 
     leaves = [one for part in step.parts for one in part.modules() if not any(one.children())]
@@ -171,10 +193,6 @@ def _results_watched(step: Step) -> Iterator[list[float]]:
 def _square(gradient: Tensor, error: Tensor) -> float:
     """Return the variance of a loss over the signs of errors, in first order."""
     return float((gradient * error.to(gradient)).square().sum())
-
-
-def _in_16_bits(one: Tensor) -> Tensor:
-    return one.to(torch.bfloat16).to(one.dtype) if one.is_floating_point() else one
 
 
 def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
-from assay.reference.expected import REASSOCIATED, Closeness, Expected
+from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
@@ -26,12 +26,15 @@ from assay.values.baseline import Computed, Reference, Rounded, baseline_failure
 from assay.values.batches import batch_failures
 from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
+from assay.values.pooled import Pooled
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
 from assay.values.whole_batch import whole_batch_failures
 
 _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
+_OWN_ROUNDING = Rounding(dtype="bfloat16")
+"""Rounding by which lossy values of a user's own are judged if their techniques state none."""
 _FEW_TARGETS = 0.1
 """`Closeness.small_tensor` on batches of a user's own, which may have one target in a row."""
 
@@ -101,6 +104,7 @@ class Check:
         if self.references.probes:
             probed, more, seconds = self._probed()
             return judged + probed, failed + more, seconds
+        pooled = self._pooled()
         for step in self._compared():
             began = time.perf_counter()
             near = self._reference(self.references.near, step.index)
@@ -109,10 +113,10 @@ class Check:
             if self._needs_truth(step.index):
                 exact = self._reference(self.references.truth, step.index)
                 failed += baseline_failure(near, exact, self.expected)
-            rounded = self._rounded(step.index, self.recorded.micro_batches(step.index))
+            rounded = self._rounded(step.index)
             found = self.recorded.tensors("gradient", step.index) if step.updated else None
-            judged += self._judged(step.index, step.loss, found, near, exact, rounded)
-        return judged, failed, seconds
+            judged += self._judged(step.index, step.loss, found, near, exact, rounded, pooled)
+        return judged + list(pooled.judged()), failed, seconds
 
     def _compared(self) -> list[RecordedStep]:
         """Return the recorded steps whose losses and gradients are compared; updates are replayed in all.
@@ -142,18 +146,24 @@ class Check:
         near = self._reference(self.references.near, first, dropout=False)
         seconds = time.perf_counter() - began
         exact = self._reference(self.references.truth, first, dropout=False)
-        judged = self._judged(first, self.recorded.probe_loss, found, near, exact)
-        return judged, baseline_failure(near, exact, self.expected), seconds
+        rounded, pooled = self._rounded(first, dropout=False), self._pooled()
+        judged = self._judged(first, self.recorded.probe_loss, found, near, exact, rounded, pooled)
+        return judged + list(pooled.judged()), baseline_failure(near, exact, self.expected), seconds
 
     def _rounded(
-        self, step: int, batches: Sequence[tuple[Tensor, Tensor]], *, evaluated: bool = False
+        self, step: int, windows: Sequence[tuple[Tensor, Tensor]] | None = None, *, dropout: bool = True
     ) -> Rounded | None:
-        """Return the true values at rounded weights and inputs, by which lossy values of a user's own are judged."""
-        if self.run.own_rows is None or self._close().kind != "lossy":
+        """Return lossy values with honest rounding at the weights of a step, on its batch or on evaluated windows."""
+        close = self._close()
+        rounding = close.rounding or (_OWN_ROUNDING if self.run.own_rows is not None else None)
+        if rounding is None or close.kind != "lossy":
             return None
-        weights, noise = (self.recorded.tensors("weight", step), self.recorded.noise(step))
-        buffers = self.recorded.tensors("buffer", step) if evaluated else {}
-        return self.references.truth.rounded_at(weights, batches, noise, dropout=not evaluated, buffers=buffers)
+        weights, noise = self.recorded.tensors("weight", step), self.recorded.noise(step)
+        buffers = {} if windows is None else self.recorded.tensors("buffer", step)
+        batches = self._batches(step) if windows is None else windows
+        return self.references.near.rounded_at(
+            weights, batches, noise, rounding, dropout=dropout and windows is None, buffers=buffers
+        )
 
     def _evaluated(self) -> list[Judged]:
         """The evaluation at the first recorded weights."""
@@ -170,15 +180,20 @@ class Check:
             one.at(weights, windows, noise, dropout=False, buffers=buffers).loss
             for one in (self.references.near, self.references.truth)
         )
-        moved = _moved(exact, self._rounded(step, windows, evaluated=True))
+        moved = _moved(exact, self._rounded(step, windows))
         return [nearness.evaluation(step, found, near, exact, self.expected.gradients, moved)]
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
-        weights = self.recorded.tensors("weight", step)
+        weights, batches = self.recorded.tensors("weight", step), self._batches(step)
+        return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
+
+    def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
         model = self.run.model  # a mixture balances the tokens of one forward, and masks are drawn forward by forward
         cut = model.n_expert is not None or model.dropout > 0 or model.own is not None
-        batches = self.recorded.micro_batches(step) if cut else [self.recorded.batch(step)]
-        return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
+        return self.recorded.micro_batches(step) if cut else [self.recorded.batch(step)]
+
+    def _pooled(self) -> Pooled:
+        return Pooled(self._close(), self.run.model.n_expert is not None)
 
     def _judged(
         self,
@@ -187,8 +202,10 @@ class Check:
         found: Mapping[str, Tensor] | None,
         near: Computed,
         exact: Computed,
-        rounded: Rounded | None = None,
+        rounded: Rounded | None,
+        pooled: Pooled,
     ) -> list[Judged]:
+        """Judge a loss, and gradients that are judged one by one; `pooled` collects the others."""
         close, coarse = self._close(), {} if rounded is None else rounded.gradients
         judged = [nearness.loss(step, loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
         if found is None:
@@ -197,6 +214,9 @@ class Check:
         typical = (sum(float((one * one).sum()) for one in exact.gradients.values()) / elements) ** 0.5
         for name, one in exact.gradients.items():
             own = found[name].to(self.device) if name in found else None
+            if name in coarse and own is not None and own.shape == one.shape and self.run.model.own is None:
+                pooled.add(step, name, own, one, coarse[name], typical)
+                continue
             judged.append(
                 nearness.gradient(step, name, own, near.gradients[name], one, close, typical, coarse.get(name))
             )
@@ -207,7 +227,7 @@ class Check:
         close = self.expected.gradients
         if close.kind == "exact" and self.device.type != "cpu":
             return REASSOCIATED
-        if close.kind == "lossy" and self.run.model.n_expert is not None:
+        if close.kind == "lossy" and close.rounding is None and self.run.model.n_expert is not None:
             return close.model_copy(update={"relative": _ROUTED * close.relative, "slope": _ROUTED * close.slope})
         if close.kind == "lossy" and self.run.own_rows is not None:
             return close.model_copy(update={"small_tensor": _FEW_TARGETS})

@@ -7,17 +7,17 @@ The float32 baseline's own error shows how hard the tensor is to compute. A key 
 in truth and rounding errors in practice, so its bound consists of rounding, too. K is 8 for losses and gradients: 200
 honest configurations reach 1.9 (docs/measured/values.md), and other machines sum in other orders.
 
-Lossy values: |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that the technique states. A tensor of n elements has at least the
-bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches small
-tensors, too. On batches of a user's own it is a tenth instead of a hundredth, because few targets average less.
-Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound of |s − 1|,
-σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost row has the error 1.
+Lossy values: a technique states how it rounds, and x₁₆ is the baseline with this rounding (`assay.values.rounding`).
+Gradients are judged by it, tensor by tensor and all together (`assay.values.pooled`). The bound of a loss is what the
+technique states, or 8·max(|x₁₆ − x₆₄|, s). The spread s is √Σ(g·δ)² over the gradients g and rounding errors δ of
+weights and results. It is there because errors may cancel in one loss.
 
-A loss of a user's own may be as small as it likes, such as a squared error, and its gradients sum signed residuals.
-Rounding is then large beside them. So x₁₆ is computed there as well: x₆₄ at weights and inputs rounded to bfloat16. For
-a loss 8·max(|x₁₆ − x₆₄|, s) is allowed. The spread s is √Σ(g·δ)² over the gradients g and rounding errors δ of weights
-and results. It is there because errors may cancel in one loss. From the errors of a gradient, its slope and its rows
-4·|x₁₆ − x₆₄| is subtracted.
+For a technique that states no rounding, |x − x₆₄| ≤ ρ·|x₆₄| with the bound ρ that it states. A tensor of n elements has
+at least the bound ρ·0.01·r·√n, with r the root mean square of all gradients' elements. Rounding of large values reaches
+small tensors, too. Rounding errors have either sign, so they hardly change the slope s = ⟨x, x₆₄⟩/⟨x₆₄, x₆₄⟩. The bound
+of |s − 1|, σ + 4ρ/√n with the technique's σ, is narrower. Rows have their own bound: a lost row has the error 1. These
+bounds also hold for a model of a user's own. There 4·|x₁₆ − x₆₄| is subtracted from the errors of a gradient, its slope
+and its rows. On batches of a user's own a tenth takes the place of a hundredth, because few targets average less.
 
 Vectors: some kernels add a norm's gradient up over all tokens in 16 bits. Large sums then lose small terms, so such a
 technique states a further ρ and σ for the gradients of vectors.
@@ -51,6 +51,7 @@ ROUNDED_STATE_ERROR = 0.05
 """Largest relative error of a moment that is kept in 8 or 16 bits."""
 STATE_ERROR = 1e-3
 """Largest relative error of a moment in float32: its updates are sums, and the replay gets the same gradients."""
+_POOLED = ("residual", "scale")
 _SHOWN = 3
 """Failures that are reported one by one."""
 
@@ -59,7 +60,8 @@ _SHOWN = 3
 class Judged:
     """One value with its error, relative to its bound."""
 
-    what: Literal["loss", "evaluation", "gradient", "update", "state"]
+    what: Literal["loss", "evaluation", "gradient", "residual", "scale", "update", "state"]
+    """A residual and a scale are those of a group of gradients, over all recorded steps."""
     name: str
     step: int
     error: float
@@ -104,7 +106,7 @@ def _inexact_loss(
         bound = max(close.loss * abs(truth), 0.0 if moved is None else GRADIENT_RATIO * moved)
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), unit_roundoff(torch.float32) * abs(truth))
-    return Judged(what, name, step, error / abs(truth), _over(error, bound))
+    return Judged(what, name, step, error / abs(truth), over(error, bound))
 
 
 def gradient(
@@ -133,17 +135,17 @@ def gradient(
         summed = close.vectors if truth.ndim == 1 else 0.0
         moved = torch.zeros_like(truth) if rounded is None else ROUNDED_RATIO * (rounded - truth)
         explained = _norm(moved)
-        used = _over(max(error - explained, 0.0), (close.relative + summed) * max(size, least))
+        used = over(max(error - explained, 0.0), (close.relative + summed) * max(size, least))
         if size > least:
             slope = max(_slope_error(found, truth) - explained / size, 0.0)
             used = max(
                 used,
-                _over(slope, close.slope + summed + 4 * close.relative / truth.numel() ** 0.5),
-                _worst_row(found, truth, moved) / (ROW_RATIO * close.relative),
+                over(slope, close.slope + summed + 4 * close.relative / truth.numel() ** 0.5),
+                worst_row(found, truth, moved) / (ROW_RATIO * close.relative),
             )
         return Judged("gradient", name, step, relative, used, relative)
     bound = GRADIENT_RATIO * max(_norm(base.double() - truth), unit_roundoff(torch.float32) * size)
-    return Judged("gradient", name, step, relative, _over(error, bound), relative)
+    return Judged("gradient", name, step, relative, over(error, bound), relative)
 
 
 def _slope_error(found: Tensor, truth: Tensor) -> float:
@@ -151,7 +153,7 @@ def _slope_error(found: Tensor, truth: Tensor) -> float:
     return abs(float((found.double() * truth).sum() / (truth * truth).sum()) - 1)
 
 
-def _worst_row(found: Tensor, truth: Tensor, moved: Tensor) -> float:
+def worst_row(found: Tensor, truth: Tensor, moved: Tensor) -> float:
     """Return the largest relative error of a row beyond what it `moved` by; 0 for vectors.
 
     Small rows count as a tenth of a typical one.
@@ -172,16 +174,14 @@ def update(
     own = (0.2 if rounded else 2.0) * unit_roundoff(found.dtype) * _norm(replayed)
     relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
     size = moved or 1.0
-    return Judged(
-        "update", name, step, error / size, _over(error, own + relative * moved), max(0.0, error - own) / size
-    )
+    return Judged("update", name, step, error / size, over(error, own + relative * moved), max(0.0, error - own) / size)
 
 
 def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
     """Judge one tensor of an optimizer's state; `rounded` is true if it has fewer than 32 bits."""
     error, size = _norm(found.double() - replayed.double()), _norm(replayed)
     bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
-    return Judged("state", name, step, error / size if size else error, _over(error, bound))
+    return Judged("state", name, step, error / size if size else error, over(error, bound))
 
 
 def sentences(judged: list[Judged]) -> list[str]:
@@ -193,6 +193,11 @@ def sentences(judged: list[Judged]) -> list[str]:
 
 def _sentence(one: Judged) -> str:
     what = "the loss" if one.what == "loss" else f"the {one.what} of {one.name}"
+    if one.what in _POOLED:
+        return (
+            f"the {one.what} of the gradients of {one.name}, over all recorded steps, is off by {one.error:.2g}, "
+            f"{one.used:.3g} times its bound"
+        )
     if one.used == float("inf"):
         return f"{what} in step {one.step} differs from the reference (relative error {one.error:.1e})"
     return f"{what} in step {one.step} has a relative error of {one.error:.1e}, {one.used:.3g} times its bound"
@@ -232,7 +237,8 @@ def _relative(found: Tensor, reference: Tensor) -> float:
     return error / size if size else error
 
 
-def _over(error: float, bound: float) -> float:
+def over(error: float, bound: float) -> float:
+    """Return the error divided by its bound; infinite for an error where none is allowed."""
     return error / bound if bound else (0.0 if error == 0 else float("inf"))
 
 

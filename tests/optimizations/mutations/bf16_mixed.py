@@ -12,10 +12,14 @@ from optimizations.mutations.mutant import Clock, Mutant, applied, rewritten
 from optimizations.mutations.precision import (
     NORM_IN_16_BITS,
     loss_in_16_bits,
+    noisy,
     rounded,
+    scaled,
     stale_weights,
     wide_block,
     wide_head,
+    with_gradients,
+    without_smallest,
 )
 from optimizations.mutations.rules import around
 
@@ -44,5 +48,14 @@ MUTANTS = (
         NORM_IN_16_BITS,
         {"training": {"gradient_clip": 0.1}},
     ),
+    Mutant(
+        "MLPs scaled", "The gradients of MLPs are larger by a hundredth.", with_gradients(_NAME, scaled(".mlp.", 1.01))
+    ),
+    Mutant(
+        "smallest lost",
+        "The smallest tenth of the elements of every gradient is zero.",
+        with_gradients(_NAME, without_smallest(0.1)),
+    ),
+    Mutant("norms noisy", "The gradients of norms have noise of 3 %.", with_gradients(_NAME, noisy("norm", 0.03))),
     Mutant("until late", "Late in the run products are in float32.", applied(_NAME, _until_late, late=True), late=True),
 )

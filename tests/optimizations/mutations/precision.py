@@ -1,5 +1,6 @@
 """Bugs of numbers that are held or made with fewer bits than was said."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from assay.config import Run
 from assay.model import Block
 from assay.model.gpt import Head
-from assay.step.program import OptimizerLike, Program
+from assay.step.program import MicroBatch, OptimizerLike, Program, Step
 from optimizations.mutations.mutant import Break, applied, rewritten
 
 NORM_IN_16_BITS = rewritten(
@@ -89,6 +90,50 @@ def scale_of(technique: str, value: float) -> Break:
         return replace(program)
 
     return applied(technique, change)
+
+
+def with_gradients(technique: str, change: Callable[[str, Tensor], Tensor]) -> Break:
+    """Have `change` alter each gradient of a step after backward; it takes the parameter's name."""
+
+    def altered(program: Program, run: Run) -> Program:
+        honest = program.gradients
+
+        def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+            loss = honest(step, micro_batches, tokens)
+            for name, one in step.named_parameters():
+                if one.grad is not None:
+                    one.grad.copy_(change(name, one.grad))
+            return loss
+
+        return replace(program, gradients=gradients)
+
+    return applied(technique, altered)
+
+
+def scaled(part: str, factor: float) -> Callable[[str, Tensor], Tensor]:
+    """Multiply the gradients of parameters that have `part` in their name."""
+    return lambda name, gradient: gradient * factor if part in name else gradient
+
+
+def without_smallest(share: float) -> Callable[[str, Tensor], Tensor]:
+    """Set the smallest elements of every gradient to zero."""
+
+    def change(name: str, gradient: Tensor) -> Tensor:
+        smallest = gradient.abs().flatten().kthvalue(max(1, int(share * gradient.numel()))).values
+        return torch.where(gradient.abs() <= smallest, 0.0, gradient)
+
+    return change
+
+
+def noisy(part: str, share: float) -> Callable[[str, Tensor], Tensor]:
+    """Add noise of a share of each element to the gradients of parameters that have `part` in their name."""
+    generator = torch.Generator().manual_seed(0)
+
+    def change(name: str, gradient: Tensor) -> Tensor:
+        noise = share * torch.randn(gradient.shape, generator=generator)
+        return gradient * (1 + noise) if part in name else gradient
+
+    return change
 
 
 NOT_UNSCALED = rewritten("assay.parallel.loss_scale:DynamicLossScale.unscale", ("1 / self.value", "1.0"))

@@ -15,7 +15,7 @@ from assay.config import ResolvedRun
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.expected import Expected, lossy, summed_in_16_bits
+from assay.reference.expected import Expected, Rounding, lossy, summed_in_16_bits
 from assay.reference.narrow_rules import NarrowStateAdamW
 
 if TYPE_CHECKING:
@@ -31,7 +31,13 @@ _LOSS_ERROR = 1.5e-4
 """Largest relative error of the loss."""
 _ROUNDED = 2**-15
 """Relative error that float16 must cause in some gradient."""
-_NEAR = lossy(_GRADIENT_ERROR, at_least=_ROUNDED, slope=_SLOPE_ERROR, loss=_LOSS_ERROR)
+_NEAR = lossy(
+    _GRADIENT_ERROR,
+    at_least=_ROUNDED,
+    slope=_SLOPE_ERROR,
+    loss=_LOSS_ERROR,
+    rounding=Rounding(dtype="float16", everywhere=True),
+)
 
 
 class Fp16Full(Optimization):

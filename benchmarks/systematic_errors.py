@@ -1,0 +1,107 @@
+"""Measure the smallest systematic error of lossy gradients that the value check sees in 95 % of random runs.
+
+`python benchmarks/value_bounds.py --systematic 200` calls this. Each draw is a random model that has trained in mixed
+precision for some steps. Its next three steps are recorded and their references computed once. Then errors of growing
+size are put into the recorded gradients until the check refuses them: another scale of all gradients of MLPs, the
+smallest elements of every gradient set to zero, and noise on the gradients of norms.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from assay.reference.expected import Closeness
+from assay.values.check import Check
+from assay.values.pooled import Pooled, group_of
+
+Change = Callable[[str, Tensor], Tensor]
+LEVELS = (0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+SEEN_IN = 0.95
+NEVER = float("inf")
+
+
+@dataclass
+class Kept(Pooled):
+    """Keeps the gradients that it collects."""
+
+    given: list[tuple[int, str, Tensor, Tensor, Tensor, float]] = field(default_factory=list)
+
+    def add(self, step: int, name: str, found: Tensor, truth: Tensor, rounded: Tensor, typical: float) -> None:
+        self.given.append((step, name, found, truth, rounded, typical))
+        super().add(step, name, found, truth, rounded, typical)
+
+
+@dataclass(frozen=True)
+class Keeping(Check):
+    """A check whose gradients can be judged once more, with errors in them."""
+
+    kept: list[Kept] = field(default_factory=list)
+
+    def _pooled(self) -> Kept:
+        self.kept.append(Kept(self._close(), self.run.model.n_expert is not None))
+        return self.kept[-1]
+
+
+def scaled(size: float) -> Change:
+    """Enlarge the gradients of MLPs."""
+    return lambda name, one: one * (1 + size) if group_of(name) == "MLPs" else one
+
+
+def without_smallest(share: float) -> Change:
+    """Set the smallest elements of every gradient to zero."""
+
+    def change(name: str, one: Tensor) -> Tensor:
+        count = int(share * one.numel())
+        return torch.where(one.abs() <= one.abs().flatten().kthvalue(count).values, 0.0, one) if count else one
+
+    return change
+
+
+def noisy(share: float) -> Change:
+    """Add noise to the gradients of norms, a share of each element's size."""
+    generator = torch.Generator().manual_seed(0)
+
+    def change(name: str, one: Tensor) -> Tensor:
+        noise = share * torch.randn(one.shape, generator=generator)
+        return one * (1 + noise) if group_of(name) == "norms" else one
+
+    return change
+
+
+ERRORS: Mapping[str, Callable[[float], Change]] = {
+    "scale of the gradients of MLPs": scaled,
+    "share of the smallest elements set to zero": without_smallest,
+    "noise on the gradients of norms": noisy,
+}
+
+
+def refused(kept: Kept, close: Closeness, change: Change) -> bool:
+    """True if the gradients with an error are not within their bounds."""
+    changed = Pooled(close, kept.mixture)
+    for step, name, found, truth, rounded, typical in kept.given:
+        changed.add(step, name, change(name, found), truth, rounded, typical)
+    return any(one.failed for one in changed.judged())
+
+
+def smallest_seen(check: Keeping) -> dict[str, float]:
+    """Return the smallest level of each error from which on it is refused. The honest gradients must pass."""
+    check.judged()
+    (kept,) = check.kept
+    found = dict.fromkeys(ERRORS, NEVER)
+    for name, error in ERRORS.items():
+        for level in reversed(LEVELS):
+            if not refused(kept, kept.close, error(level)):
+                break
+            found[name] = level
+    return found
+
+
+def table(draws: Mapping[str, list[dict[str, float]]]) -> Iterator[str]:
+    """The rows of a table: for each kind of run and each error, the level that is seen in 95 % of the draws."""
+    yield f"| runs | draws | {' | '.join(ERRORS)} |\n| --- | --- | {' | '.join('---' for _ in ERRORS)} |"
+    for kind, levels in draws.items():
+        at = [sorted(one[name] for one in levels)[int(SEEN_IN * (len(levels) - 1))] for name in ERRORS]
+        said = (f"{one:.1%}" if one < NEVER else "not seen" for one in at)
+        yield f"| {kind} | {len(levels)} | {' | '.join(said)} |"

@@ -1,0 +1,115 @@
+"""Arithmetic in few bits, imitated operation by operation: operands and results are rounded, and the rest stays wide.
+
+A reference that computes in this context has the rounding errors of an honest program at the same weights, forward and
+backward. It shares no code with any technique: no autocast, no narrow weights and no narrow kernel. Rounded are the
+operands and results of matrix products, and what softmaxes of attention return. With `everywhere` it is what any
+operation returns, except the loss's own. A mixture's router stays wide, as in the program.
+
+Small numbers are kept: a program's loss scale, or the scale of a float8 tensor, puts them into the range of the dtype.
+The gradients of a program that holds everything in float16 are divided by that scale in float16, and lose them again.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from assay.reference.expected import Rounding
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "convolution", "convolution_backward")
+_SOFTMAX = ("_softmax", "_softmax_backward_data")
+_NORM_BACKWARD = ("native_layer_norm_backward", "_fused_rms_norm_backward")
+_LOSS = ("_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward")
+_MOVES = ("clone", "detach", "_to_copy", "embedding")
+"""Operations that compute nothing."""
+_SCORES = 3
+"""Dimensions of attention's scores, at least; a router's have two."""
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float8": torch.float8_e4m3fn}
+
+_ROOM = 2
+"""Powers of two that are left for sums of a few elements."""
+
+Round = Callable[[Tensor], Tensor]
+
+
+def dtype_of(rounding: Rounding) -> torch.dtype:
+    """Return the dtype that operands of linear layers are rounded to."""
+    return _DTYPES[rounding.dtype]
+
+
+def unit_roundoff(rounding: Rounding) -> float:
+    """Return half of the distance between neighbours above 1."""
+    return torch.finfo(dtype_of(rounding)).eps / 2
+
+
+def rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the nearest numbers in `dtype`, as a tensor of the old dtype; its largest is scaled into the range."""
+    if not tensor.is_floating_point() or tensor.numel() <= 1:
+        return tensor
+    scale = _scale(tensor, dtype)
+    return (tensor * scale).to(dtype).to(tensor.dtype) / scale
+
+
+def _scale(tensor: Tensor, dtype: torch.dtype) -> float:
+    """Return a power of two that brings the largest element near the largest number of `dtype`."""
+    if dtype is torch.bfloat16:  # as wide a range as float32's
+        return 1.0
+    largest = float(tensor.abs().max())
+    if not largest or not math.isfinite(largest):
+        return 1.0
+    return 2.0 ** (math.floor(math.log2(torch.finfo(dtype).max)) - _ROOM - math.frexp(largest)[1])
+
+
+class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Context in which operations round as `rounding` says; products with a weight of `wide` do not."""
+
+    def __init__(self, rounding: Rounding, wide: Iterable[Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._everywhere = rounding.everywhere
+        self._narrow = dtype_of(rounding)
+        # Only the operands of linear layers are in 8 bits.
+        self._dtype = torch.bfloat16 if rounding.dtype == "float8" else self._narrow
+        self._wide = {one.data_ptr() for one in wide}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, kwargs = func._schema.name.removeprefix("aten::"), kwargs or {}
+        if name in _PRODUCTS and not any(isinstance(one, Tensor) and one.data_ptr() in self._wide for one in args):
+            narrow = self._dtype if name == "bmm" else self._narrow
+            return _each(lambda one: rounded(one, self._dtype), func(*_each(lambda one: rounded(one, narrow), args)))
+        if self._everywhere and name in _NORM_BACKWARD:
+            return self._norm_backward(func, *args, **kwargs)
+        found = func(*args, **kwargs)
+        return _each(lambda one: rounded(one, self._dtype), found) if self._rounds(func, name, found) else found
+
+    def _norm_backward(self, func: Any, gradient: Tensor, *others: Any, **named: Any) -> Any:
+        """Run the kernel in the narrow dtype: some kernels also add up over all tokens in it."""
+        scale = _scale(gradient, self._dtype)
+        found = func(*_each(lambda one: one.to(self._dtype), (gradient * scale, *others)), **named)
+        return _each(lambda one: one.to(gradient) / scale, found)
+
+    def _rounds(self, func: Any, name: str, found: Any) -> bool:
+        if name in _SOFTMAX:
+            return bool(found.ndim >= _SCORES)
+        if not self._everywhere:
+            return False
+        moves = func.is_view or name.endswith("_") or name in _MOVES
+        return not moves and name not in _LOSS
+
+
+def _each(change: Round, values: Any) -> Any:
+    """Change every tensor of floating point among `values`, which are a tensor or several values."""
+    if isinstance(values, Tensor):
+        return change(values) if values.is_floating_point() else values
+    if isinstance(values, tuple | list):
+        return type(values)(_each(change, one) for one in values)
+    return values
+
+
+def stored(gradients: Iterable[Tensor], rounding: Rounding) -> None:
+    """Round, in place, gradients that a program keeps in a narrow dtype, after it divided them by its loss scale."""
+    if rounding.everywhere:
+        for one in gradients:
+            one.copy_(one.to(dtype_of(rounding)))

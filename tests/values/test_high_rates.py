@@ -1,0 +1,46 @@
+"""Honest 16-bit runs at high learning rates pass the value check: it knows what rounding does at their weights."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.config import ModelConfig, Run, Spec, TrainingConfig
+from assay.config.run import ResolvedRun
+from assay.data import Prepared
+from assay.optimizations import expected_of, resolved
+from assay.reference.expected import Expected
+from assay.training.loop import read, take_step
+from assay.values.check import Check, References
+from assay.values.recorded import Recorded
+from support.steps import CPU, build_step
+from values.recording import record_steps
+
+MODEL = ModelConfig(n_layer=1, n_head=4, n_embd=64, context_length=32, vocab_size=256)
+TRAINED = 60
+"""Steps before the recorded ones."""
+
+
+def trained(seed: int, technique: str) -> ResolvedRun:
+    training = TrainingConfig(
+        batch_size=3, steps=TRAINED + 5, warmup_steps=2, learning_rate=0.05, min_learning_rate=1e-4, schedule="constant"
+    )
+    specs = (Spec(name=technique),)
+    return resolved(Run(model=MODEL, training=training, device="cpu", seed=seed, optimizations=specs))
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_an_honest_run_is_proven_by_the_rounding_at_its_weights(seed: int, corpus: Prepared, tmp_path: Path) -> None:
+    run = trained(seed, "bf16_mixed")
+    step = build_step(run, corpus)
+    for index in range(TRAINED):
+        read(step, [take_step(step, index)])
+    record_steps(step, run, tmp_path, steps=2, first=TRAINED)
+
+    def failures(expected: Expected) -> tuple[str, ...]:
+        references = References(run, expected, corpus, CPU)
+        return Check(Recorded(tmp_path), run, expected, corpus, CPU, references).proof().failures
+
+    expected = expected_of(run)
+    assert failures(expected) == ()
+    stated = expected.gradients.model_copy(update={"rounding": None})
+    assert failures(expected.changed(gradients=stated)), "the bounds that the technique states would suffice"

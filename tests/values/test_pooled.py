@@ -1,0 +1,85 @@
+"""Lossy gradients judged together: honest rounding passes, and what is systematic does not."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from assay.reference.expected import IN_BFLOAT16
+from assay.values.pooled import Pooled, group_of
+
+NAMES = tuple(f"blocks.{layer}.mlp.{part}.weight" for layer in (0, 1) for part in ("up", "down"))
+ERROR = 0.005
+"""Relative error of honest rounding here: about one roundoff of bfloat16."""
+
+
+def drawn() -> Iterator[tuple[int, str, Tensor, Tensor, Tensor]]:
+    """Step, name, and the program's, the true and the rounded gradient, with independent errors."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise() -> Tensor:
+        return torch.randn(64, 32, generator=generator, dtype=torch.float64)
+
+    for step in range(3):
+        for name in NAMES:
+            truth = noise()
+            yield step, name, truth + ERROR * noise(), truth, truth + ERROR * noise()
+
+
+def failed(change: Callable[[Tensor], Tensor], mixture: bool = False) -> set[str]:
+    pooled = Pooled(IN_BFLOAT16, mixture)
+    for step, name, found, truth, rounded in drawn():
+        pooled.add(step, name, change(found), truth, rounded, typical=1.0)
+    return {f"{one.what} of {one.name}" for one in pooled.judged() if one.failed}
+
+
+def without_smallest(gradient: Tensor) -> Tensor:
+    return torch.where(
+        gradient.abs() <= gradient.abs().flatten().kthvalue(gradient.numel() // 10).values, 0.0, gradient
+    )
+
+
+def without_a_row(gradient: Tensor) -> Tensor:
+    return torch.cat([gradient[:-1], torch.zeros_like(gradient[-1:])])
+
+
+def test_honest_rounding_passes() -> None:
+    assert failed(lambda one: one) == set()
+
+
+def test_a_wrong_scale_of_one_percent_is_seen_and_is_no_residual() -> None:
+    assert failed(lambda one: 1.01 * one) == {"scale of MLPs"}
+
+
+def test_small_elements_that_are_lost_are_seen() -> None:
+    assert {"scale of the smallest 10% of MLPs", "scale of the smallest 1% of MLPs"} <= failed(without_smallest)
+
+
+def test_noise_beyond_that_of_rounding_is_seen() -> None:
+    generator = torch.Generator().manual_seed(1)
+    found = failed(lambda one: one * (1 + 0.03 * torch.randn(one.shape, generator=generator)))
+    assert "residual of MLPs" in found
+
+
+def test_a_lost_row_is_seen_in_every_tensor() -> None:
+    assert {f"gradient of {name}" for name in NAMES} <= failed(without_a_row)
+
+
+def test_a_token_of_a_mixture_may_go_to_another_expert() -> None:
+    assert failed(lambda one: 1.01 * one, mixture=True) == set()
+    assert failed(lambda one: 1.2 * one, mixture=True) != set()
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("blocks.0.attention.q_norm.weight", "norms"),
+        ("blocks.0.mlp_norm.bias", "norms"),
+        ("blocks.0.mlp.experts.up", "MLPs"),
+        ("blocks.0.attention.qkv.bias", "attention"),
+        ("head.projection.weight", "embeddings"),
+    ],
+)
+def test_every_parameter_is_in_a_group(name: str, group: str) -> None:
+    assert group_of(name) == group

@@ -1,0 +1,63 @@
+"""Imitated rounding: it is torch's own, forward and backward, where the imitation says so."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from assay.reference.expected import Rounding
+from assay.values.rounding import Imitated, rounded, stored
+
+WIDE = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_products_round_as_autocast_does(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(16, 24, generator=generator) for _ in range(2))
+    found, autocast = [], []
+    for out, context in (
+        (found, Imitated(Rounding(dtype=name))),  # type: ignore[arg-type]
+        (autocast, torch.autocast("cpu", dtype=WIDE[name])),
+    ):
+        leaf = weight.clone().requires_grad_()
+        with context:
+            y = F.linear(x, leaf)
+        with context if isinstance(context, Imitated) else torch.enable_grad():
+            y.float().square().sum().backward()
+        out += [y.detach().float(), leaf.grad]
+    exact = x @ weight.t()
+    # Sums in another order may round to a neighbour, which few elements do.
+    for one, other in zip(found, autocast, strict=True):
+        assert one is not None
+        assert other is not None
+        assert (one != other).float().mean() < 0.05
+    assert not torch.equal(found[0], exact)  # type: ignore[arg-type]
+
+
+def test_products_with_a_router_stay_wide_and_so_do_its_probabilities() -> None:
+    x, router = torch.randn(8, 16), torch.randn(16, 4)
+    with Imitated(Rounding(dtype="bfloat16"), [router]):
+        found = (x @ router).softmax(dim=-1)
+    assert torch.equal(found, (x @ router).softmax(dim=-1))
+
+
+def test_everywhere_also_what_is_no_product_rounds() -> None:
+    x = torch.randn(64)
+    with Imitated(Rounding(dtype="bfloat16", everywhere=True)):
+        found = x.exp()
+    assert torch.equal(found, x.exp().bfloat16().float())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
+def test_small_numbers_are_rounded_and_not_lost(dtype: torch.dtype) -> None:
+    small = 1e-12 * (1 + torch.rand(100))
+    relative = (rounded(small, dtype) - small).abs() / small
+    assert 0 < relative.max() <= torch.finfo(dtype).eps / 2
+
+
+def test_float16_gradients_that_are_stored_unscaled_lose_small_numbers() -> None:
+    gradient = torch.tensor([1e-9, 1.0])
+    stored([gradient], Rounding(dtype="float16"))
+    assert gradient[0] > 0
+    stored([gradient], Rounding(dtype="float16", everywhere=True))
+    assert gradient.tolist() == [0.0, 1.0]
