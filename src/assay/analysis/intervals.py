@@ -240,7 +240,8 @@ class Design:
 def _part(chance: Floats, count: int) -> Floats:
     """Return how much of a row's error is its own: all below `WIDER`, and none from 2·k^−0.9 on, for k rows."""
     none = 2.0 / count**0.9
-    return np.clip(1 - np.log(np.maximum(chance, np.finfo(float).tiny) / WIDER) / np.log(none / WIDER), 0.0, 1.0)
+    below = np.log(none / np.maximum(chance, np.finfo(float).tiny))
+    return np.asarray(np.clip(below / np.log(none / WIDER), 0.0, 1.0))
 
 
 def _rounding(values: Floats) -> Floats:

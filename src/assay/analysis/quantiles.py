@@ -43,7 +43,7 @@ def critical_values(count: int, correlation: float, degrees: Floats) -> Floats:
     low, high = (np.vectorize(known.__getitem__, otypes=[float])(one) for one in (whole, whole + 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(degrees == whole, 0.0, (1 / whole - 1 / degrees) / (1 / whole - 1 / (whole + 1)))
-    return np.where(part > 0, low + part * (high - low), low)
+    return np.asarray(np.where(part > 0, low + part * (high - low), low))
 
 
 def _inside(bound: float, count: int, correlation: float, degrees: int) -> float:

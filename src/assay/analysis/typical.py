@@ -6,7 +6,8 @@ lack it, and no interval of theirs knows of it. The median of all seeds can be t
 Up to `WHOLE` seeds the interval is Student's t (Gosset 1908). Its mean is not the median where differences are skewed,
 but for so few seeds that error is small beside its width. With more seeds it would not be. So a third of the seeds
 beyond `WHOLE` is left out at each end. The interval is then that of a trimmed mean (Yuen 1974), which nears the median
-as seeds are added. `benchmarks/validity.py` counts how often both hold, for normal, skewed and contaminated differences.
+as seeds are added. `benchmarks/validity.py` counts how often both hold, for normal and skewed differences, and with
+outliers.
 
 Bonferroni's correction makes several intervals hold together. Their small levels lie far out in the tails, where
 skewness of a few seeds counts for more. So up to `FEW` seeds the levels are divided by `SKEWED` as well.

@@ -89,7 +89,10 @@ class ProcessChanges:
         slopes = weights * np.exp(logs)[..., None, :] if points else weights
         apart = self.found.apart[..., None, :] & (weights != 0)
         variance, degrees = self._variance(slopes, apart)
-        wider = critical_values(max(family, len(self.rows)), 0.0, degrees)
+        # A sum is not surer than the row that spoils it, so only whole degrees beyond that row's count.
+        own = np.where(apart, self.found.degrees[..., None, :], 0.0).max(axis=-1)
+        surest = np.maximum(np.floor(degrees), np.minimum(own, degrees))
+        wider = critical_values(max(family, len(self.rows)), 0.0, surest)
         factor = np.where(apart.any(axis=-1), wider, critical_values(family, 0.0, degrees))
         return Contrasts(values, factor * np.sqrt(variance))
 
