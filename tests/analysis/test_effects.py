@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 from assay.analysis.effects import exact, loss
-from assay.analysis.typical import SKEWED
+from assay.analysis.typical import EQUAL, SKEWED
 
 
 @pytest.mark.parametrize("measure", [exact, loss])
