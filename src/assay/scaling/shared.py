@@ -2,8 +2,8 @@
 
 A bootstrap of single runs takes their errors as independent, and so does not see such an error. The residuals show it:
 those of one size lie together, farther from zero than their scatter within the size explains. With H the projection on
-the slopes of the law and P the mean of each size, residuals are r = (I − H)·(shared + own). The expected sums of squares
-between and within sizes follow from both variances, and these from the sums (Henderson 1953, Biometrics 9).
+the slopes of the law and P the mean of each size, residuals are r = (I − H)·(shared + own). The expected sums of
+squares between and within sizes follow from both variances, and these from the sums (Henderson 1953, Biometrics 9).
 
     between = r'Pr,        within = r'(I − P)r
 
@@ -11,7 +11,8 @@ A few sizes leave the variance between them uncertain. So each draw of a bootstr
 of squares, which makes intervals like those of Student's t. A single run far off is no shared error, so residuals are
 limited about the median of their size.
 
-Where every run has a size of its own, or no law of sizes is asked for, nothing can be shared.
+Where every run has a size of its own, or a law has no sizes, no error is shared. Where sizes are hardly more than the
+constants that they determine, nothing is left between them that could show one.
 """
 
 from dataclasses import dataclass
@@ -57,9 +58,15 @@ class Shared:
         return np.asarray(np.sqrt(scales)[:, None] * chance.standard_normal((draws, sizes)))[:, self.place]
 
 
+def repeats_sizes(problem: Problem) -> bool:
+    """Return whether several runs have one size, so that they may share an error."""
+    sizes = problem.points.parameters
+    return "parameters" in problem.form.needs and len(np.unique(sizes)) < len(sizes)
+
+
 def shared_errors(problem: Problem, values: Floats) -> Shared | None:
     """Return the errors that runs of one size share about a fit; None where the points cannot show any."""
-    if "parameters" not in problem.form.needs:
+    if not repeats_sizes(problem):
         return None
     _, place = np.unique(problem.points.parameters, return_inverse=True)
     residuals, slopes = (one[0] for one in problem.residuals(values[None]))
