@@ -58,7 +58,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What makes each of several fits differ from a fit of all points: `[fits, points]`."""
+    """Weights and shifts of the points of several fits, `[fits, points]`, which differ from a fit of all points."""
 
     weights: Floats
     shifts: Floats
