@@ -42,7 +42,7 @@ def row_json(row: Row) -> dict[str, Any]:
 
 def _distinguishable(verdict: Verdict | None) -> bool | None:
     """True or false if the comparison can tell; None if it has too few processes or no figure."""
-    return None if verdict is None or verdict is Verdict.TOO_FEW else verdict.distinguishable
+    return None if verdict in (None, Verdict.TOO_FEW, Verdict.UNTOLD) else verdict.distinguishable
 
 
 def row_columns(row: Row) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from assay.analysis.choices.target import RowTarget, Targets, sustained, targets
 from assay.analysis.comparison import analyse
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.timed import figure, rounds
+from assay.analysis.typical import SKEWED
 from assay.records.status import Status
 from assay.records.study import BASELINE, ComparisonRecord, Curve
 from support.comparisons import TREATMENTS, record
@@ -97,7 +98,7 @@ def test_the_ratio_is_paired_by_seed_with_students_interval() -> None:
         for a, b in zip(rows[FAST].runs, rows[BASELINE].runs, strict=True)
         if a.seconds and b.seconds
     ]
-    half = t.ppf(1 - 0.05 / 4, 2) * stdev(logs) / sqrt(3)
+    half = t.ppf(1 - 0.05 / 4 / SKEWED, 2) * stdev(logs) / sqrt(3)
     ratio = rows[FAST].ratio
     assert ratio is not None
     assert ratio.change == pytest.approx(exp(fmean(logs)) - 1)

@@ -21,10 +21,11 @@ from typing import Literal, NamedTuple
 
 from assay.analysis.claims import ended_claims
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import Effect, half_width
+from assay.analysis.effects import Effect
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row, usable
 from assay.analysis.timed import figure, rounds
+from assay.analysis.typical import typical
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult, Curve
 
@@ -189,9 +190,16 @@ def _ratio(control: Sequence[Reached], treated: Sequence[Reached], comparisons: 
     differences = [after[seed] - before[seed] for seed in sorted(after) if seed in before]
     if not differences:
         return None
-    mean, half = fmean(differences), half_width(differences, comparisons)
+    found = typical(differences, comparisons)
+    mean, half = found.middle, found.half
     ends = None if half is None else (expm1(mean - half), expm1(mean + half))
-    return Effect(change=expm1(mean), interval=ends, pairs=len(differences), equal=not any(differences))
+    return Effect(
+        change=expm1(mean),
+        interval=ends,
+        pairs=len(differences),
+        equal=not any(differences),
+        untold=found.reason,
+    )
 
 
 def _logs(runs: Sequence[Reached], *, timed: bool) -> dict[int, float]:
