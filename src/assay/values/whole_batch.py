@@ -22,10 +22,7 @@ _APART = 1e-5
 """Relative difference between losses, or gradients, from which they are not equal within rounding."""
 _RATIO = 8.0
 """Multiple of the float32 baseline's own error that rounding explains."""
-_REMEDY = (
-    "a loss that is a mean over some targets may return (sum, count) instead; others need the batch in one piece, "
-    "without micro-batches"
-)
+_REMEDY = "return (sum, count), or do not accumulate"
 
 
 def whole_batch_failures(recorded: Recorded, run: ResolvedRun, base: Reference, truth: Reference) -> list[str]:
@@ -59,10 +56,10 @@ def _drew(noise: Mapping[str, Tensor], device: torch.device) -> bool:
 def _differences(step: int, count: int, near: Computed, whole: Computed, cut: Computed) -> list[str]:
     least = max(_APART * abs(whole.loss), _RATIO * abs(near.loss - whole.loss))
     if not abs(cut.loss - whole.loss) <= least:
-        what = f"it is {cut.loss:.6g} in {count} parts, and {whole.loss:.6g} in one forward of the whole batch"
+        what = f"it is {cut.loss:.6g} in {count} parts, and {whole.loss:.6g} as one batch"
     elif not _norm(cut, whole) <= max(_APART * _norm(whole), _RATIO * _norm(near, whole)):
         apart = _norm(cut, whole) / _norm(whole)
-        what = f"its gradient in {count} parts differs from that of the whole batch (relative difference {apart:.1e})"
+        what = f"its gradient in {count} parts is off that of one batch (relative difference {apart:.1e})"
     else:
         return []
     return [f"the loss does not add up over rows: in step {step} {what}; {_REMEDY}"]
