@@ -129,7 +129,7 @@ class Check:
         return steps[:: len(steps) - 1] if len(steps) > 2 and kind == "reassociated" else steps
 
     def _of_step(self, step: RecordedStep, near: Computed, exact: Computed, pooled: Pooled) -> list[Judged]:
-        """Judge one step. In the middle, a lossy one gets a reference that rounds only if it passes the stated bounds."""
+        """Judge one step. In the middle, a lossy one gets a rounding reference only if it passes the stated bounds."""
         found = self.recorded.tensors("gradient", step.index) if step.updated else None
         if self.recorded.part == "middle" or self._close().kind != "lossy":
             judged = self._judged(step.index, step.loss, found, near, exact, None, pooled)
