@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from assay.launch.neighbours import Account, Neighbours, Trees, used_seconds
+from assay.launch.neighbours import RUN_VARIABLE, Account, Neighbours, Trees, used_seconds
 
 SPIN = "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 SPUN_SECONDS = 0.3
@@ -124,6 +124,26 @@ def test_a_process_stays_known_when_it_leaves_the_session_and_its_parent_ends() 
             assert used_seconds(before["cell"], trees.read(leaders)["cell"]) >= SPUN_SECONDS * 0.7
         finally:
             child.kill()
+
+
+def test_a_process_that_left_before_it_was_seen_is_known_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    spin = SPIN.format(seconds=SPUN_SECONDS) + "print('spun', flush=True)\nimport time\ntime.sleep(60)\n"
+    daemon = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {spin!r}], start_new_session=True)"
+    start = (
+        f"import subprocess\nparent = subprocess.Popen([sys.executable, '-c', {daemon!r}], stdout=subprocess.PIPE)\n"
+    )
+    work = start + "parent.wait()\nparent.stdout.readline()"
+    monkeypatch.setenv(RUN_VARIABLE, "this run")
+    with leader(of(work)) as process:
+        monkeypatch.setenv(RUN_VARIABLE, "another run")
+        with leader(SPIN.format(seconds=10)):
+            try:
+                assert SPUN_SECONDS * 0.8 <= spent(process) <= SPUN_SECONDS * 3
+            finally:
+                for one in psutil.process_iter():
+                    with suppress(psutil.Error):
+                        if one.environ().get(RUN_VARIABLE) == "this run" and one.pid != process.pid:
+                            one.kill()
 
 
 def test_other_processes_do_not_count() -> None:

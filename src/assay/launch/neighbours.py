@@ -2,11 +2,12 @@
 
 A cell whose processes work during the turns of others slows them, and wins. So the coordinator reads the processor time
 of every waiting cell's processes at both edges of a turn. A process belongs to a cell if it is in the cell's session or
-group, or if its parent belongs. Once it was seen there, it still belongs after its parent has ended. The time of a
-process that ended in between is in the account of the one that waited for it.
+group, or if its parent belongs. Once it was seen there, it still belongs after its parent has ended. A process that
+left all of that before it was seen is known by a variable of its environment. The time of a process that ended in
+between is in the account of the one that waited for it.
 
-The kernel counts in hundredths of a second. A process that leaves the session, and whose parent ends before the next
-reading, is another program here. It still disturbs the rounds of others (`instruments.rates.surroundings`).
+The kernel counts in hundredths of a second. A process that leaves its session, its parent and its environment is
+another program here. It still disturbs the rounds of others (`instruments.rates.surroundings`).
 """
 
 import os
@@ -18,6 +19,9 @@ from math import inf
 from typing import NamedTuple
 
 import psutil
+
+RUN_VARIABLE = "ASSAY_RUN_FOLDER"
+"""Variable in the environment of a run's processes: its folder."""
 
 _CLOCK_SECONDS = 1.0
 """Coarseness of the times when processes began."""
@@ -45,6 +49,8 @@ class Trees:
         """Leader of each process that belonged to a cell at an earlier reading."""
         self._began = inf
         """Time when the first leader began that was ever read."""
+        self._runs: dict[Known, str | None] = {}
+        """Run that the environment of each process names; None if it names none."""
 
     def read(self, leaders: Mapping[str, int]) -> Mapping[str, Accounts]:
         """Return the accounts of the processes of each cell. Processes that cannot be read are left out."""
@@ -55,11 +61,26 @@ class Trees:
         for number, (process, parent) in running.items():
             known = (number, process.create_time())
             leader = self._seen.get(known) or _leader_of(number, parent, running, names)
+            leader = leader or self._by_environment(process, running, names)
             if leader in names:
                 self._seen[known] = leader
                 with suppress(psutil.Error):
                     found[names[leader]][known] = _account(process)
         return found
+
+    def _by_environment(self, process: psutil.Process, running: "_Running", leaders: Mapping[int, str]) -> int | None:
+        """Return the leader of the run that a process's environment names; None if it names no other's."""
+        if (run := self._run_of(process)) is None:
+            return None
+        return next((one for one in leaders if one in running and self._run_of(running[one][0]) == run), None)
+
+    def _run_of(self, process: psutil.Process) -> str | None:
+        known = (process.pid, process.create_time())
+        if known not in self._runs:
+            self._runs[known] = None
+            with suppress(psutil.Error, OSError):
+                self._runs[known] = process.environ().get(RUN_VARIABLE)
+        return self._runs[known]
 
 
 def used_seconds(before: Accounts, after: Accounts) -> float:
