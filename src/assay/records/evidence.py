@@ -38,6 +38,8 @@ class ValueProof(Record):
     """Steps of the run's middle among `steps`: each was replayed whole."""
     middle_steps: int = 0
     """Steps of the run's middle, from which the replayed ones were drawn."""
+    evaluations: int = 0
+    """Evaluations of the run of which groups of batches were evaluated again."""
     watched_updates: int = 0
     """Updates of which a sample of elements was replayed, whatever part of the run they belong to."""
     gradients: int = 0
@@ -76,7 +78,7 @@ class ValueProof(Record):
         """Return the proof of this part of a run and a later one together."""
         if not later.checked or not self.checked:
             return self if later.unchecked else later
-        sums = ("steps", "updates", "replayed", "seconds", "process_seconds", "baseline_steps")
+        sums = ("steps", "updates", "replayed", "evaluations", "seconds", "process_seconds", "baseline_steps")
         highest = (
             "middle_steps",
             "watched_updates",

@@ -42,6 +42,8 @@ class Evaluation:
     """Number of tokens of the held-out text that could be predicted; 0 if unknown."""
     standard_error: float | None = None
     """Standard error of the loss as an estimate for the whole split; 0 if all of it is read, None for one group."""
+    groups: tuple[tuple[float, float], ...] = ()
+    """Summed loss and number of targets of each group of batches, in order; empty if it was read from a checkpoint."""
 
     def facts(self) -> dict[str, int | float | None]:
         """Return the figures that an event records."""
@@ -89,7 +91,7 @@ def evaluate(
     """Evaluate after `done` steps. Batches are cut into micro-batches like training's, to take no more memory."""
     sums = [
         step.program.evaluate(step, _cut(group, step.program.micro_batches))
-        for group in _groups(windows(), -(-sample.batches // _GROUPS) or 1)
+        for group in _groups(windows(), _group_size(sample))
     ]
     targets = sum(count for _, count in sums)
     split = targets if sample.whole else sample.split_targets
@@ -100,7 +102,13 @@ def evaluate(
         bytes_per_token=bytes_per_token,
         split_targets=round(split),
         standard_error=standard_error(sums, targets / split if split else 1.0),
+        groups=tuple(sums),
     )
+
+
+def group_of(windows: Windows, sample: Sample, number: int) -> list[MicroBatch]:
+    """Return the batches of one group of an evaluation, from 0."""
+    return list(next(islice(_groups(windows(), _group_size(sample)), number, None)))
 
 
 def standard_error(sums: Sequence[tuple[float, float]], share: float) -> float | None:
@@ -114,6 +122,11 @@ def standard_error(sums: Sequence[tuple[float, float]], share: float) -> float |
     mean = sum(loss for loss, _ in sums) / targets
     squares = sum((loss - mean * count) ** 2 for loss, count in sums)
     return math.sqrt(squares * len(sums) / (len(sums) - 1) * max(0.0, 1.0 - share)) / targets
+
+
+def _group_size(sample: Sample) -> int:
+    """Return the number of batches of a group; 1 if the number of all is unknown."""
+    return -(-sample.batches // _GROUPS) or 1
 
 
 def _groups(batches: Iterable[MicroBatch], size: int) -> Iterator[Iterator[MicroBatch]]:

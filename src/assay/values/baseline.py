@@ -117,15 +117,7 @@ class Reference:
         batch. `buffers` are values of buffers by name; others stay as they are. With `rounding`, operations of forward
         and backward round. Sets the global random state.
         """
-        with torch.no_grad():
-            for name, buffer in ((name, one) for part in self._step.parts for name, one in part.named_buffers()):
-                if buffers and name in buffers:
-                    buffer.copy_(buffers[name])
-            for name, parameter in self._step.named_parameters():
-                parameter.copy_(weights[name])
-        torch.set_rng_state(noise["cpu"])
-        if "cuda" in noise:
-            torch.cuda.set_rng_state(noise["cuda"], self.device)
+        self._set(weights, buffers or {}, noise)
         for part in self._step.parts:
             part.train(dropout)
             for module in part.modules():
@@ -137,6 +129,31 @@ class Reference:
         record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         return Computed(record.loss, _clipped(caught, self._clip) if self._truth else caught)
+
+    def evaluated_at(
+        self,
+        weights: Mapping[str, Tensor],
+        batches: Sequence[tuple[Tensor, Tensor]],
+        noise: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+    ) -> float:
+        """Return the mean loss of an evaluation at `weights`: forwards only, without dropout."""
+        self._set(weights, buffers, noise)
+        moved = [(inputs.to(self.device), targets.to(self.device)) for inputs, targets in batches]
+        summed, targets = self._step.program.evaluate(self._step, moved)
+        return summed / targets
+
+    def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Mapping[str, Tensor]) -> None:
+        """Set weights, buffers and the global random state."""
+        with torch.no_grad():
+            for name, buffer in ((name, one) for part in self._step.parts for name, one in part.named_buffers()):
+                if name in buffers:
+                    buffer.copy_(buffers[name])
+            for name, parameter in self._step.named_parameters():
+                parameter.copy_(weights[name])
+        torch.set_rng_state(noise["cpu"])
+        if "cuda" in noise:
+            torch.cuda.set_rng_state(noise["cuda"], self.device)
 
     def rounded_at(
         self,

@@ -30,7 +30,7 @@ tenth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -45,6 +45,8 @@ ROUNDED_RATIO = 4.0
 """Multiple of the distance to a gradient at rounded weights that rounding explains: it rounds activations as well."""
 UPDATE_RATIO = 64.0
 """K of updates."""
+EVALUATION_ROUNDOFFS = 64.0
+"""Roundoffs of float32 by which the mean losses of two orders of summation may differ."""
 ROW_RATIO = 8.0
 """Largest relative error of one row of a lossy gradient, relative to that of a whole tensor."""
 ROUNDED_STATE_ERROR = 0.05
@@ -85,10 +87,25 @@ def loss(step: int, found: float, base: float, truth: float, close: Closeness, m
 
 
 def evaluation(
-    step: int, found: float, base: float, truth: float, close: Closeness, moved: float | None = None
+    step: int,
+    group: int,
+    found: float,
+    base: float,
+    close: Closeness,
+    truth: float | None = None,
+    moved: float | None = None,
 ) -> Judged:
-    """Judge the loss of an evaluation, which adds up its batches in an order of its own."""
-    return _inexact_loss("evaluation", step, found, base, truth, close, moved)
+    """Judge the loss of a group of an evaluation's batches, which adds them up in an order of its own.
+
+    Without `truth` the float32 baseline takes its place: the bound is then `EVALUATION_ROUNDOFFS` of it, or for lossy
+    values the part that the technique states.
+    """
+    name = f"group {group} of the validation batches"
+    if truth is not None:
+        return replace(_inexact_loss("evaluation", step, found, base, truth, close, moved), name=name)
+    stated = close.loss if close.kind == "lossy" else EVALUATION_ROUNDOFFS * unit_roundoff(torch.float32)
+    error = abs(found - base)
+    return Judged("evaluation", name, step, error / abs(base), over(error, stated * abs(base)))
 
 
 def _inexact_loss(
@@ -100,7 +117,7 @@ def _inexact_loss(
     close: Closeness,
     moved: float | None,
 ) -> Judged:
-    name = "loss" if what == "loss" else "validation batches"
+    name = what
     error = abs(found - truth)
     if close.kind == "lossy":
         bound = max(close.loss * abs(truth), 0.0 if moved is None else GRADIENT_RATIO * moved)

@@ -46,13 +46,13 @@ class Recorded:
     def __init__(self, folder: Path, ranks: int = 1) -> None:
         self.ranks = [TensorReader(folder / f"rank{rank}.bin") for rank in range(ranks)]
         self.part: str = self.ranks[0].about["part"]
-        """Part of the run: `beginning`, `middle` or `end`."""
+        """Part of the run: `beginning`, `middle`, `evaluation` or `end`."""
         self.first = int(self.ranks[0].about["first"])
         self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
         """Number of rows, padding included, of weights whose last rows stand for no token, by name."""
         self.probe_loss: float | None = self.ranks[0].about.get("probe_loss")
-        self.evaluated_loss: float | None = self.ranks[0].about.get("evaluated_loss")
-        """Loss of an evaluation at the weights of the first recorded step, in nats per token."""
+        self.evaluated = {int(number): loss for number, loss in self.ranks[0].about.get("evaluated", {}).items()}
+        """Mean losses of groups of an evaluation at the weights of the first recorded step, by number."""
         self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
 
     def _step(self, index: int) -> RecordedStep:
@@ -82,10 +82,10 @@ class Recorded:
         names = self.ranks[0].keys("ids", step)
         return [(self._rows("ids", step, name), self._rows("targets", step, name)) for name in names]
 
-    def windows(self) -> list[tuple[Tensor, Tensor]]:
-        """Token ids and targets of the evaluated batches."""
-        ids, targets = (self.tensors(f"window {what}", self.first) for what in ("ids", "targets"))
-        return [(ids[number], targets[number]) for number in ids]
+    def windows(self, number: int) -> list[tuple[Tensor, Tensor]]:
+        """Token ids and targets of the batches of one evaluated group."""
+        ids, targets = (self.tensors(f"window {what} {number}", self.first) for what in ("ids", "targets"))
+        return [(ids[place], targets[place]) for place in ids]
 
     def noise(self, step: int) -> dict[str, Tensor]:
         """Random state of rank 0 before the step, by device."""

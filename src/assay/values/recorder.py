@@ -17,7 +17,7 @@ Then `probe` differentiates the first batch once more with dropout off, before t
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,10 @@ from assay.parallel.dtensor import is_spread, placed_gradient
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
-from assay.training.evaluation import evaluate
 from assay.training.gradients import counted_targets
 from assay.values.tensors import Key, TensorWriter
 
-Part = Literal["beginning", "middle", "end"]
+Part = Literal["beginning", "middle", "evaluation", "end"]
 STEPS = 3
 """Updates that are checked: after one update from zero state Adam moves by lr·sign(g) whatever its betas are."""
 
@@ -80,7 +79,8 @@ class StepRecorder:
         }
         self._rounds_state = rounds_state
         self._weights(first)
-        self._state(first)
+        if part != "evaluation":
+            self._state(first)
 
     @property
     def done(self) -> bool:
@@ -137,23 +137,30 @@ class StepRecorder:
             for parameter in self._parameters.values():
                 parameter.grad = None
 
-    def evaluate(self, windows: Sequence[MicroBatch]) -> None:
-        """Evaluate the weights of the first recorded step as the run does, and record windows and loss."""
-        self._about["evaluated_loss"] = evaluate(self._step, lambda: windows, 1.0, self._first).loss
+    def evaluated(self, losses: Mapping[int, float], batches: Callable[[int], Sequence[MicroBatch]]) -> None:
+        """Record some groups of an evaluation of the present weights: the batches and the mean loss of each."""
+        self._about["evaluated"] = {str(number): loss for number, loss in losses.items()}
+        self._noise()
         for name, buffer in (item for part in self._step.parts for item in part.named_buffers()):
             self._writer.add(Key("buffer", self._first, name), buffer)
-        for number, (ids, targets) in enumerate(windows):
-            self._writer.add(Key("window ids", self._first, str(number)), ids)
-            self._writer.add(Key("window targets", self._first, str(number)), targets)
+        for number in losses:
+            for place, (ids, targets) in enumerate(batches(number)):
+                self._writer.add(Key(f"window ids {number}", self._first, str(place)), ids)
+                self._writer.add(Key(f"window targets {number}", self._first, str(place)), targets)
+
+    def _noise(self) -> None:
+        """Record the state of the random generators."""
+        device = self._step.program.device
+        self._writer.add(Key("noise", self._now, "cpu"), torch.get_rng_state())
+        if device.type == "cuda":
+            self._writer.add(Key("noise", self._now, "cuda"), torch.cuda.get_rng_state(device))
 
     def _gradients(self, step: Step) -> Callable[[Step, Sequence[MicroBatch], int], Tensor]:
         inner = step.program.gradients
 
         def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
             with self._aside():
-                self._writer.add(Key("noise", self._now, "cpu"), torch.get_rng_state())
-                if step.program.device.type == "cuda":
-                    self._writer.add(Key("noise", self._now, "cuda"), torch.cuda.get_rng_state(step.program.device))
+                self._noise()
                 for number, (ids, targets) in enumerate(micro_batches):
                     self._writer.add(Key("ids", self._now, str(number)), ids)
                     self._writer.add(Key("targets", self._now, str(number)), targets)

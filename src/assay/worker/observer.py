@@ -106,6 +106,8 @@ class RunObserver:
         """Hold the windows of an evaluation and send its figures, and the routing since the last one."""
         with self._phases.aside():
             self.counters.evaluated(evaluation)
+            if evaluation.step == self.values.drawn_evaluation:
+                self.values.evaluated(evaluation)
             self._channel.event("evaluation", **evaluation.facts())
             if layers := [asdict(layer) for layer in self.routers.take()]:
                 self._findings.routers = layers

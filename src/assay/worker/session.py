@@ -85,6 +85,7 @@ class Session:
             self.phases.enter("recording")
             with unchanged("the last evaluation", loop.step, self.ranks):
                 ended = stopped(loop.evaluate) or ended
+                ended = stopped(lambda: self._held_evaluation(loop)) or ended
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
@@ -135,9 +136,7 @@ class Session:
         self.counters.watch(loop)
         self.observer.routers = RouterStatistics(loop.step)
         self.observer.watch = UpdateWatch(self.run, loop.step, self.phases.aside)
-        self.observer.values = ValueCheck(
-            self.folder, self.run, loop.step, self.ranks, self.channel, self._reference, self.observer.say_values
-        )
+        self.observer.values = ValueCheck(self.folder, loop, self.channel, self._reference, self.observer.say_values)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters, findings.split_tokens = built.parameters, built.split_tokens
@@ -157,6 +156,12 @@ class Session:
         if step > 0:
             self.observer.recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
         return loop
+
+    def _held_evaluation(self, loop: Loop) -> None:
+        """Have groups of the last evaluation evaluated again by the reference process."""
+        last = loop.position.evaluation
+        if last is not None and last.step == loop.position.step:
+            self.observer.values.evaluated(last)
 
     def _kept_aside(self, counted: bool) -> str:
         """Return a sentence if optimizations keep memory aside, by the heap that was counted in a timed step."""

@@ -10,7 +10,6 @@ leave both as they were.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 
 import torch
 
@@ -113,7 +112,6 @@ def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimiz
 
 
 _Last = tuple[Trace, tuple[ModuleGradient, ...]]
-_EVALUATED_BATCHES = 1
 _UPDATES = 2
 """Updates whose values are checked at the end: only the second one shows a moment that is not written back."""
 
@@ -124,9 +122,6 @@ def _last_step(loop: Loop, notes: list[str], values: ValueCheck) -> _Last | None
         index = loop.position.step + loop.discarded + 1  # a prefetching source only moves forwards
         while True:
             with values.recorded("end", index, _UPDATES):
-                if values.recording and loop.windows is not None:
-                    with unchanged("an evaluation", loop.step, loop.ranks):
-                        values.evaluate(list(islice(loop.windows(), _EVALUATED_BATCHES)))
                 kept: list[tuple[StepRecord, Trace]] = []
                 scales: list[ModuleGradient] = []
                 watched = noting(loop.step, scales) if loop.ranks.world == 1 else loop.step

@@ -10,19 +10,25 @@ In one of the replayed steps torch's profiler counts calls of operators, which a
 """
 
 import random
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from assay.instruments.memory.heap import heap_of
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.profiled_calls import profiled_calls
 from assay.proofs.called import called_otherwise
 from assay.records.trace import Trace
+from assay.step.program import Step
 from assay.training.loop import Loop, TakeStep
+from assay.training.probes import ActivationNorms
+from assay.training.queued_step import Taken
+from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect
 from assay.values.places import affordable, drawn
 from assay.worker.plan import Piece, block_pieces
 from assay.worker.proof.values import ValueCheck
+
+Found = TypeVar("Found")
 
 COSTS = {"exact": (11.5, 1.5), "lossy": (15.5, 2.0), "reassociated": (15.0, 4.0)}
 """Baseline steps of time by kind of gradients: for the run's first and last steps together, and for a replayed one.
@@ -65,17 +71,32 @@ class Middle:
         Raises `WrongValues` or `NoEffect` if it differs, and any other `EarlyEnd` of the step.
         """
         step = self._loop.position.step
+        counted = _Within(profiled_calls, take)
         with self._values.recorded("middle", step, 1):
-            work = partial(self._loop.advance, 1, self._values.taking(take))
-            calls = profiled_calls(work) if step == self._profiled else work()
+            self._loop.advance(1, self._values.taking(counted if step == self._profiled else take))
             self._values.conclude()
-        if calls is not None and self._trace is not None and (fault := called_otherwise(self._trace, calls)):
+        known = counted.found is not None and self._trace is not None
+        if known and (fault := called_otherwise(self._trace, counted.found)):
             raise NoEffect(fault)
 
     def count_heap(self, take: TakeStep) -> None:
         """Do the next step under memray, which sees every allocation of the process."""
-        live = live_tensor_bytes(self._loop.step.program.device)
-        if found := heap_of(partial(self._loop.advance, 1, take)):
+        live, counted = live_tensor_bytes(self._loop.step.program.device), _Within(heap_of, take)
+        self._loop.advance(1, counted)
+        if found := counted.found:
             peak = live + found.above_start_bytes
             counts = {"allocations": found.allocations, "allocated_bytes": found.allocated_bytes}
             self.heap = {"heap_peak_bytes": peak, **counts}
+
+
+class _Within(Generic[Found]):
+    """Takes a step within an instrument. What is due after the step, such as an evaluation, is outside of it."""
+
+    def __init__(self, instrument: Callable[[Callable[[], None]], Found], take: TakeStep) -> None:
+        self._instrument, self._take = instrument, take
+        self.found: Found | None = None
+
+    def __call__(self, step: Step, index: int, probes: ActivationNorms | None) -> StepRecord | Taken:
+        taken: list[StepRecord | Taken] = []
+        self.found = self._instrument(lambda: taken.append(self._take(step, index, probes)))
+        return taken[0]

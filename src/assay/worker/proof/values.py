@@ -6,19 +6,20 @@ discarded ones at its end. All ranks wait for its answer, and nothing is timed m
 at once, and so does one whose check has no answer.
 """
 
+import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.optimizations import expected_of
-from assay.parallel.ranks import Ranks
 from assay.records.evidence import ValueProof
-from assay.step.program import MicroBatch, Step
 from assay.store.run_folder import RunFolder
-from assay.training.loop import TakeStep
+from assay.training.evaluation import Evaluation, group_of
+from assay.training.loop import Loop, TakeStep
 from assay.training.step_record import StepRecord
 from assay.training.stops import Interrupted, Unproven, WrongValues
 from assay.values.recorder import STEPS, Part, StepRecorder
@@ -26,12 +27,14 @@ from assay.worker.processes.channel import Channel
 from assay.worker.proof.process import ReferenceProcess, values_folder
 
 if TYPE_CHECKING:
-    from assay.config.run import ResolvedRun
     from assay.reference.expected import Kind
+    from assay.step.program import Step
     from assay.training.probes import ActivationNorms
     from assay.training.queued_step import Taken
 
 _POLL_SECONDS = 0.2
+_FEW_BATCHES = 4
+"""Validation batches that are all evaluated again."""
 _INTERRUPTED = "interrupted while its values were checked"
 _COPIES = 2 * STEPS + 4
 """Copies of all weights in a record: gradients of each step, weights before and after each, state, and a spare."""
@@ -46,21 +49,23 @@ class ValueCheck:
     def __init__(
         self,
         folder: RunFolder,
-        run: "ResolvedRun",
-        step: Step,
-        ranks: Ranks,
+        loop: Loop,
         channel: Channel,
         process: ReferenceProcess | None,
         tell: Callable[[ValueProof], None],
     ) -> None:
-        self._place, self._process, self._channel = values_folder(folder), process, channel
-        self._folder, self._run, self._step, self._ranks = folder, run, step, ranks
+        self._place, self._process, self._channel, self._tell = values_folder(folder), process, channel, tell
+        self._folder, self._loop, self._run, self._ranks = folder, loop, loop.run, loop.ranks
+        self._expected = expected_of(loop.run)
         self._recorder: StepRecorder | None = None
-        self._tell = tell
         self._part = ""
-        self._expected = expected_of(run)
+        every = loop.run.training.eval_interval
+        before_the_last = range(every, loop.run.training.steps, every) if every else range(0)
+        rng = random.Random(f"evaluation that is checked, seed {loop.run.seed}")
+        self.drawn_evaluation = rng.choice(before_the_last) if before_the_last else None
+        """Number of steps before the evaluation that is checked beside the last one."""
         # A run without optimizations is the baseline itself.
-        self.due = bool(run.optimizations)
+        self.due = bool(loop.run.optimizations)
         self.unchecked = self._obstacle() if self.due else "nothing was computed"
         self.proof: ValueProof | None = ValueProof(unchecked=self.unchecked) if self.due and self.unchecked else None
 
@@ -68,7 +73,7 @@ class ValueCheck:
         """Reason for which this run's values are not checked; empty if they are. It is the same on all ranks."""
         if not self._run.training.check_values:
             return "training.check_values is off"
-        needed = _COPIES * sum(one.numel() * one.element_size() for _, one in self._step.named_parameters())
+        needed = _COPIES * sum(one.numel() * one.element_size() for _, one in self._loop.step.named_parameters())
         (lacking,) = self._ranks.highest(float(shutil.disk_usage(self._folder.path).free < needed))
         return "the disk has no room for a record of gradients and weights" if lacking else ""
 
@@ -83,9 +88,9 @@ class ValueCheck:
             rounded = part == "middle" or self._expected.rule.rounds_state
             place = self._place / self._part
             self._recorder = StepRecorder(
-                self._step, place, self._ranks, first, updates, rounds_state=rounded, part=part
+                self._loop.step, place, self._ranks, first, updates, rounds_state=rounded, part=part
             )
-            if self._run.model.dropout > 0 and not self._expected.same_noise:
+            if part != "evaluation" and self._run.model.dropout > 0 and not self._expected.same_noise:
                 self._recorder.probe()
         try:
             yield
@@ -107,7 +112,7 @@ class ValueCheck:
     def taking(self, take: TakeStep) -> TakeStep:
         """Wrap `take`, so that its steps are recorded until enough updates were made."""
 
-        def recorded(step: Step, index: int, probes: "ActivationNorms | None") -> "StepRecord | Taken":
+        def recorded(step: "Step", index: int, probes: "ActivationNorms | None") -> "StepRecord | Taken":
             recorder = self._recorder
             if recorder is None or recorder.done:
                 return take(step, index, probes)
@@ -119,10 +124,23 @@ class ValueCheck:
 
         return recorded
 
-    def evaluate(self, windows: Sequence[MicroBatch]) -> None:
-        """Record an evaluation of the present weights on some batches. All ranks must call it."""
-        if self._recorder is not None:
-            self._recorder.evaluate(windows)
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Check drawn groups of an evaluation of the present weights. Raises as `conclude`, which it calls.
+
+        All groups are checked if they have few batches, and else two, or one of large groups.
+        """
+        windows, sample = self._loop.windows, self._loop.sample
+        if self.unchecked or not evaluation.groups or windows is None:
+            return
+        rng = random.Random(f"groups that are evaluated again, seed {self._run.seed}, step {evaluation.step}")
+        count, size = len(evaluation.groups), -(-sample.batches // len(evaluation.groups))
+        most = count if count * size <= _FEW_BATCHES else 1 if size > _FEW_BATCHES else 2
+        drawn = sorted(rng.sample(range(count), min(count, most)))
+        losses = {number: loss / targets for number in drawn for loss, targets in (evaluation.groups[number],)}
+        with self.recorded("evaluation", evaluation.step, 0):
+            assert self._recorder is not None
+            self._recorder.evaluated(losses, partial(group_of, windows, sample))
+            self.conclude()
 
     def stepped(self, record: StepRecord) -> None:
         """Record the loss, gradient norm and learning rate of a step."""
