@@ -7,8 +7,8 @@ squares between and within sizes follow from both variances, and these from the 
 
     between = r'Pr,        within = r'(I − P)r
 
-Independent errors would only be widened by drawing some that are shared. So shared ones count if an F test of both sums
-has a probability below `SHOWN`, which is high, because an error that is missed costs more than one that is not there.
+If all errors are independent, drawing shared ones only widens intervals. So shared ones are drawn if an F test of both
+sums has a probability below `SHOWN`. That level is high, because an error that is missed costs more.
 
 A few sizes leave the variance between them uncertain. So each draw of a bootstrap has another one, by the χ² of its sum
 of squares, which makes intervals like those of Student's t. A single run far off is no shared error, so residuals are
