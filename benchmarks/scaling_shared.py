@@ -1,6 +1,6 @@
 """How often intervals of a law cover the truth where runs share sizes, by the errors of the runs.
 
-python benchmarks/scaling_shared.py [--sets 150]      # minutes on one core: the table of docs/measured/scaling.md
+python benchmarks/scaling_shared.py [--sets 120]      # minutes on one core: the table of docs/measured/scaling.md
 
 Runs are a grid: sizes over two and a half decades, each with five amounts of data. Their errors are independent, have
 heavy tails, are shared by the runs of one size, or have one run far off. Each data set is fitted and its bootstrap
@@ -28,7 +28,7 @@ from assay.scaling.points import Points, planned
 
 PAGE = Path(__file__).parents[1] / "docs" / "measured" / "scaling.md"
 BEGIN, END = "<!-- scaling_shared: begin -->", "<!-- scaling_shared: end -->"
-SIZES, RUNS, DRAWS, SETS = (6, 8), 5, 100, 150
+SIZES, RUNS, DRAWS, SETS = (6, 8), 5, 100, 120
 OWN, SHARED, OUTLIER = 0.005, 0.01, 0.1
 """Deviation of log L of a run, deviation that a size shares, and the error of one run far off."""
 TRUE = HOFFMANN.known(BESIROGLU)

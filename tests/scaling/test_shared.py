@@ -52,6 +52,7 @@ def test_a_run_far_off_is_no_shared_error() -> None:
     one = shared_errors(Problem(HOFFMANN, found.points), found.law.values)
     assert one is not None
     assert float(one.variance()) < OWN**2
+    assert not one.shown
 
 
 def test_intervals_know_of_errors_that_a_size_shares() -> None:
@@ -67,6 +68,19 @@ def test_intervals_know_of_errors_that_a_size_shares() -> None:
         true = [*TRUE.numbers, float(np.log(TRUE.losses(far))[0])]
         covered.append([low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
     assert (np.mean(covered, axis=0) > 0.93 - 3 * np.sqrt(0.93 * 0.07 / sets)).all()
+
+
+@pytest.mark.parametrize(("shared", "share"), [(0.0, 0.25), (0.01, 1.0)])
+def test_shared_errors_are_shown_at_the_level_of_the_test_and_always_if_they_are_large(
+    shared: float, share: float
+) -> None:
+    chance, shown = np.random.default_rng(4), []
+    for _ in range(150):
+        errors = OWN * chance.standard_normal((8, RUNS)) + shared * chance.standard_normal((8, 1))
+        problem = Problem(HOFFMANN, grid(8, errors), np.inf)
+        one = shared_errors(problem, descend(problem, TRUE.values[None])[0])
+        shown.append(one is not None and one.shown)
+    assert np.mean(shown) == pytest.approx(share, abs=3.5 * np.sqrt(0.25 * 0.75 / 150) if share < 1 else 0.03)
 
 
 def test_runs_of_different_sizes_share_nothing() -> None:

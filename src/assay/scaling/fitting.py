@@ -70,7 +70,7 @@ def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Law]:
     problem = Problem(form, found.points, found.delta)
     drawn = whole(problem, draws)
     drawn = replace(drawn, weights=chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float))
-    if (shared := shared_errors(problem, found.law.values)) is not None:
+    if (shared := shared_errors(problem, found.law.values)) is not None and shared.shown:
         drawn = replace(drawn, shifts=shared.drawn(draws, chance))
     values = descend(problem, np.repeat(found.law.values[None], draws, axis=0), drawn)
     flat = _flat(problem, found.law.values)

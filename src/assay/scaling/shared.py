@@ -7,6 +7,9 @@ squares between and within sizes follow from both variances, and these from the 
 
     between = r'Pr,        within = r'(I − P)r
 
+If all errors are independent, drawing shared ones only widens intervals. So shared ones are drawn if an F test of both
+sums has a probability below `SHOWN`. That level is high, because an error that is missed costs more.
+
 A few sizes leave the variance between them uncertain. So each draw of a bootstrap has another one, by the χ² of its sum
 of squares, which makes intervals like those of Student's t. A single run far off is no shared error, so residuals are
 limited about the median of their size.
@@ -19,10 +22,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import fdtrc
 
 from assay.scaling.descent import Problem
 from assay.scaling.points import Floats
 
+SHOWN = 0.25
+"""Level of the F test from which shared errors are drawn."""
 _LIMIT = 3.0
 """Residuals are at most so many deviations from the median of their size."""
 _NORMAL = 1.4826
@@ -41,6 +47,14 @@ class Shared:
     """Degrees of freedom of both sums."""
     weight: float
     """Share of the variance of shared errors in the sum between sizes."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether sizes differ by more than the scatter within them explains."""
+        between, within = (
+            square / free for square, free in zip((self.between, self.within), self.degrees, strict=True)
+        )
+        return within == 0 or float(fdtrc(*self.degrees, between / within)) < SHOWN
 
     def variance(self, between: "Floats | float" = 1.0, within: "Floats | float" = 1.0) -> Floats:
         """Return the variance of shared errors, with factors of both mean squares."""
