@@ -9,7 +9,7 @@ gradient x. Three kinds of bounds follow, for every tensor and for every group: 
 - *Scale.* The mean slope of a group, ⟨x, x₆₄⟩ / ⟨x₆₄, x₆₄⟩, is that of x₁₆ within 1.25·a·min(D, R). R is the distance
   of x from x₁₆ without this difference of scale. Many errors are those of x₁₆, so R may be far below D.
 - *Smallest elements.* Large elements hide what happens to small ones. So the slope of the smallest tenth of a group's
-  elements, and of the smallest hundredth, is 1 or that of x₁₆, within a/4 and six standard errors.
+  elements, and of the smallest hundredth, is 1 or that of x₁₆, within a·(1/4 + six standard errors).
 
 After training at a high rate, attention is sharp, and a few elements carry the error. Then honest errors vary more from
 one rounding to the next. So a = 1 + (D/u)²/6 with D over all tensors and the roundoff u. It is 1.4 in an ordinary run.
@@ -165,7 +165,8 @@ class Pooled:
                 continue
             found, rounded = (sum(one) / truth for one in zip(*((p.found, p.rounded) for p in parts), strict=True))
             off = min(abs(found - 1), abs(found - rounded))
-            bound = SMALL_ERROR * grown + STANDARD_ERRORS * sum(part.variance for part in parts) ** 0.5 / truth
+            deviation = sum(part.variance for part in parts) ** 0.5 / truth
+            bound = grown * (SMALL_ERROR + STANDARD_ERRORS * deviation)
             said = f"the smallest {share:.0%} of {name}"
             yield Judged("scale", said, members[0].step, off, over(off, bound + self._routed(SMALL_ERROR)))
 
