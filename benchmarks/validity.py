@@ -20,12 +20,13 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import validity_real as real
+import validity_shapes as shapes
 import validity_simulated as simulated
 from assay.config import Home
 from assay.files import write_file
 
 DATA = Path(__file__).parents[1] / "docs" / "measured" / "validity.json"
-FAMILIES = 40_000
+FAMILIES = 10_000
 PAIRS, COMPARISONS, ALLOWED = 20, 40, 4
 """Real ones that are wanted, and how many comparisons may differ: with 5 % of 40, more than 4 have a chance of 5 %."""
 
@@ -46,7 +47,8 @@ finds a true change. [How each number is made](../numbers.md) has the rule.
 
 def read(path: Path) -> Rows:
     """What was found so far."""
-    empty: Rows = {"families": [], "false_positives": [], "power": [], "unequal": [], "pairs": [], "comparisons": []}
+    tables = ("false_positives", "power", "unequal", "processes", "losses", "power_of_losses")
+    empty: Rows = {name: [] for name in ("families", *tables, "pairs", "comparisons")}
     return {**empty, **json.loads(path.read_bytes())} if path.exists() else empty
 
 
@@ -81,7 +83,8 @@ def _simulated(rows: Rows) -> list[str]:
         "## Simulated: one treatment has an effect",
         "",
         "Share of families in which a true change of one treatment is found, by the deviation of the offsets of "
-        "processes; blocks are independent.",
+        "processes; blocks are independent. In parentheses is the share that pooling alone would find. Pooling alone "
+        "is wrong where one row deviates more, as the next table shows; its intervals are not used.",
         "",
         *simulated.table(rows["power"], ("offset", "change")),
         "",
@@ -89,9 +92,45 @@ def _simulated(rows: Rows) -> list[str]:
         "",
         "The deviation is pooled, so a row whose processes deviate by a factor more breaks the assumption. The table "
         "has the share of families in which any treatment is reported to differ, although none does. A row that "
-        "deviates more by an F test is judged by its own deviation; with few processes the test finds little.",
+        "deviates more is judged by its own deviation, in part or alone, as an F test says.",
         "",
         *simulated.table(rows["unequal"], ("factor",)),
+        "",
+        *_shapes(rows),
+    ]
+
+
+def _shapes(rows: Rows) -> list[str]:
+    """Tables of chance that is not normal."""
+    if not rows["losses"]:
+        return []
+    return [
+        "## Simulated: processes whose chance is not normal",
+        "",
+        "Share of families in which any treatment is reported to differ, although none does. Processes deviate by 2 % "
+        "unless the row says otherwise. A share below 5 % is an interval that is too wide for such chance.",
+        "",
+        *simulated.table(rows["processes"], ("chance",)),
+        "",
+        "## Simulated: differences of losses over paired seeds",
+        "",
+        "Share of families with an interval that lacks the median difference of all seeds. It should be at most 5 %. "
+        "All rows of a family have differences of this shape. A cell that ends in a second share has so many rows "
+        "without an interval: the differences are equal at all seeds, and the report says that nothing can be told. "
+        f"Each cell has up to {max(row['families'] for row in rows['losses']):,} families, and at least "
+        f"{min(row['families'] for row in rows['losses']):,}.",
+        "",
+        *simulated.table(rows["losses"], ("chance",)),
+        "",
+        "The median is what an interval of few seeds can tell. No interval can tell the mean over seeds if rare ones "
+        "are far off: most samples lack them.",
+        "",
+        "## Simulated: a true change of a loss",
+        "",
+        "Share of rows with normal differences whose change is found. In parentheses is the share that Student's t "
+        "alone would find, which is wrong for skewed differences of many seeds.",
+        "",
+        *simulated.table(rows["power_of_losses"], ("change",)),
         "",
     ]
 
@@ -183,7 +222,14 @@ def _disturbed(rows: Sequence[dict[str, Any]]) -> str:
 
 def simulate(rows: Rows, families: int, out: Path) -> None:
     """Make the tables of simulated families, each written when it is whole."""
-    tables = {"false_positives": simulated.false_positives, "power": simulated.power, "unequal": simulated.unequal}
+    tables = {
+        "false_positives": simulated.false_positives,
+        "power": simulated.power,
+        "unequal": simulated.unequal,
+        "processes": shapes.of_processes,
+        "losses": shapes.of_losses,
+        "power_of_losses": shapes.power_of_losses,
+    }
     rows["families"] = [{"count": families}]
     for name, make in tables.items():
         rows[name] = list(make(families))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analysis.intervals import Design
+from assay.analysis.quantiles import critical_value
 
 BLOCKS = 5
 BLOCK_DEVIATION = 0.02
@@ -65,6 +66,13 @@ def share_that_differs(plan: Plan, values: NDArray[np.floating[Any]]) -> tuple[f
     return float(found.any(axis=-1).mean()), float(found[:, 0].mean())
 
 
+def share_by_pooling(plan: Plan, values: NDArray[np.floating[Any]]) -> float:
+    """Share of families in which the first treatment would differ, if rows were known to deviate alike."""
+    fit = plan.design().fit(values)
+    half = critical_value(plan.treatments, fit.correlation, fit.degrees) * np.sqrt(fit.variance) * fit.scale[0]
+    return float((np.abs(fit.change[:, 0]) > half).mean())
+
+
 def false_positives(families: int) -> Iterator[Row]:
     """Nothing has an effect: a row for each correlation, offset and plan."""
     for correlation in CORRELATIONS:
@@ -83,7 +91,8 @@ def power(families: int) -> Iterator[Row]:
                 values = figures(plan, families, offset, 0.0, _generator(2, plan, offset, change))
                 values += np.where(plan.rows() == 1, np.log1p(change), 0.0)
                 _, first = share_that_differs(plan, values)
-                yield {"offset": offset, "change": change, "plan": plan.name, "share": first}
+                pooled = share_by_pooling(plan, values)
+                yield {"offset": offset, "change": change, "plan": plan.name, "share": first, "pooled": pooled}
 
 
 def unequal(families: int) -> Iterator[Row]:
@@ -106,11 +115,20 @@ def table(rows: Sequence[Row], by: Sequence[str]) -> list[str]:
     plans = list(dict.fromkeys(row["plan"] for row in rows))
     lines = [f"| {' | '.join((*by, *plans))} |", f"|{' --- |' * (len(by) + len(plans))}"]
     for setting in dict.fromkeys(tuple(row[name] for name in by) for row in rows):
-        shares = {row["plan"]: row["share"] for row in rows if tuple(row[name] for name in by) == setting}
+        shares = {row["plan"]: _share(row) for row in rows if tuple(row[name] for name in by) == setting}
         words = [_word(name, value) for name, value in zip(by, setting, strict=True)]
-        lines.append(f"| {' | '.join((*words, *(f'{100 * shares[plan]:.1f} %' for plan in plans)))} |")
+        lines.append(f"| {' | '.join((*words, *(shares[plan] for plan in plans)))} |")
     return lines
 
 
-def _word(name: str, value: float) -> str:
+def _share(row: Row) -> str:
+    """A share in percent, with that of a simpler rule in parentheses, and with the share that is refused."""
+    simpler = f" ({100 * row['pooled']:.1f} %)" if "pooled" in row else ""
+    refused = f", refused {100 * row['refused']:.1f} %" if row.get("refused") else ""
+    return f"{100 * row['share']:.1f} %{simpler}{refused}"
+
+
+def _word(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     return f"{100 * value:g} %" if name in ("offset", "change") else f"{value:g}"

@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 from assay.analysis.effects import exact, loss
+from assay.analysis.typical import EQUAL, SKEWED
 
 
 @pytest.mark.parametrize("measure", [exact, loss])
@@ -39,7 +40,7 @@ def test_of_several_comparisons_the_interval_is_bonferronis() -> None:
     pairs = [[(2.0, 2.1)], [(2.2, 2.2)], [(1.8, 2.0)]]
     effect = loss(pairs, comparisons=5)
     assert effect is not None
-    expected = stats.t.interval(0.99, 2, loc=0.1, scale=stats.sem([0.1, 0.0, 0.2]))
+    expected = stats.t.interval(1 - 0.01 / SKEWED, 2, loc=0.1, scale=stats.sem([0.1, 0.0, 0.2]))
     assert effect.interval == pytest.approx(tuple(end / 2.0 for end in expected))
 
 
@@ -82,3 +83,19 @@ def test_a_loss_that_is_not_finite_does_not_count_and_is_not_equal() -> None:
     diverged = loss([[(2.0, math.inf)], [(2.0, 2.0)]])
     assert diverged is not None
     assert not diverged.equal
+
+
+def test_differences_that_are_equal_at_all_seeds_have_no_interval_and_a_reason() -> None:
+    effect = loss([[(2.0, 2.1)], [(2.2, 2.3)], [(1.8, 1.9)]])
+    assert effect is not None
+    assert (effect.interval, effect.untold) == (None, EQUAL)
+    assert effect.change == pytest.approx(0.05)
+
+
+def test_one_seed_far_off_does_not_decide_for_fifty() -> None:
+    """Forty-nine seeds are a little better, and one is so much worse that the mean is no better at all."""
+    differences = [-0.01 + 0.002 * (at % 5 - 2) for at in range(49)] + [0.49]
+    effect = loss([[(2.0, 2.0 + one)] for one in differences])
+    assert effect is not None
+    assert effect.interval is not None
+    assert effect.interval[1] < 0

@@ -44,14 +44,57 @@ def test_one_degree_of_freedom_gives_no_interval() -> None:
 
 
 def test_it_is_students_interval_of_one_treatment_by_hand() -> None:
-    # log times: baselines (0, 2), (1, 1), (2, 4); treatment 3, 5, 7; so differences to the means are 2, 4, 4
-    found = design(1, 3)[0].differences(np.array([0.0, 2, 3, 1, 1, 5, 2, 4, 7]))
-    squares = (2.0**2 + 0 + 2.0**2) / 2 + (2 / 3) * np.var([2.0, 4, 4]) * 3
+    # log times: baselines (0, 2), (1, 1), (2, 4); treatment 5.1, 5, 6.9; so differences to the means are 4.1, 4, 3.9
+    found = design(1, 3)[0].differences(np.array([0.0, 2, 5.1, 1, 1, 5, 2, 4, 6.9]))
+    squares = (2.0**2 + 0 + 2.0**2) / 2 + (2 / 3) * np.var([4.1, 4, 3.9]) * 3
     deviation = np.sqrt(squares / 5)
-    assert found.change == pytest.approx([10 / 3])
+    assert found.change == pytest.approx([4.0])
     assert found.pooled_degrees == 5
     assert found.deviation == pytest.approx(deviation)
     assert found.half_width == pytest.approx(stats.t.ppf(0.975, 5) * deviation * np.sqrt(1 / 6 + 1 / 3), rel=1e-4)
+
+
+def test_a_row_that_deviates_more_is_in_part_judged_by_itself_by_hand() -> None:
+    # baselines (0, 2), (1, 1), (2, 4); differences to their means 2, 4, 6, whose deviation is 2
+    found = design(1, 3)[0].differences(np.array([0.0, 2, 3, 1, 1, 5, 2, 4, 9]))
+    within, between = (2.0**2 + 2.0**2) / 2, (2 / 3) * 8.0
+    chance = stats.f.sf(2.0**2 / (1.5 * within / 3), 2, 3)
+    part = np.log(2 / chance) / np.log(2 / 0.05)
+    pooled, own = np.sqrt((within + between) / 5 / 2), 2 / np.sqrt(3)
+    degrees = 1 / ((1 - part) / 5 + part / 2)
+    assert 0.1 < part < 0.9
+    assert found.error == pytest.approx([pooled ** (1 - part) * own**part])
+    assert found.degrees == pytest.approx([degrees])
+    assert stats.t.ppf(0.975, 3) < found.critical[0] < stats.t.ppf(0.975, 2)
+    assert found.critical == pytest.approx([stats.t.ppf(0.975, degrees)], rel=0.01)
+
+
+def test_equal_values_deviate_by_their_rounding() -> None:
+    found = design(1, 3)[0].differences(np.array([0.0, 0, 0.01, 0, 0, 0.01, 0, 0, 0.01]))
+    assert found.deviation == pytest.approx(0.01 / np.sqrt(12))
+    assert found.error == pytest.approx(0.01 / np.sqrt(12) * np.sqrt(0.5))
+    assert 0.005 < found.half_width[0] < 0.006
+    nothing = design(1, 3)[0].differences(np.full(9, 0.3))
+    assert not nothing.differs.any()
+    assert nothing.half_width == pytest.approx([0.0])
+
+
+@pytest.mark.parametrize(("treatments", "blocks"), [(1, 3), (5, 3), (3, 6)])
+@pytest.mark.parametrize("factor", [2.0, 3.0, 10.0])
+def test_a_row_that_deviates_more_seldom_differs(treatments: int, blocks: int, factor: float) -> None:
+    made, rows = design(treatments, blocks)
+    families = 6000
+    values = np.random.default_rng(3).normal(size=(families, len(rows))) * np.where(rows == 1, factor, 1.0)
+    # two points above 5 %, and three standard errors
+    assert made.differences(values).differs.any(axis=-1).mean() < 0.07 + 3 * np.sqrt(0.07 * 0.93 / families)
+
+
+@pytest.mark.parametrize("step", [1.0, 2.0, 5.0])
+def test_rounded_values_seldom_differ(step: float) -> None:
+    made, rows = design(5, 3)
+    chance = np.random.default_rng(4)
+    values = chance.normal(size=(4000, len(rows))) / step + chance.random((4000, 1))
+    assert made.differences(np.round(values)).differs.any(axis=-1).mean() < 0.05
 
 
 def test_what_a_block_has_in_common_cancels() -> None:
@@ -109,7 +152,7 @@ def test_the_chance_of_each_row_is_that_of_a_fit_without_it() -> None:
         seen = [place for place in places for _ in range(draws.integers(0, 3))]
         design = Design([row for row, _ in seen], [block for _, block in seen])
         values = draws.normal(size=(3, len(seen)))
-        found = design._chances(values)
+        found = design._chances(values, np.zeros(3))
         for row in range(1, design.count + 1):
             own, others = design._by_block(values, row), design._fit(values, design._rows != row)
             if own.shape[-1] <= 2 or others.degrees < 2:

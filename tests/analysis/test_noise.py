@@ -45,3 +45,9 @@ def test_verdicts_on_exact_quantities() -> None:
 
 def test_only_a_difference_is_distinguishable() -> None:
     assert [verdict for verdict in Verdict if verdict.distinguishable] == [Verdict.DIFFERS]
+
+
+def test_an_interval_that_is_missing_for_a_reason_is_not_too_few() -> None:
+    untold = Effect(change=0.1, interval=None, pairs=3, untold="a reason")
+    assert judge_sampled(untold) is Verdict.UNTOLD
+    assert judge_sampled(untold, same=True) is Verdict.NOT_DISTINGUISHABLE

@@ -6,7 +6,8 @@ import pytest
 
 from assay.config import ModelConfig, load
 from assay.config.loading import presets
-from assay.cost.gpt import CPU, CUDA, Forward
+from assay.cost.gpt import Forward
+from assay.cost.kernels import CPU, CUDA
 from assay.cost.tensors import Tensor
 
 

@@ -1,10 +1,15 @@
+import json
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
-from assay.config import load
-from assay.executors.base import Conducted, Ended, News, Planned, Stepped, Turn, Working
+from assay.config import Home, load
+from assay.executors import local
+from assay.executors.base import Conducted, Ended, News, Planned, RoundEnded, Stepped, Turn, Working
 from assay.executors.ended import curve_of
+from assay.executors.news import from_events, to_event
+from assay.launch.neighbours import Account, Accounts, Trees
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.store.run_folder import Event
@@ -180,3 +185,36 @@ def test_news_tell_what_runs_and_what_is_left() -> None:
     assert any(isinstance(one, Working) for one in heard)
     steps = Counter((one.cell.name, one.steps, one.loss) for one in heard if isinstance(one, Stepped))
     assert steps == {(name, 4, 2.5): 5 for name in NAMES}, "a loss that is not finite is no news"
+
+
+class Spinning(Trees):
+    """Trees in which one cell uses half a processor second between any two readings, while it waits."""
+
+    def read(self, leaders: Mapping[str, int]) -> Mapping[str, Accounts]:
+        self.readings = getattr(self, "readings", 0) + 1
+        used = {name: 0.5 * self.readings if name == FIRST[1] else 3.0 for name in leaders}
+        return {name: {(1, 0.0): Account(own, 0.0)} for name, own in used.items()}
+
+
+def test_what_waiting_cells_use_is_read_at_the_edges_of_each_timed_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "Trees", Spinning)
+    rounds = [one for one in run(Stage()).rounds if one.seed == 0]
+    assert len(rounds) == 10, "all were disturbed, so all were repeated"
+    for one in rounds:
+        assert one.turn_seconds.keys() == set(FIRST)
+        assert one.outside_seconds == pytest.approx({name: 1.5 if name == FIRST[1] else 0.0 for name in FIRST})
+        assert set(one.disturbed) == set(FIRST) - {FIRST[1]}
+
+
+def test_cells_that_wait_disturb_nothing() -> None:
+    for one in run(Stage()).rounds:
+        assert set(one.outside_seconds.values()) == {0.0}
+        assert one.disturbed == ()
+
+
+def test_the_log_of_a_study_keeps_it() -> None:
+    (first, *_) = run(Stage()).rounds
+    event = to_event(RoundEnded(first))
+    assert event is not None
+    (again,) = from_events([json.loads(json.dumps(event))], waves(CELLS, 9), 5, Home("nowhere"))
+    assert again == RoundEnded(first)

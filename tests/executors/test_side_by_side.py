@@ -20,7 +20,7 @@ from assay.records.status import Status
 from assay.records.study import Cell, StudyEnding
 from assay.store.event_log import Event
 from support.designs import design
-from support.fake_child import FakeFolder
+from support.fake_child import NO_PROCESS, FakeFolder
 from support.faults import until
 
 CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
@@ -42,7 +42,7 @@ class Stage:
 class Child(AbstractContextManager["Child"]):
     """A child without turns. It ends when another has begun, or when it is interrupted."""
 
-    finished, upcoming = False, None
+    finished, upcoming, pid = False, None, NO_PROCESS
     folder = FakeFolder()
 
     def __init__(self, stage: Stage, cell: Cell) -> None:

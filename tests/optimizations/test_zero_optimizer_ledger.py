@@ -8,7 +8,7 @@ import pytest
 from assay.config import ModelConfig, Run
 from assay.config.mesh import Mesh
 from assay.cost import Cost, Tensor, baseline, parameters, replay
-from assay.cost.gpt import CUDA
+from assay.cost.kernels import CUDA
 from assay.cost.rewrites.replicas import replicated
 from assay.optimizations.tensor_parallel.ledger import split_matrices
 from assay.optimizations.zero_optimizer.ledger import divided

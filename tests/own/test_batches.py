@@ -16,7 +16,7 @@ from assay.training.checkpoints import checkpoint
 from support.docs import DOCS
 
 PAGE = (DOCS / "own-model.md").read_text(encoding="utf-8")
-WAVES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[-1]
+WAVES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[-2]
 NORMED = """
 
 class Normed(Waves):

@@ -10,6 +10,7 @@ from torch import nn
 
 import assay
 from assay.errors import UsageError
+from assay.own.loss import loss_of, targets_of
 
 WIDTH, ROWS, CLASSES = 16, 32, 10
 
@@ -161,3 +162,35 @@ def test_a_step_without_an_update_is_refused(step: Callable[[], None]) -> None:
 def test_bad_input_gets_a_sentence(options: dict, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         assay.measure(**options)
+
+
+def test_a_step_may_return_a_sum_and_its_count() -> None:
+    class Summed(Counted):
+        def __call__(self) -> tuple[torch.Tensor, int]:  # type: ignore[override]
+            self.counts = [*getattr(self, "counts", []), ROWS - self.calls % 3]
+            return super().__call__() * self.counts[-1], self.counts[-1]
+
+    step = Summed()
+    found = assay.measure(step, blocks=2)
+    assert found.first_loss == pytest.approx(Counted()().item())
+    timed = sum(block.steps for block in found.blocks)
+    before = 1 + 2  # the first step, and two that warm up
+    assert sum(block.tokens for block in found.blocks) == sum(step.counts[before : before + timed])
+    assert found.program.tokens == round(sum(step.counts[before : before + timed]) / timed)
+    assert assay.measure(Summed(), blocks=1, tokens=7).program.tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("returned", "loss", "targets"),
+    [
+        ((torch.tensor(6.0), torch.tensor(4)), 1.5, 4),
+        ((6.0, 4.0), 1.5, 4),
+        ((torch.tensor(6.0), 0.83), None, None),
+        ((torch.tensor(6.0), 0), None, None),
+        ((torch.tensor(6.0), True), None, None),
+        ((torch.zeros(2), 2), None, None),
+        (torch.tensor(6.0), 6.0, None),
+    ],
+)
+def test_a_pair_is_a_sum_only_with_a_whole_count(returned: object, loss: float | None, targets: int | None) -> None:
+    assert (loss_of(returned), targets_of(returned)) == (loss, targets)

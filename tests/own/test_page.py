@@ -42,7 +42,7 @@ def test_every_block_runs_and_measures(names: dict[str, Any]) -> None:
 @pytest.fixture
 def recurrent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """The model of the page in a file of the working directory, with a short training on a short text."""
-    (tmp_path / "recurrent.py").write_text(BLOCKS[-2])
+    (tmp_path / "recurrent.py").write_text(BLOCKS[-3])
     (tmp_path / "text.txt").write_text("Some words, again and again. " * 200)
     monkeypatch.chdir(tmp_path)
     short = ("model.context_length=16", "training.steps=6", "training.eval_batches=1")

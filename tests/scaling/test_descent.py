@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from assay.scaling.descent import Problem, descend, objectives
+from assay.scaling.descent import Problem, descend, objectives, whole
 from assay.scaling.fitting import _scaled
 from assay.scaling.laws import HOFFMANN, forms
 from assay.scaling.points import Points
@@ -25,7 +25,8 @@ def test_draws_reach_the_objective_of_l_bfgs(name: str) -> None:
     some = drawn(law, 60, 0, 0.002)
     times = np.random.default_rng(1).multinomial(len(some), np.full(len(some), 1 / len(some)), size=draws)
     problem = Problem(law.form, some)
-    found = descend(problem, np.repeat(law.values[None], draws, axis=0), times.astype(float))
+    some_drawn = replace(whole(problem, draws), weights=times.astype(float))
+    found = descend(problem, np.repeat(law.values[None], draws, axis=0), some_drawn)
     for row, drawn_times in zip(found, times, strict=True):
         alone = replace(problem, points=some.where(np.repeat(np.arange(len(some)), drawn_times)))
         slow = minimize(_scaled, law.values, (alone,), jac=True, method="L-BFGS-B", options={"ftol": 1e-13})
@@ -57,8 +58,9 @@ def test_rows_do_not_depend_on_each_other() -> None:
     problem = Problem(HOFFMANN, points(0.01, 3))
     starts = np.repeat(TRUE.values[None], 300, axis=0)
     weights = np.random.default_rng(4).multinomial(60, np.full(60, 1 / 60), size=300).astype(float)
-    together = descend(problem, starts, weights)
-    assert together[280:] == pytest.approx(descend(problem, starts[280:], weights[280:]), rel=1e-6)
+    some = replace(whole(problem, 300), weights=weights)
+    together = descend(problem, starts, some)
+    assert together[280:] == pytest.approx(descend(problem, starts[280:], some.of(slice(280, None))), rel=1e-6)
 
 
 def test_objectives_are_sums_over_points() -> None:

@@ -73,3 +73,9 @@ def test_a_value_check_is_read_back_and_a_damaged_one_is_none() -> None:
     assert history.values([start(), written]) == proof
     assert history.values([start(), {"event": "values", "proof": {"steps": "many"}}]) is None
     assert history.values([start()]) is None
+
+
+def test_the_tokens_of_a_step_are_a_mean_of_steady_ones() -> None:
+    events = [{**step(index), "tokens": tokens} for index, tokens in enumerate((8, 3, 4))]
+    assert history.step_tokens(history.steps(events)) == 5
+    assert history.step_tokens([]) is None

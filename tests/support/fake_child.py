@@ -10,6 +10,9 @@ from assay.records.status import Status
 from assay.records.study import Cell
 from assay.store.event_log import Event
 
+NO_PROCESS = 2**30
+"""Number that no process has."""
+
 
 class FakeFolder:
     """Events of three steps."""
@@ -55,6 +58,7 @@ class FakeChild(AbstractContextManager["FakeChild"]):
         self.finished = False
         self.folder = FakeFolder()
         self.upcoming: str | None = "start"
+        self.pid = NO_PROCESS
         self.status = Status.DONE
         self._stage = stage
         self._cell = cell

@@ -138,11 +138,11 @@ def _settle(streams: tuple[int, int, int], kept: set[int]) -> None:
     for number, one in enumerate(given):
         if one is not None:
             os.dup2(one, number)
-    begin = 3
-    for one in sorted(kept):
-        os.closerange(begin, one)
-        begin = one + 1
-    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
+    # Open descriptors stay taken: a library's handler of forks closes the numbers that it has, and objects of the first
+    # process theirs, whatever they are by then.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for one in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, nothing, *kept}:
+        os.dup2(nothing, one)
     # A child of this process replaces these in its turn, which must not close what they stand for.
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, mode, buffering, closefd=False)  # noqa: SIM115

@@ -21,6 +21,7 @@ from assay.store.event_log import Event, append
 from assay.store.figures import RunFigures, result_of
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from assay.studies.execution import ready as preparing
+from support.fake_child import NO_PROCESS
 from support.fake_executor import known_as_here
 from support.fake_studies import fake_cells
 
@@ -28,7 +29,7 @@ from support.fake_studies import fake_cells
 class Instant(AbstractContextManager["Instant"]):
     """Speaks as `assay.launch.child.Child` does."""
 
-    finished, upcoming = False, "repeat"
+    finished, upcoming, pid = False, "repeat", NO_PROCESS
 
     def __init__(self, ready: ReadyRun, home: Home, **options: Any) -> None:
         self.folder = RunFolder(home.runs / new_id(ready.identity))

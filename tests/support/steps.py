@@ -15,7 +15,7 @@ from assay.data import Prepared, validation_windows
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.trace import StepTracer
-from assay.model import attention, rotary
+from assay.model import attention, balance, rotary
 from assay.optimizations import optimizations_of
 from assay.optimizations.vocab_padding import model as padding
 from assay.records.trace import Trace
@@ -25,7 +25,7 @@ from assay.training.checkpoints import checkpoint
 from assay.training.evaluation import Evaluation
 from assay.training.gradients import cut, summed_loss
 from assay.training.loop import Loop, read, take_step, train_step
-from assay.training.probes import ActivationNorms
+from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import Position, StepRecord
 from support.corpora import RandomData
 
@@ -101,14 +101,17 @@ def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, 
     forget_tables()
     before = live_tensor_bytes(CPU)
     step = build_step(run, data)
-    train_step(step, 0)
+    probes = ActivationNorms(step)
+    RouterStatistics(step)
+    train_step(step, 0, probes)
     live = live_tensor_bytes(CPU) - before
-    peak = tensor_peak(lambda: train_step(step, 1) and None, "cpu")
+    peak = tensor_peak(lambda: train_step(step, 1, probes) and None, "cpu")
     return step, live + peak.above_start_bytes, peak.instant
 
 
 def forget_tables() -> None:
-    """Masks and tables that an earlier step of this process left would be missing from what the next one makes."""
+    """Masks, tables and a gradient that an earlier step left would be missing from what the next one makes."""
+    balance._factor.noted = None
     for table in (attention._future, padding._barred, rotary._tables):
         table.cache_clear()
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assay.cost import Cost, Gradient, Instant, Tensor, UpdateRule
-from assay.cost.gpt import CPU
+from assay.cost.kernels import CPU
 from assay.cost.operation import Operation
 from assay.cost.parts import Batch, OptimizerStep
 

@@ -45,4 +45,5 @@ def test_longer_runs_can_afford_more() -> None:
     assert affordable(2000, 1997, 12.0, 1.5) == 58
     assert affordable(34, 31, 25.0, 3.5) == 1  # a run with a middle is never without a replayed step
     assert affordable(24, 12, 0.0, 1.0) == 3  # every fourth step at most
-    assert affordable(8, 3, 0.0, 1.0) == 0
+    assert affordable(8, 3, 0.0, 1.0) == 1
+    assert affordable(3, 0, 0.0, 1.0) == 0

@@ -48,9 +48,10 @@ def test_a_run_leaves_a_whole_result(whole: RunFolder, corpus: Prepared) -> None
     assert 1 < result.train_loss < 6
     assert result.step_seconds is not None
     assert result.tokens_per_second == pytest.approx(64 / result.step_seconds.median)
-    assert result.step_seconds.count == 30
-    assert [block.steps for block in result.blocks] == [6] * 5
-    assert all(block.process_peak_bytes and block.tokens == 6 * 64 for block in result.blocks)
+    assert result.step_seconds.count == 28
+    # In one drawn step of a block the heap is counted, and the next one settles.
+    assert sorted(block.steps for block in result.blocks) == [4, 6, 6, 6, 6]
+    assert all(block.process_peak_bytes and block.tokens == block.steps * 64 for block in result.blocks)
     assert result.memory.process_peak_bytes == max(block.process_peak_bytes or 0 for block in result.blocks)
     assert result.environment is not None
     assert (result.environment.threads, result.environment.corpus_digest) == (1, corpus.digest)

@@ -1,5 +1,8 @@
 """Sentences on a comparison as a whole: what it cannot conclude, and what disturbed it."""
 
+from collections.abc import Mapping, Sequence
+
+from assay.analysis.claims import claim_caveats
 from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.promises import unheld
@@ -9,9 +12,11 @@ from assay.records.study import ComparisonRecord, StudyEnding
 from assay.units import format_percent
 
 
-def caveats(record: ComparisonRecord, again: Row, yardstick: Yardstick) -> list[str]:
-    """Return sentences on the comparison as a whole."""
-    found = list(record.protocol.notes)
+def caveats(
+    record: ComparisonRecord, again: Row, yardstick: Yardstick, ended: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return sentences on the comparison as a whole; `ended` has the rows whose times are not compared, and why."""
+    found = [*record.protocol.notes, *claim_caveats(ended)]
     if record.ending is StudyEnding.INTERRUPTED:
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if record.ending is StudyEnding.BUDGET_REACHED:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from assay.analysis.caveats import caveats
+from assay.analysis.claims import comparable_times, ended_claims, outside_of
 from assay.analysis.effects import Effect
 from assay.analysis.flags import (
     environment_flags,
@@ -124,7 +125,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
         resolution=smallest_changes(rows),
         rows=rows,
         environment=environment,
-        caveats=tuple(caveats(record, again, yardstick)),
+        caveats=tuple(caveats(record, again, yardstick, read.ended)),
     )
 
 
@@ -138,14 +139,17 @@ class _Reading:
     """Rounds that count, by wave."""
     timed: Mapping[str, Timed]
     """Timed metrics by name."""
+    ended: Mapping[str, Sequence[str]]
+    """Rows whose times are not compared, and why."""
 
     @classmethod
     def of(cls, record: ComparisonRecord, environment: Environment | None) -> Self:
         good = usable(record.cells)
-        kept = rounds(good)
-        comparable = same_environment(good, environment)
+        kept, ended = rounds(good, record.rounds), ended_claims(record)
+        alike = same_environment(good, environment)
         known = (one for one in metrics().values() if one.kind == "timed" and record.measures(one.unit))
-        return cls(record, environment, kept, {one.name: timed(one, comparable, kept) for one in known})
+        found = {one.name: timed(one, comparable_times(one, alike, ended), kept) for one in known}
+        return cls(record, environment, kept, found, ended)
 
     def row(self, treatment: str) -> Row:
         """Return the row of a treatment or a baseline."""
@@ -157,7 +161,6 @@ class _Reading:
         predicted = next((result.predicted for result in results if result.predicted), None)
         reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
         treated = treatment in record.treatments
-        controls = [one for one in record.cells if one.cell.treatment in CONTROLS]
         return Row(
             treatment=treatment,
             status=status,
@@ -165,24 +168,45 @@ class _Reading:
             runs=tuple(result.run for result in results),
             planned=record.planned,
             finished=len(good),
-            metrics=self._figures(cells, controls if treatment == BASELINE else cells),
+            metrics=self._figures(treatment),
             effects={} if treatment == BASELINE else self._effects(treatment, comparable),
-            break_even=repaid(record.of(BASELINE), comparable, self.kept) if treated and record.timed else None,
+            break_even=repaid(record.of(BASELINE), comparable, self.kept)
+            if treated and self._has_times(BASELINE, treatment)
+            else None,
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),
             values=_values(results),
             proven_until=(good or results)[0].proven_until if results else None,
             ranks=(good or results)[0].ranks if results else (),
-            flags=tuple(
-                dict.fromkeys(flag for result in results for flag in environment_flags(result, self.environment))
-            ),
+            outside=outside_of(record, treatment),
+            flags=self._flags(treatment, results),
         )
 
-    def _figures(self, cells: Sequence[CellResult], timed: Sequence[CellResult]) -> dict[str, Figure]:
-        """Return the figures of a row; times are None if cells ran beside each other."""
-        missing = {name: None for name, one in metrics().items() if one.kind == "timed" and name not in self.timed}
-        return figures(cells, timed, self.kept) | missing
+    def _flags(self, treatment: str, results: Sequence[RunResult]) -> tuple[str, ...]:
+        unlike = (flag for result in results for flag in environment_flags(result, self.environment))
+        return tuple(dict.fromkeys((*unlike, *self.ended.get(treatment, ()))))
+
+    def _has_times(self, *treatments: str) -> bool:
+        """True if cells took turns, and the times of these rows may be compared."""
+        return self.record.timed and not any(name in self.ended for name in treatments)
+
+    def _figures(self, treatment: str) -> dict[str, Figure]:
+        """Return the figures of a row; its times are None if cells ran beside each other, or its claim has ended.
+
+        The baseline's times are over both of its runs.
+        """
+        cells = self.record.of(treatment)
+        controls = [
+            one for one in self.record.cells if one.cell.treatment in CONTROLS and self._has_times(one.cell.treatment)
+        ]
+        lost = treatment in self.ended
+        missing = {
+            name: None
+            for name, one in metrics().items()
+            if one.kind == "timed" and (name not in self.timed or (lost and one.unit != "bytes"))
+        }
+        return figures(cells, controls if treatment == BASELINE else cells, self.kept) | missing
 
     def _effects(self, treatment: str, alike: Sequence[CellResult]) -> dict[str, Effect]:
         sampled = {name: one.effects[treatment] for name, one in self.timed.items() if treatment in one.effects}

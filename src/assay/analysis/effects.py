@@ -9,25 +9,26 @@ because savings multiply: −50 % and +100 % cancel each other.
 *Exact* (bytes requested from the allocator). The same run requests the same bytes every time, so the change is a plain
 ratio. If the seeds do not agree, the interval is the range of their changes.
 
-*Losses*. The seed is the unit: several processes of one seed count once, by their mean. Fewer than three seeds give no
-interval. From three on it is Student's t of the differences (Gosset 1908), as a fraction of the baseline's mean.
-Treatments change a loss by amounts of different sizes, so nothing is pooled. Bonferroni's correction makes the
-intervals of all `comparisons` treatments hold together in 95 % of comparisons.
+*Losses*. The seed is the unit: several processes of one seed count once, by their mean. The change is that of a typical
+seed (`typical`), as a fraction of the baseline's mean. Fewer than three seeds give no interval, and differences that
+are equal at all seeds give none either. Treatments change a loss by amounts of different sizes, so nothing is pooled.
+Bonferroni's correction makes the intervals of all `comparisons` treatments hold together in 95 % of comparisons.
 
 Two rows are equal if every pair is equal. A mean difference of zero is not enough, because two seeds can cancel.
 """
 
 from collections.abc import Sequence
-from math import isfinite, sqrt
-from statistics import fmean, stdev
+from math import isfinite
+from statistics import fmean
 
+from assay.analysis.typical import typical
 from assay.config.base import Frozen
 
 Pair = tuple[float, float]
 """Values of the baseline and the treatment."""
 
-LEAST_SEEDS = 3
-CONFIDENCE = 0.95
+LOSS_STEP = 2.0**-23
+"""Smallest relative difference of two losses in float32."""
 
 
 class Effect(Frozen):
@@ -39,6 +40,8 @@ class Effect(Frozen):
     """Number of processes of the treatment; for losses, of seeds."""
     equal: bool = False
     """True if treatment and baseline are the same in every pair."""
+    untold: str | None = None
+    """Why there is no interval, although there are repetitions enough; None if there is one, or too few of them."""
 
 
 def exact(pairs: Sequence[Pair]) -> Effect | None:
@@ -68,22 +71,11 @@ def loss(seeds: Sequence[Sequence[Pair]], comparisons: int = 1) -> Effect | None
     scale = fmean(before for before, _ in means) if means else 0.0
     if not scale:
         return None
-    differences = [after - before for before, after in means]
-    mean = fmean(differences)
-    half = half_width(differences, comparisons)
+    found = typical([(after - before) / scale for before, after in means], comparisons, LOSS_STEP)
     return Effect(
-        change=mean / scale,
-        interval=None if half is None else ((mean - half) / scale, (mean + half) / scale),
+        change=found.middle,
+        interval=None if found.half is None else (found.middle - found.half, found.middle + found.half),
         pairs=len(means),
         equal=all(before == after for pairs in seeds for before, after in pairs),
+        untold=found.reason,
     )
-
-
-def half_width(values: Sequence[float], comparisons: int) -> float | None:
-    """Half width of Student's interval of the mean, for one of several comparisons; None below `LEAST_SEEDS` values."""
-    if len(values) < LEAST_SEEDS:
-        return None
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(len(values) - 1, 1 - (1 - CONFIDENCE) / (2 * comparisons)))
-    return quantile * stdev(values) / sqrt(len(values))

@@ -17,11 +17,16 @@ The baseline runs twice in each block. Both runs are the control, and √k runs 
 rows have unequal numbers of processes, the smallest correlation is used for all, which widens the intervals.
 
 A row may deviate more than the others do, for instance with ranks that share cores. If an F test shows this at the
-level `WIDER`, the row's interval uses its own deviation, if that makes it wider. At the level `APART` the others are
-pooled without the row, so that it does not hide their changes.
+level `WIDER`, the row's interval uses its own deviation, if that makes it wider. Few processes seldom reach that level.
+So a higher probability of the test also counts, in part: the part falls with its logarithm, the sooner the more rows
+there are. At the level `APART` the others are pooled without the row, so that it does not hide their changes.
+
+A deviation is at least that of rounding. Values that are rounded to steps may be equal in all processes, and their
+interval would have no width. The smallest difference of two values bounds the step q, and the deviation is at least
+q/√12.
 
 Caveat: the deviation of logarithms is assumed to be normal. `benchmarks/validity.py` tests it with autocorrelated
-blocks.
+blocks, tails, outliers, drift and rounded values.
 """
 
 from collections.abc import Sequence
@@ -31,17 +36,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_value, critical_values, student
+from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_values, student
 
 POWER = 0.8
 """Probability with which a true change of the size `likely` is distinguished from zero."""
 WIDER = 0.05
-"""Level of the F test at which a row that deviates more is judged by its own deviation."""
+"""Level of the F test at which a row that deviates more is judged by its own deviation alone."""
 APART = 1e-4
 """Level at which such a row is left out of the pooled deviation."""
 
 _SINGULAR = 1e-9
 """Singular values of a projection below this are rounding."""
+_SAME = 1e-12
+"""Logarithms that are so near are of equal values, whose means were rounded."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +116,14 @@ class Design:
         """
         values = np.asarray(values, dtype=float)
         flat = values.reshape(-1, values.shape[-1])
-        whole, chance = self.fit(flat), self._chances(flat)
+        least = _rounding(flat)
+        whole, chance = self.fit(flat), self._chances(flat, least)
         variance, pooled = self._deviation(flat, chance < APART)
+        variance = np.maximum(variance, least)
         error = np.sqrt(variance)[:, None] * whole.scale
         degrees = np.repeat(pooled[:, None], self.count, axis=1)
         critical = critical_values(self.count, whole.correlation, degrees)
-        apart = self._widen(flat, chance, error, degrees, critical)
+        apart = self._widen(flat, chance, least, error, degrees, critical)
 
         def shaped(one: NDArray[Any]) -> NDArray[Any]:
             return one.reshape((*values.shape[:-1], *one.shape[1:]))
@@ -144,22 +153,26 @@ class Design:
         return variance, degrees
 
     def _widen(
-        self, values: Floats, chance: Floats, error: Floats, degrees: Floats, critical: Floats
+        self, values: Floats, chance: Floats, least: Floats, error: Floats, degrees: Floats, critical: Floats
     ) -> NDArray[np.bool_]:
-        """Give rows that deviate more an error of their own, in place; return which rows those are."""
+        """Give rows that deviate more an error that is in part their own, in place; return which rows those are."""
         apart = np.zeros(error.shape, dtype=bool)
         for row in range(self.count):
             own = self._by_block(values, row + 1)
             count = own.shape[-1]
             if count <= LEAST_DEGREES:
                 continue
-            factor, by_itself = critical_value(self.count, 0.0, count - 1), own.std(axis=-1, ddof=1) / np.sqrt(count)
-            here = (chance[:, row] < WIDER) & (factor * by_itself > critical[:, row] * error[:, row])
-            error[here, row], degrees[here, row], critical[here, row] = by_itself[here], count - 1, factor
+            part = _part(chance[:, row], self.count)
+            by_itself = np.sqrt(np.maximum(own.var(axis=-1, ddof=1), least * self._expected(row + 1)) / count)
+            mixed = error[:, row] ** (1 - part) * by_itself**part
+            freedom = 1 / ((1 - part) / np.maximum(degrees[:, row], 1) + part / (count - 1))
+            factor = critical_values(self.count, 0.0, freedom)
+            here = (part > 0) & (factor * mixed > critical[:, row] * error[:, row])
+            error[here, row], degrees[here, row], critical[here, row] = mixed[here], freedom[here], factor[here]
             apart[:, row] = here
         return apart
 
-    def _chances(self, values: Floats) -> Floats:
+    def _chances(self, values: Floats, least: Floats) -> Floats:
         """Probability of each row's deviation if the row deviates as the others do: an F test.
 
         The fit without a row follows from the fit of all: RSS₋ᵣ = RSS − eᵣ'(I − Hᵣᵣ)⁺eᵣ, with the residuals e and the
@@ -180,7 +193,7 @@ class Design:
                 continue
             outside = residual[:, at]
             others = squares - ((outside @ np.linalg.pinv(free, rcond=_SINGULAR)) * outside).sum(axis=-1)
-            usual = np.maximum(others / degrees * self._expected(row), np.finfo(float).tiny)
+            usual = np.maximum(others / degrees, np.maximum(least, np.finfo(float).tiny)) * self._expected(row)
             found[:, row - 1] = fdtrc(own.shape[-1] - 1, degrees, own.var(axis=-1, ddof=1) / usual)
         return found
 
@@ -222,3 +235,17 @@ class Design:
             for block in np.unique(self._blocks)
         ]
         return float(np.mean([1 / own + 1 / control for own, control in sizes if own and control]))
+
+
+def _part(chance: Floats, count: int) -> Floats:
+    """Return how much of a row's error is its own: all below `WIDER`, and none from 2·k^−0.9 on, for k rows."""
+    none = 2.0 / count**0.9
+    below = np.log(none / np.maximum(chance, np.finfo(float).tiny))
+    return np.asarray(np.clip(below / np.log(none / WIDER), 0.0, 1.0))
+
+
+def _rounding(values: Floats) -> Floats:
+    """Return the variance of rounding in each comparison, q²/12, with q the smallest difference of two values."""
+    gaps = np.diff(np.sort(values, axis=-1), axis=-1)
+    steps = np.where(gaps > _SAME, gaps, np.inf).min(axis=-1, initial=np.inf)
+    return np.where(np.isfinite(steps), steps, 0.0) ** 2 / 12

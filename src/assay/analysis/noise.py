@@ -21,6 +21,8 @@ class Verdict(StrEnum):
     NOT_DISTINGUISHABLE = "not distinguishable"
     """The comparison cannot distinguish the change from none: its interval contains zero."""
     TOO_FEW = "too few to tell"
+    UNTOLD = "cannot be told"
+    """There is no interval, although there are repetitions enough; the effect has the reason."""
 
     @property
     def distinguishable(self) -> bool:
@@ -35,7 +37,7 @@ def judge_sampled(effect: Effect, *, same: bool = False) -> Verdict:
     if same:
         return Verdict.NOT_DISTINGUISHABLE
     if effect.interval is None:
-        return Verdict.TOO_FEW
+        return Verdict.UNTOLD if effect.untold else Verdict.TOO_FEW
     low, high = effect.interval
     return Verdict.NOT_DISTINGUISHABLE if low <= 0 <= high else Verdict.DIFFERS
 

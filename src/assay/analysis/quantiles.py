@@ -13,8 +13,6 @@ LEAST_DEGREES = 2
 
 Floats = NDArray[np.floating[Any]]
 
-_ROUNDING = 1e-6
-
 
 def student(probability: float, degrees: Floats | float) -> Floats:
     """Quantile of Student's t; NaN below one degree of freedom."""
@@ -38,10 +36,14 @@ def critical_value(count: int, correlation: float, degrees: int) -> float:
 
 
 def critical_values(count: int, correlation: float, degrees: Floats) -> Floats:
-    """Return `critical_value` for each number of degrees of freedom, of which whole ones count."""
-    whole = np.floor(np.asarray(degrees, dtype=float) + _ROUNDING)
-    known = {one: critical_value(count, correlation, int(one)) for one in np.unique(whole)}
-    return np.array([known[one] for one in whole.ravel()]).reshape(whole.shape)
+    """Return `critical_value` for each number of degrees of freedom; between whole ones it is linear in 1 / degrees."""
+    degrees = np.asarray(degrees, dtype=float)
+    whole = np.floor(degrees)
+    known = {one: critical_value(count, correlation, int(one)) for one in np.unique([whole, whole + 1])}
+    low, high = (np.vectorize(known.__getitem__, otypes=[float])(one) for one in (whole, whole + 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(degrees == whole, 0.0, (1 / whole - 1 / degrees) / (1 / whole - 1 / (whole + 1)))
+    return np.asarray(np.where(part > 0, low + part * (high - low), low))
 
 
 def _inside(bound: float, count: int, correlation: float, degrees: int) -> float:

@@ -26,6 +26,7 @@ from assay.records.ranks import RankResult
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import CellResult
+from assay.records.timing import Outside
 
 Figure = int | float | tuple[float, ...] | None
 
@@ -63,6 +64,8 @@ class Row(Frozen):
     """Traced step up to which the evidence holds; `beginning` if a run stopped before its end."""
     ranks: tuple[RankResult, ...] = ()
     """Ranks of the first run, if there are several."""
+    outside: Outside | None = None
+    """Work of its busiest process while other cells were timed; None if it was not read."""
     flags: tuple[str, ...] = ()
 
 

@@ -35,13 +35,14 @@ def row_json(row: Row) -> dict[str, Any]:
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
         "distinguishable": {name: _distinguishable(row.verdicts.get(name)) for name in names},
         "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
+        "outside": row.outside.model_dump(mode="json") if row.outside else None,
         "flags": list(row.flags),
     }
 
 
 def _distinguishable(verdict: Verdict | None) -> bool | None:
     """True or false if the comparison can tell; None if it has too few processes or no figure."""
-    return None if verdict is None or verdict is Verdict.TOO_FEW else verdict.distinguishable
+    return None if verdict in (None, Verdict.TOO_FEW, Verdict.UNTOLD) else verdict.distinguishable
 
 
 def row_columns(row: Row) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Processes are blocked by their wave: they took turns, so they ran in the same mi
 a baseline, all are blocked by seed instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, expm1, log
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +18,7 @@ from assay.analysis.metrics import Metric
 from assay.config.base import Frozen
 from assay.records.run import RunResult
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
-from assay.records.timing import DISTURBED
+from assay.records.timing import DISTURBED, Round
 
 if TYPE_CHECKING:
     from assay.analysis.intervals import Design
@@ -59,16 +59,21 @@ class Seen(NamedTuple):
     log: float
 
 
-def rounds(cells: Sequence[CellResult]) -> dict[int, list[int]]:
-    """Rounds that the figures are from, by wave, as positions among the blocks."""
-    waves: dict[int, list[RunResult]] = {}
+def rounds(cells: Sequence[CellResult], told: Iterable[Round]) -> dict[int, list[int]]:
+    """Rounds that the figures are from, by wave, as positions among the blocks; `told` are those of the record."""
+    waves: dict[int, list[CellResult]] = {}
     for one in cells:
         if one.result.blocks:
-            waves.setdefault(one.wave, []).append(one.result)
+            waves.setdefault(one.wave, []).append(one)
+    known = {(one.wave, one.number - 1): set(one.disturbed) for one in told}
     found = {}
-    for wave, results in waves.items():
-        whole = range(min(len(result.blocks) for result in results))
-        clean = [at for at in whole if not any(result.blocks[at].disturbed for result in results)]
+    for wave, some in waves.items():
+        whole, names = range(min(len(one.result.blocks) for one in some)), {one.cell.name for one in some}
+        clean = [
+            at
+            for at in whole
+            if not names & known.get((wave, at), set()) and not any(one.result.blocks[at].disturbed for one in some)
+        ]
         found[wave] = clean if len(clean) >= min(LEAST_ROUNDS, len(whole)) else list(whole)
     return found
 
@@ -113,7 +118,7 @@ def disturbances(record: ComparisonRecord) -> list[str]:
         return []
     repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
     return [
-        f"In {disturbed} of {len(record.rounds)} rounds other programs or a hypervisor used more than "
+        f"In {disturbed} of {len(record.rounds)} rounds other programs, waiting cells or a hypervisor used more than "
         f"{100 * DISTURBED:.0f} % of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are "
         f"left out if at least {LEAST_ROUNDS} others remain."
     ]

@@ -7,6 +7,7 @@ result is `[B, T, H·d]`.
 from collections.abc import Sequence
 
 from assay.cost import layers
+from assay.cost.kernels import Kernels
 from assay.cost.layers import ALIAS, FRESH, NONE
 from assay.cost.operation import Flops, Scratch
 from assay.cost.tape import Writer
@@ -16,13 +17,13 @@ FLASH = "aten._scaled_dot_product_flash_attention"
 """Name of fused attention; the kernel of a CPU is called so, too."""
 
 
-def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, noise: str | None) -> Tensor:
+def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: float, kernels: Kernels) -> Tensor:
     """Attention with explicit scores; saves the copies of q, k and v for `bmm`, the mask, and the probabilities."""
     rows, heads, length, depth = q.shape
     merged = rows * heads
     q, k, v = (contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items())
     scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (merged, depth, length)))
-    scores = layers.scaled(tape, scores)
+    scores = layers.scaled(tape, scores, kernels.number_bytes)
     masked = tape.made("masked", scores.shape, scores.dtype)
     tape.write(
         "aten.masked_fill",
@@ -43,7 +44,7 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
         saves=(weights,),
         backward="SoftmaxBackward",
     )
-    weights = layers.dropout(tape, weights, p, noise)
+    weights = layers.dropout(tape, weights, p, kernels.dropout_noise)
     mixed = bmm(tape, "mixed", weights, v, holds=(q, k, masked))
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))

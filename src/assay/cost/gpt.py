@@ -5,38 +5,14 @@ that the module really saves, to the byte, over configurations drawn at random.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from assay.config import ModelConfig
 from assay.cost import attention, layers, mixture
+from assay.cost.kernels import Kernels
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
 from assay.cost.parameters import parameters
 from assay.cost.tape import Repeatable, Tape, Writer, renamed
 from assay.cost.tensors import Tensor, altered
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """Allocations in which the kernels of one kind of device differ from another's."""
-
-    dropout_noise: str | None
-    """dtype of the noise that dropout saves; None: the input's."""
-    softmax_autocast: str | None
-    """dtype to which autocast widens softmax and norms; None: it leaves them."""
-    copied_gathers: bool
-    """True if collectives gather into a copy of the requested tensor, as gloo's do."""
-    generator_bytes: int
-    """Bytes of the random generator's state as a tensor on the device; 0 for a GPU, whose state is on the host."""
-    float8_in_float32: bool
-    """True if a float8 product multiplies copies in float32: a processor without AMX has no other."""
-
-
-CPU = Kernels(
-    dropout_noise=None, softmax_autocast=None, copied_gathers=True, generator_bytes=5056, float8_in_float32=True
-)
-CUDA = Kernels(
-    dropout_noise="bool", softmax_autocast="float32", copied_gathers=False, generator_bytes=0, float8_in_float32=False
-)
 
 
 class Forward:
@@ -125,8 +101,8 @@ class Forward:
         q, k, v = given = self._heads(site, x)
         if k.shape != q.shape:
             k, v = (self._repeat(site, part, q.shape) for part in (k, v))
-        mask, noise = self.tables["mask"], self.kernels.dropout_noise
-        merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, noise)
+        mask = self.tables["mask"]
+        merged = attention.hand_coded(site.at("core"), q, k, v, mask, self.config.dropout, self.kernels)
         held = (x, *given, merged)
         return self._dropout(site, self._linear(site.at("projection"), merged, holds=held), held)
 

@@ -91,10 +91,11 @@ def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
     return out
 
 
-def scaled(tape: Writer, x: Tensor) -> Tensor:
-    """Product with a number; saves nothing."""
+def scaled(tape: Writer, x: Tensor, number_bytes: int = 0) -> Tensor:
+    """Product with a number; saves no tensor, except the number if torch wraps it."""
     out = tape.made("scaled", x.shape, x.dtype)
     tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), backward="MulBackward")
+    tape.operations[-1] = altered(tape.operations[-1], number_bytes=number_bytes)
     return out
 
 

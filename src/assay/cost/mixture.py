@@ -21,6 +21,18 @@ from assay.cost.tape import Writer
 from assay.cost.tensors import Places, Tensor
 
 
+def between_steps(config: ModelConfig) -> tuple[Tensor, ...]:
+    """Tensors that a model with experts keeps between steps: the loss's gradient, and each layer's routing statistics.
+
+    Routers read the gradient in backward (`assay.model.balance`). The statistics are the balance, the dropped choices,
+    and the choices of each expert (`training.probes`).
+    """
+    if config.n_expert is None:
+        return ()
+    sums = Tensor("routing statistics", (2 + config.n_expert,), "float64", batched=False)
+    return (Tensor("gradient of the loss", (), batched=False), *(sums,) * config.n_layer)
+
+
 def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, Tensor]) -> Tensor:
     """Send `[B, T, n_embd]` through a router and the experts that it chooses, without dropout."""
     probabilities = _probabilities(site.at("router"), x, parameters)

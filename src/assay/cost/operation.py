@@ -124,6 +124,9 @@ class Operation(Alterable):
     """Number of heads, for a copy that is a view if the micro-batch has one sequence; 0: none."""
     opaque: bool = False
     """True for a function that is not compiled."""
+    number_bytes: int = 0
+    """Bytes of Python numbers that its node saves, each wrapped in a tensor on a CPU. A recomputed module saves them in
+    its first forward already, because hooks of saved tensors do not receive them."""
     compiled: bool = False
     """True if a compiler orders it. A loop overwrites a tensor of which it is the last reader, if that is as large. The
     backward of a product with a weight frees the input before it computes the input's gradient."""

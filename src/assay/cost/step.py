@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Self
 from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
-from assay.cost.gpt import CPU, CUDA, Forward, Kernels
+from assay.cost.gpt import Forward
+from assay.cost.kernels import CPU, CUDA, Kernels
+from assay.cost.mixture import between_steps
 from assay.cost.operation import Operation
 from assay.cost.optimizers.on_host import OnHost
 from assay.cost.optimizers.updates import Instant, UpdateRule
 from assay.cost.parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
 from assay.cost.pipeline.schedules import Action
 from assay.cost.tape import Tape, replace_site
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 if TYPE_CHECKING:
     from assay.cost.simulation.liveness import Lifetimes
@@ -193,11 +195,24 @@ class Cost:
 
     @property
     def norms(self) -> tuple[Instant, ...]:
-        """Float32 copies that a CPU makes of 16-bit gradients, one at a time, to compute their norm."""
-        if self.kernels.softmax_autocast:
-            return ()
-        narrow = (one for one in self.pieces.values() if one.dtype in ("bfloat16", "float16"))
-        return tuple(Instant("aten._foreach_norm", one.name, one.cast("float32").nbytes) for one in narrow)
+        """The norm of each gradient, whose numbers are then stacked; the norm of these is a figure of the step."""
+        pieces, number = self.pieces.values(), DTYPE_BYTES["float32"]
+        each = (
+            Instant("aten._foreach_norm", one.name, place * number + self._copied_for_norm(one))
+            for place, one in enumerate(pieces, start=1)
+        )
+        return (*each, Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number))
+
+    def norm_of(self, gradient: Tensor) -> Instant:
+        """The norm of a gradient that is used and freed within backward; its number waits for the others."""
+        number = DTYPE_BYTES["float32"]
+        nbytes = number + self._copied_for_norm(gradient)
+        return Instant("aten.linalg_vector_norm", gradient.name, nbytes, kept_bytes=number)
+
+    def _copied_for_norm(self, gradient: Tensor) -> int:
+        """Bytes of the float32 copy that a CPU makes of a 16-bit gradient."""
+        narrow = gradient.dtype in ("bfloat16", "float16") and not self.kernels.softmax_autocast
+        return gradient.cast("float32").nbytes if narrow else 0
 
     @cached_property
     def gradient_bytes(self) -> int:
@@ -241,4 +256,5 @@ def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
         batch=Batch(tuple(forward.batch.values())),
         kernels=kernels,
         blocks=run.model.n_layer,
+        buffers=between_steps(run.model),
     )

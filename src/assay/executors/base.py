@@ -49,6 +49,10 @@ class RunningCell(Protocol):
     def folder(self) -> Folder:
         """The cell's folder."""
 
+    @property
+    def pid(self) -> int:
+        """Number of the process that leads the cell's own session, or its group."""
+
     def turn(self, word: str = GO) -> Iterable[Event]:
         """Grant the next piece of work, or one more block, and yield its events."""
 

@@ -4,13 +4,14 @@ All cells of a wave are alive together, and one works at a time. First each cell
 Then each living cell runs one timed block in every round, in an order that is shuffled reproducibly for each round.
 Then each cell finishes. If a cell dies, its end is recorded and the others continue.
 
-A round is disturbed if other programs or a hypervisor took too much processor time in any of its blocks
-(`Block.disturbed`). All cells repeat it once they have evaluated and saved. The repeated steps are discarded, so that
-the training stays the same. There are at most as many repeated rounds as planned ones.
+A round is disturbed if other programs, waiting cells or a hypervisor took too much processor time in any of its blocks
+(`Block.disturbed`, `launch.neighbours`). All cells repeat it once they have evaluated and saved. The repeated steps are
+discarded, so that the training stays the same. There are at most as many repeated rounds as planned ones.
 
 Cells of a study that is not timed take no turns (`executors.side_by_side`).
 """
 
+import os
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -32,9 +33,10 @@ from assay.executors.base import (
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import of_run
 from assay.executors.side_by_side import side_by_side
+from assay.launch.neighbours import Neighbours, Trees
 from assay.records.events import AGAIN, GO
 from assay.records.study import Cell, StudyEnding
-from assay.records.timing import Block, Round
+from assay.records.timing import Block, Round, disturbs
 
 
 class Local(Executor):
@@ -70,6 +72,7 @@ class _Session:
         self._living: dict[str, tuple[Cell, RunningCell]] = {}
         self._clean = 0
         """Number of undisturbed rounds."""
+        self._trees = Trees()
 
     def run(self, cells: Sequence[Cell], start: Start, blocks: int) -> None:
         for cell in cells:
@@ -113,17 +116,33 @@ class _Session:
     def _round(self, seed: int, number: int, word: str = GO) -> None:
         order = list(self._living)
         random.Random(f"seed {seed}, wave {self._wave}, round {number}").shuffle(order)
-        ran, disturbed = [], []
+        ran, disturbed, beside = [], [], Neighbours(self._trees)
         for name in order:
             cell, _ = self._living[name]
             self._tell(Turn(cell, "block", number))
             ran.append(name)
-            if self._work(cell, word):
+            if self._timed_turn(cell, word, beside):
                 disturbed.append(name)
         self._clean += not disturbed
-        ended = Round(seed=seed, wave=self._wave, number=number, order=tuple(ran), disturbed=tuple(disturbed))
+        ended = Round(
+            seed=seed,
+            wave=self._wave,
+            number=number,
+            order=tuple(ran),
+            disturbed=tuple(disturbed),
+            turn_seconds=beside.turn_seconds,
+            outside_seconds=beside.outside_seconds,
+        )
         self._done.rounds.append(ended)
         self._tell(RoundEnded(ended))
+
+    def _timed_turn(self, cell: Cell, word: str, beside: Neighbours) -> bool:
+        """Let a cell run a timed block; true if other programs or the processes of waiting cells disturbed it."""
+        waiting = {name: child.pid for name, (_, child) in self._living.items() if name != cell.name}
+        used = beside.used
+        with beside.during(cell.name, waiting):
+            disturbed = self._work(cell, word)
+        return disturbed or disturbs(beside.used - used, beside.turn_seconds[cell.name], os.cpu_count() or 1)
 
     def _work(self, cell: Cell, word: str = GO) -> bool:
         """Let a cell do a piece of its work; True if a timed block in it was disturbed."""

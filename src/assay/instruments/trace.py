@@ -10,7 +10,7 @@ graph, once per call (`step.compiled`). Sharded tensors are followed down to the
 
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), index)
-    trace = tracer.trace(record.loss, record.tokens)
+    trace = tracer.trace(record.loss, record.targets)
 """
 
 import time

@@ -11,7 +11,7 @@ It has the same pipes, log, lock and environment, and is a process of its own as
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from assay.config.home import Home
@@ -19,6 +19,7 @@ from assay.files import refused
 from assay.hardware.detect import oom_kills
 from assay.launch.child import Child, Process
 from assay.launch.forked.server import ForkServer
+from assay.launch.neighbours import RUN_VARIABLE
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed
 from assay.optimizations import mesh_of
@@ -88,7 +89,7 @@ def _spawn(
     arguments = [str(folder.path), *options]
     with refused(folder.path), folder.log_file.open("ab") as log:
         forked = server.fork(arguments, log, lock) if server is not None and ranks == 1 else None
-        process = forked or _started(arguments, ranks, log, lock)
+        process = forked or _started(arguments, ranks, {**_environment(), RUN_VARIABLE: str(folder.path)}, log, lock)
     try:
         known = this_process(process.pid)
         if known is not None:
@@ -100,13 +101,15 @@ def _spawn(
     return process
 
 
-def _started(arguments: Sequence[str], ranks: int, log: IO[bytes], lock: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _started(
+    arguments: Sequence[str], ranks: int, environment: Mapping[str, str], log: IO[bytes], lock: IO[bytes]
+) -> "subprocess.Popen[bytes]":
     program = WORKER if ranks == 1 else (*AGENT, "--ranks", str(ranks))
     return subprocess.Popen(
         [*program, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
-        env=_environment(),
+        env=environment,
         **own_session(lock),
     )

@@ -37,7 +37,10 @@ class _Factor:
     said: Tensor | float | None = None
 
     def note(self, gradient: Tensor) -> None:
-        self.backward, self.noted = backward_id(), gradient.detach()
+        self.backward = backward_id()
+        if self.noted is None or (self.noted.dtype, self.noted.device) != (gradient.dtype, gradient.device):
+            self.noted = torch.empty_like(gradient)
+        self.noted.copy_(gradient)  # in place, so that a step frees no tensor of the step before
 
     def read(self) -> Tensor | float:
         if self.said is not None:

@@ -10,9 +10,9 @@ process that does nothing else (`alone`) measures both.
 """
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.trace import StepTracer
 from assay.own.adapted import is_compiled, step_of
 from assay.own.found import Found, finding
-from assay.own.loss import loss_of
+from assay.own.loss import loss_of, targets_of
 from assay.own.timed import steps_of_a_block, timed, timed_block
 from assay.records.anatomy import Anatomy
 from assay.records.memory import Memory
@@ -58,6 +58,8 @@ class OwnMeasurement:
     returned: Any = None
     """Result of the last step. It is read after the step, so that the read is not counted as the step's."""
     process_peak_bytes: int | None = None
+    counted: list[int] = field(default_factory=list)
+    """Targets that each timed step's loss counted, if it says so."""
 
     def one_step(self) -> None:
         """Do one step."""
@@ -67,7 +69,7 @@ class OwnMeasurement:
 
     @property
     def loss(self) -> float | None:
-        """Loss that the last step returned: a number, or a tensor of one element; else None."""
+        """Mean loss that the last step returned: a number, a tensor of one element, or (sum, count); else None."""
         return loss_of(self.returned)
 
     @property
@@ -96,14 +98,27 @@ class OwnMeasurement:
             raise UsageError("the step called no module with parameters; give its model as model=…")
         return seconds, loss
 
-    def blocks(self, count: int, steps: int, tokens: int) -> list[tuple[Block, list[float]]]:
-        """Do timed blocks of so many steps. In a process of its own, a step before each measures the process."""
+    def blocks(self, count: int, steps: int, tokens: int | None) -> list[tuple[Block, list[float]]]:
+        """Do timed blocks of so many steps, each of `tokens`, or of as many as its loss counts.
+
+        In a process of its own, a step before each block measures the process.
+        """
         done = []
         for _ in range(count):
             if self.alone:
                 self._measure_process()
-            done.append(timed_block(partial(timed, self.one_step), steps, tokens))
+            before = len(self.counted)
+            block, seconds = timed_block(self._timed_step, steps, tokens or 0)
+            if tokens is None:
+                block = block.model_copy(update={"tokens": sum(self.counted[before:])})
+            done.append((block, seconds))
         return done
+
+    def _timed_step(self) -> float:
+        seconds = timed(self.one_step)
+        if (targets := targets_of(self.returned)) is not None:
+            self.counted.append(targets)
+        return seconds
 
     def _measure_process(self) -> None:
         """Do one step from trimmed memory, as the settling step of a run, and keep the highest peak."""
@@ -157,12 +172,12 @@ def measure_step(
 ) -> OwnStep:
     """Measure `call`, which trains once. Modules and optimizers are found in its first step unless they are given.
 
-    `tokens` are those of a step. Raises `UsageError` if no optimizer steps or no module is called.
+    `tokens` are those of a step, by default its loss's count. Raises `UsageError` if no optimizer or module is called.
     """
     measured = OwnMeasurement(call, Found(list(modules), list(optimizers)), alone)
     first_seconds, first_loss = measured.first()
     warm = [timed(measured.one_step) for _ in range(WARMUP_STEPS)]
-    timings = measured.blocks(blocks, steps_of_a_block(warm[-1]), tokens or 0)
+    timings = measured.blocks(blocks, steps_of_a_block(warm[-1]), tokens)
     quartiles = Quartiles.of([seconds for _, several in timings for seconds in several])
     if quartiles is None:
         raise UsageError(f"blocks={blocks} is not possible; give at least 1")
@@ -197,7 +212,7 @@ def _program(measured: OwnMeasurement, step: Step, title: str, tokens: int | Non
         parameters=sum(distinct.values()),
         modules=tuple(type(one).__name__ for one in measured.found.modules),
         optimizers=tuple(type(one).__name__ for one in measured.found.optimizers),
-        tokens=tokens,
+        tokens=tokens or (round(statistics.mean(measured.counted)) if measured.counted else None),
     )
 
 

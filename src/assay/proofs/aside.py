@@ -9,9 +9,9 @@ technique that acts only in steps that are watched, or moves what it saves into 
 from assay.records.memory import Memory
 from assay.units import format_bytes
 
-SHARE = 0.05
+SHARE = 0.03
 """Part of the predicted peak by which the heap's may differ from it."""
-_BYTES, _BYTES_OF_A_THREAD = 448 * 2**10, 64 * 2**10
+_BYTES, _BYTES_OF_A_THREAD = 256 * 2**10, 64 * 2**10
 """Bytes by which it may differ besides: Python's own, and buffers of each thread."""
 
 

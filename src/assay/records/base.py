@@ -6,6 +6,6 @@ from assay.config.base import Frozen
 
 
 class Record(Frozen):
-    """Base of records read from JSON, where tuples are lists and enumerations are text."""
+    """Base of records read from JSON, where tuples are lists, enumerations are text, and so are figures such as ∞."""
 
-    model_config = ConfigDict(strict=False)
+    model_config = ConfigDict(strict=False, ser_json_inf_nan="strings")

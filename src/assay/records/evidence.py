@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ConfigDict
-
 from assay.config.base import Frozen
+from assay.records.base import Record
 
 
 class Evidence(Frozen):
@@ -17,15 +16,11 @@ class Evidence(Frozen):
     verdict: bool
 
 
-class ValueProof(Frozen):
+class ValueProof(Record):
     """Result of the value check: losses, gradients and updates of some of a run's steps against their references.
 
-    Nothing is right until it was shown: without a comparison `verdict` is false. Figures that are not finite are
-    written to JSON as text, so that a record with an infinite error is read back as it was.
+    Nothing is right until it was shown: without a comparison `verdict` is false.
     """
-
-    # Read back from JSON, where tuples are lists.
-    model_config = ConfigDict(strict=False, ser_json_inf_nan="strings")
 
     verdict: bool = False
     """True if values were compared and every one is as near to its reference as the run's optimizations promise."""
@@ -36,7 +31,7 @@ class ValueProof(Frozen):
     broken: str = ""
     """Reason why a check that was due has no answer; empty if it has one."""
     steps: int = 0
-    """Steps whose batches and losses were checked."""
+    """Steps whose losses and gradients were compared."""
     updates: int = 0
     """Updates that were replayed."""
     replayed: int = 0

@@ -6,7 +6,7 @@ Every figure is in a base unit that its name states. `None` means that the figur
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from assay.config.run import ResolvedRun
 from assay.records.base import Record
@@ -32,7 +32,9 @@ class Sample(Record):
 
 # More than 20 fields: it is the published record; users, pages and the index read its figures by these flat names.
 class RunResult(Record):
-    """The complete record of one run."""
+    """The complete record of one run. Its own losses that are not finite are null in JSON, and read as None."""
+
+    model_config = ConfigDict(ser_json_inf_nan="null")
 
     run: str
     """The run's id, which is its folder's name."""

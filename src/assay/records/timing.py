@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from pydantic import Field
+
 from assay.config.base import Frozen
 from assay.records.base import Record
 
@@ -33,6 +35,23 @@ LEAST_DISTURBANCE_SECONDS = 0.04
 """Least processor time that counts: the kernel counts in hundredths of a second, and a few of them disturb nothing."""
 
 
+def disturbs(taken: float, seconds: float, cores: int) -> bool:
+    """True if others who took processor seconds within some seconds of wall time disturbed what was timed in them."""
+    return taken > max(DISTURBED * cores * seconds, LEAST_DISTURBANCE_SECONDS)
+
+
+OUTSIDE_SHARE = 0.02
+"""Share of the time of other cells' turns that each rank of a cell may use, on one core, while it waits.
+
+A waiting cell of one process used none in 18 s of turns, and two ranks 0.6 % to 0.9 % each: their launcher looks after
+them.
+"""
+
+
+BETWEEN_SHARE = 0.05
+"""Share of the steps' time that may pass between their clocks, beyond the usual."""
+
+
 class Block(Record):
     """One timed block: consecutive steady steps. The other cells of a comparison take their turns between blocks.
 
@@ -59,6 +78,8 @@ class Block(Record):
     """Number of cores over which processor times were summed."""
     repeated: bool = False
     """True if the block's steps followed the run's last one and were discarded, to replace a disturbed block."""
+    between_seconds: float | None = None
+    """Wall time of the block outside of its timed steps' clocks; None in records older than this field."""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self:
@@ -70,8 +91,29 @@ class Block(Record):
         """True if others took more than `DISTURBED` of the processor time of the timed steps."""
         if self.others_seconds is None or self.cores is None:
             return False
-        taken = self.others_seconds + (self.steal_seconds or 0.0)
-        return taken > max(DISTURBED * self.cores * self.seconds, LEAST_DISTURBANCE_SECONDS)
+        return disturbs(self.others_seconds + (self.steal_seconds or 0.0), self.seconds, self.cores)
+
+
+class Between(Frozen):
+    """Time of a run's blocks between the clocks of their steps."""
+
+    seconds: float
+    """Wall time of the blocks outside of the clocks of their steps."""
+    of_seconds: float
+    """Sum of the steps' seconds."""
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Self | None:
+        """Sum it over blocks; None if none has it."""
+        known = [(one.between_seconds, one.seconds) for one in blocks if one.between_seconds is not None]
+        if not known:
+            return None
+        return cls(seconds=sum(one for one, _ in known), of_seconds=sum(one for _, one in known))
+
+    def too_much(self, usual_share: float = 0.0) -> bool:
+        """True if it is so much more than the usual share of the steps' time that work may be hidden in it."""
+        bound = (BETWEEN_SHARE + usual_share) * self.of_seconds
+        return self.seconds > max(bound, LEAST_DISTURBANCE_SECONDS)
 
 
 class Round(Frozen):
@@ -83,3 +125,23 @@ class Round(Frozen):
     order: tuple[str, ...]
     disturbed: tuple[str, ...] = ()
     """Cells whose block was disturbed. Such a round does not count if there are enough undisturbed ones."""
+    turn_seconds: Mapping[str, float] = Field(default_factory=dict)
+    """Wall time of each cell's turn; empty in records older than this field."""
+    outside_seconds: Mapping[str, float] = Field(default_factory=dict)
+    """Processor seconds that the processes of each cell used in the turns of others."""
+
+
+class Outside(Frozen):
+    """Work of a cell outside of its own turns."""
+
+    seconds: float
+    """Processor seconds of its processes in the turns of others."""
+    of_seconds: float
+    """Wall time of those turns."""
+    ranks: int = 1
+    """Number of its ranks."""
+
+    @property
+    def too_much(self) -> bool:
+        """True if the cell used more than `OUTSIDE_SHARE` for each rank, so that its times cannot be compared."""
+        return self.seconds > max(OUTSIDE_SHARE * self.ranks * self.of_seconds, LEAST_DISTURBANCE_SECONDS)

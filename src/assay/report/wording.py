@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from assay.analysis.effects import LEAST_SEEDS, Effect
+from assay.analysis.effects import Effect
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.gradients import PROBED
 from assay.analysis.metrics.loss import VAL_LOSS, loss_of
@@ -16,6 +16,7 @@ from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import TOKENS_PER_SECOND, rate_of
 from assay.analysis.noise import Verdict
 from assay.analysis.row import Figure, Row
+from assay.analysis.typical import LEAST_SEEDS
 from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
@@ -155,7 +156,8 @@ def not_proven(run: Row | RunResult) -> str:
         return f"its values were not compared{why}"
     if run.proven_until == "beginning":
         return "its end was not traced"
-    return "" if run.values.replayed else "no step in its middle was replayed"
+    known = run.values.middle_steps or not run.values.watched_updates
+    return "no step in its middle was replayed" if known and not run.values.replayed else ""
 
 
 def prediction_error(row: Row) -> float | None:
@@ -180,6 +182,8 @@ def _remark(metric: Metric, effect: Effect | None, verdict: Verdict | None) -> s
         return "bit-equal" if metric.kind == "loss" else "exactly equal"
     if verdict is Verdict.NOT_DISTINGUISHABLE:
         return verdict.value
+    if verdict is Verdict.UNTOLD:
+        return f"{verdict.value}: {effect.untold}"
     if metric.kind == "exact":
         return "range of processes" if effect.interval else "exact"
     if effect.interval:

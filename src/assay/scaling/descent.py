@@ -1,6 +1,7 @@
 """Many fits of one law at once: damped Newton steps on the Huber objective, one row for each fit.
 
-A fit has weights of its points; those of a bootstrap are how often each point was drawn. The Hessian keeps the products
+A fit has weights of its points; those of a bootstrap are how often each point was drawn. It may have shifts as well,
+which are added to the logarithms of the losses. The Hessian keeps the products
 of first derivatives only. Points whose residual is beyond δ have no curvature of their own. The damping therefore is
 the Hessian of reweighted least squares, which lies above the objective, so that a large damping always descends. It has
 some of the identity as well, because neither Hessian has a curvature in a direction in which no loss changes.
@@ -11,6 +12,7 @@ With an infinite δ the objective is half a sum of squares. L-BFGS finds the sam
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from assay.scaling.laws.base import Form
 from assay.scaling.points import Floats, Points
@@ -40,11 +42,11 @@ class Problem:
     fixed: int | None = None
     """Index of a value that does not move."""
 
-    def residuals(self, values: Floats) -> tuple[Floats, Floats]:
+    def residuals(self, values: Floats, shifts: "Floats | float" = 0.0) -> tuple[Floats, Floats]:
         """Return residuals of log L `[fits, points]`, huge where values are impossible, and slopes."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             logs, slopes = self.form.log_losses(values, self.points)
-        residuals = np.nan_to_num(logs - np.log(self.points.loss), nan=_IMPOSSIBLE)
+        residuals = np.nan_to_num(logs - np.log(self.points.loss) - shifts, nan=_IMPOSSIBLE)
         return np.clip(residuals, -_IMPOSSIBLE, _IMPOSSIBLE), slopes
 
     def huber(self, residuals: Floats) -> Floats:
@@ -54,34 +56,50 @@ class Problem:
         return inner * (size - 0.5 * inner)
 
 
-def descend(problem: Problem, starts: Floats, weights: Floats | None = None, most_steps: int = MOST_STEPS) -> Floats:
-    """Return the values of the lowest objective near each start, `[fits, k]`; `weights` are `[fits, points]`."""
-    if weights is None:
-        weights = np.ones((len(starts), len(problem.points)))
-    parts = [
-        _descend(problem, starts[first : first + _ROWS], weights[first : first + _ROWS], most_steps)
-        for first in range(0, len(starts), _ROWS)
-    ]
-    return np.concatenate(parts)
+@dataclass(frozen=True)
+class Drawn:
+    """Weights and shifts of the points of several fits, `[fits, points]`, which differ from a fit of all points."""
+
+    weights: Floats
+    shifts: Floats
+
+    def of(self, some: "slice | npt.NDArray[np.int_]") -> "Drawn":
+        """Return those of some fits."""
+        return Drawn(self.weights[some], self.shifts[some])
+
+    def objectives(self, problem: Problem, values: Floats) -> Floats:
+        """Return the sum of weighted Huber losses of each fit."""
+        return np.asarray((self.weights * problem.huber(problem.residuals(values, self.shifts)[0])).sum(axis=1))
 
 
-def objectives(problem: Problem, values: Floats, weights: Floats | None = None) -> Floats:
-    """Return the sum of Huber losses of each row of values, `[rows]`; `weights` are `[rows, points]`."""
-    parts = []
-    for first in range(0, len(values), _ROWS):
-        part = slice(first, first + _ROWS)
-        losses = problem.huber(problem.residuals(values[part])[0])
-        parts.append((losses if weights is None else weights[part] * losses).sum(axis=1))
-    return np.concatenate(parts)
+def whole(problem: Problem, fits: int) -> Drawn:
+    """Return what fits of all points have: each point once, and none shifted."""
+    shape = fits, len(problem.points)
+    return Drawn(np.ones(shape), np.zeros(shape))
 
 
-def _descend(problem: Problem, starts: Floats, weights: Floats, most_steps: int) -> Floats:
+def descend(problem: Problem, starts: Floats, drawn: Drawn | None = None, most_steps: int = MOST_STEPS) -> Floats:
+    """Return the values of the lowest objective near each start, `[fits, k]`; all points count once by default."""
+    drawn = whole(problem, len(starts)) if drawn is None else drawn
+    parts = (slice(first, first + _ROWS) for first in range(0, len(starts), _ROWS))
+    return np.concatenate([_descend(problem, starts[part], drawn.of(part), most_steps) for part in parts])
+
+
+def objectives(problem: Problem, values: Floats, drawn: Drawn | None = None) -> Floats:
+    """Return the sum of Huber losses of each row of values, `[rows]`."""
+    drawn = whole(problem, len(values)) if drawn is None else drawn
+    parts = (slice(first, first + _ROWS) for first in range(0, len(values), _ROWS))
+    return np.concatenate([drawn.of(part).objectives(problem, values[part]) for part in parts])
+
+
+def _descend(problem: Problem, starts: Floats, drawn: Drawn, most_steps: int) -> Floats:
     values, damping = starts.copy(), np.ones(len(starts))
-    reached = (weights * problem.huber(problem.residuals(values)[0])).sum(axis=1)
+    reached = drawn.objectives(problem, values)
     calm, active = np.zeros(len(starts), dtype=int), np.arange(len(starts))
     for _ in range(most_steps):
-        proposed = values[active] - _step(problem, values[active], weights[active], damping[active])
-        objective = (weights[active] * problem.huber(problem.residuals(proposed)[0])).sum(axis=1)
+        some = drawn.of(active)
+        proposed = values[active] - _step(problem, values[active], some, damping[active])
+        objective = some.objectives(problem, proposed)
         better = objective < reached[active]
         small = reached[active] - objective <= _ENOUGH * reached[active]
         damping[active] = np.clip(damping[active] * np.where(better, 0.3, 4.0), _LEAST_DAMPING, _MOST_DAMPING)
@@ -94,8 +112,9 @@ def _descend(problem: Problem, starts: Floats, weights: Floats, most_steps: int)
     return values
 
 
-def _step(problem: Problem, values: Floats, weights: Floats, damping: Floats) -> Floats:
-    residuals, slopes = problem.residuals(values)
+def _step(problem: Problem, values: Floats, drawn: Drawn, damping: Floats) -> Floats:
+    residuals, slopes = problem.residuals(values, drawn.shifts)
+    weights = drawn.weights
     if problem.fixed is not None:
         slopes[..., problem.fixed] = 0.0
     gradient = np.einsum("fp,fpc->fc", weights * np.clip(residuals, -problem.delta, problem.delta), slopes)

@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from assay.errors import UsageError
+from assay.scaling.descent import Problem
 from assay.scaling.extrapolation import Extrapolation, extents, outside, widened
 from assay.scaling.fitting import Fit
 from assay.scaling.identified import unidentified
@@ -13,6 +14,7 @@ from assay.scaling.interval import Interval, of_losses, quantiles
 from assay.scaling.laws.base import Law, log_slopes
 from assay.scaling.points import Floats, Points, planned
 from assay.scaling.profile import Profile
+from assay.scaling.shared import repeats_sizes, shared_errors
 from assay.scaling.trend import mean_slopes
 
 IDENTIFIED = 2.0
@@ -138,6 +140,12 @@ class FittedLaw:
         """Columns with which the fitted law rises, on average over its points."""
         slopes = zip(self.law.form.needs, mean_slopes(self.fit), strict=True)
         return tuple(name for name, slope in slopes if slope > 0)
+
+    @property
+    def hides_shared_errors(self) -> bool:
+        """Whether runs share sizes that are too few to show errors which they have in common."""
+        problem = Problem(self.law.form, self.fit.points, self.fit.delta)
+        return repeats_sizes(problem) and shared_errors(problem, self.law.values) is None
 
     @property
     def supports_optimum(self) -> bool:

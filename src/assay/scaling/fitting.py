@@ -10,16 +10,17 @@ of the form's own starts, so that a term that vanished may come back. The other 
 directions. Such a fit counts if its objective is as low.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
 
 from assay.scaling.curvature import spreads
-from assay.scaling.descent import DELTA, Problem, descend, objectives
+from assay.scaling.descent import DELTA, Drawn, Problem, descend, objectives, whole
 from assay.scaling.laws.base import Form, Law
 from assay.scaling.laws.hoffmann import HOFFMANN
 from assay.scaling.points import Floats, Points
+from assay.scaling.shared import shared_errors
 
 _STARTS = 60
 """Starts with the lowest objective from which the fit descends."""
@@ -61,18 +62,23 @@ def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> Fit:
 
 
 def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Law]:
-    """Return laws that are fitted to points drawn with replacement; each begins from the fitted law."""
+    """Return laws that are fitted to points drawn with replacement; each begins from the fitted law.
+
+    Errors that runs of one size share are drawn as well, and are added to the losses of these runs.
+    """
     chance, count, form = np.random.default_rng(seed), len(found.points), found.law.form
-    times_drawn = chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float)
-    starts = np.repeat(found.law.values[None], draws, axis=0)
     problem = Problem(form, found.points, found.delta)
-    values = descend(problem, starts, times_drawn)
+    drawn = whole(problem, draws)
+    drawn = replace(drawn, weights=chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float))
+    if (shared := shared_errors(problem, found.law.values)) is not None:
+        drawn = replace(drawn, shifts=shared.drawn(draws, chance))
+    values = descend(problem, np.repeat(found.law.values[None], draws, axis=0), drawn)
     flat = _flat(problem, found.law.values)
     if flat.shape[1]:
         others = chance.choice(_near(problem), size=draws)
-        values = _better(problem, values, others, times_drawn)
+        values = _better(problem, values, others, drawn)
         moved = values + chance.standard_normal((draws, flat.shape[1])) @ flat.T
-        values = _better(problem, values, moved, times_drawn)
+        values = _better(problem, values, moved, drawn)
     return [law_of(form, each) for each in values]
 
 
@@ -84,10 +90,10 @@ def _near(problem: Problem) -> Floats:
     return np.asarray(near[np.argsort(objectives(problem, near), kind="stable")[:_FINALISTS]])
 
 
-def _better(problem: Problem, values: Floats, starts: Floats, weights: Floats) -> Floats:
+def _better(problem: Problem, values: Floats, starts: Floats, drawn: Drawn) -> Floats:
     """Return for each fit the values reached from a start, if their objective is as low."""
-    found = descend(problem, starts, weights)
-    before, after = (objectives(problem, each, weights) for each in (values, found))
+    found = descend(problem, starts, drawn)
+    before, after = (objectives(problem, each, drawn) for each in (values, found))
     return np.where((after <= _AS_LOW * before)[:, None], found, values)
 
 

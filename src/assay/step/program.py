@@ -25,6 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from assay.model.tally import Tally
+
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64; of a user's own batches, inputs and targets with rows first."""
 
@@ -135,6 +137,8 @@ class Figures:
     """(figures, with a row for each step) → the same figures on the host, which waits for them."""
     read_every: int = 1
     """Number of steps whose figures are read together. 1: each step reads its own, and its norm before its update."""
+    tally: Tally | None = None
+    """Targets that the loss counts. None: it counts every target of a training batch."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ class Program:
     optimizer: Callable[[NamedParameters], OptimizerLike]
     update: Callable[[Step], Tensor]
     """Unscale, compute the norm, clip, step, clear; returns the global gradient norm before clipping."""
-    evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, int]]
+    evaluate: Callable[[Step, Iterable[MicroBatch]], tuple[float, float]]
     """(step, batches) → (summed loss, number of targets), without gradients and without dropout."""
     micro_batches: int = 1
     precision: Precision = field(default_factory=Precision)

@@ -36,7 +36,7 @@ class RunFigures:
     step_seconds: Quartiles | None = None
     """Seconds of the steady steps."""
     step_tokens: int | None = None
-    """Tokens of a steady step, as counted."""
+    """Mean tokens of a steady step, as counted."""
     split_tokens: int | None = None
     """Tokens of the training text; None in logs of earlier versions."""
     data_wait_share: float | None = None
@@ -62,7 +62,7 @@ class RunFigures:
             evaluation=evaluations[-1] if evaluations else None,
             first_step_seconds=next((step.seconds for step in steps if step.phase == "first_step"), None),
             step_seconds=Quartiles.of([step.seconds for step in steady]),
-            step_tokens=steady[-1].tokens if steady else None,
+            step_tokens=history.step_tokens(steady),
             split_tokens=history.split_tokens(events),
             data_wait_share=history.data_wait_share(steady),
             blocks=history.blocks(events),

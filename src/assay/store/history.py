@@ -7,6 +7,7 @@ one process, and only those of the last process are valid. Times belong to one m
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from statistics import mean
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -50,6 +51,11 @@ def evaluations(events: Iterable[Event]) -> list[EvaluationEvent]:
         elif isinstance(event, EvaluationEvent):
             standing[event.step] = event
     return [standing[done] for done in sorted(standing)]
+
+
+def step_tokens(steady: Sequence[StepEvent]) -> int | None:
+    """Mean tokens of steady steps, of which a loss of a user's own may count some; None without steps."""
+    return round(mean(step.tokens for step in steady)) if steady else None
 
 
 def data_wait_share(timed: Sequence[StepEvent]) -> float | None:

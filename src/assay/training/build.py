@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -80,16 +79,14 @@ def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
 
 
 def _with_own(program: Program) -> Program:
-    """Return the program of a user's model with the batches that come with it, and with its buffers in checkpoints."""
-    from assay.model.own.part import Buffers, batches_of
+    """Return the program of a user's model with its batches, its count of targets, and its buffers in checkpoints."""
+    from assay.model.own.part import Buffers, batches_of, tally_of
 
     if program.weights.buffers:
         program = replace(program, stateful={"buffers": Buffers(program.parts[0])})
+    program = replace(program, figures=replace(program.figures, tally=tally_of(program.parts)))
     own = batches_of(program.parts)
-    if own is None:
-        return program
-    counted = partial(summed_evaluation, counted=torch.numel)
-    return replace(program, batches=lambda step, share: [own.at(step, share)], evaluate=counted)
+    return program if own is None else replace(program, batches=lambda step, share: [own.at(step, share)])
 
 
 def build(program: Program) -> Step:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.model.loss import NOT_COUNTED
+from assay.model.tally import host
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 
@@ -94,22 +95,22 @@ def evaluate(
     split = targets if sample.whole else sample.split_targets
     return Evaluation(
         step=done,
-        loss=sum(loss for loss, _ in sums) / targets,
-        targets=targets,
+        loss=sum(loss for loss, _ in sums) / targets if targets else math.nan,
+        targets=round(targets),
         bytes_per_token=bytes_per_token,
-        split_targets=split,
+        split_targets=round(split),
         standard_error=standard_error(sums, targets / split if split else 1.0),
     )
 
 
-def standard_error(sums: Sequence[tuple[float, int]], share: float) -> float | None:
+def standard_error(sums: Sequence[tuple[float, float]], share: float) -> float | None:
     """Return the standard error of Σ loss / Σ targets over groups (loss, targets); None for a single group.
 
     `share` is the part of the split that the groups cover, from 0 to 1.
     """
-    if len(sums) < 2:
-        return None
     targets = sum(count for _, count in sums)
+    if len(sums) < 2 or not targets:
+        return None
     mean = sum(loss for loss, _ in sums) / targets
     squares = sum((loss - mean * count) ** 2 for loss, count in sums)
     return math.sqrt(squares * len(sums) / (len(sums) - 1) * max(0.0, 1.0 - share)) / targets
@@ -126,21 +127,21 @@ def _cut(batches: Iterable[MicroBatch], parts: int) -> Iterator[MicroBatch]:
     return (pair for ids, targets in batches for pair in zip(ids.chunk(parts), targets.chunk(parts), strict=True))
 
 
-def _counted(targets: Tensor) -> int:
-    return int((targets != NOT_COUNTED).sum())
+def _counted(step: Step, targets: Tensor) -> float:
+    """Return the number of targets that the last forward's loss counted."""
+    tally = step.program.figures.tally
+    return int((targets != NOT_COUNTED).sum()) if tally is None else host(tally.last)
 
 
-def summed_evaluation(
-    step: Step, batches: Iterable[MicroBatch], counted: Callable[[Tensor], int] = _counted
-) -> tuple[float, int]:
-    """Evaluate on one device → (summed loss, number of targets, of which each batch has as many as are `counted`)."""
-    loss, targets = 0.0, 0
+def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, float]:
+    """Evaluate on one device → (summed loss, number of targets that it counted)."""
+    loss, targets = 0.0, 0.0
     with evaluating(step), torch.no_grad(), ExitStack() as contexts:
         for context in step.program.step_contexts:
             contexts.enter_context(context())
         for batch in batches:
             loss += summed_loss(step, batch).item()
-            targets += counted(batch[1])
+            targets += _counted(step, batch[1])
     return loss, targets
 
 

@@ -1,7 +1,9 @@
 """Gradients in a plain step: compute them over the micro-batches, measure their norm, clip, update.
 
 The loss of a step is Σ over its targets / number of targets. Each micro-batch's summed loss is therefore divided by the
-tokens of the whole step, and micro-batches of any size add up to the same gradients. The host reads the norm before
+tokens of the whole step, and micro-batches of any size add up to the same gradients. A loss of a user's own may leave
+targets out, so how many it counts is known after the last forward. The gradients are then scaled once, unless one
+micro-batch is the whole step, whose loss is divided at once. The host reads the norm before
 the update. A step whose gradients are not finite leaves weights and gradients in place, so that the cause can be
 named. If the figures of several steps are read together, the host does not read the norm. The clip factor is then
 computed on the device, and the update follows without a check of the norm.
@@ -15,8 +17,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import UsageError
+from assay.model.tally import Count
 from assay.parallel.dtensor import local
-from assay.step.program import MicroBatch, Step
+from assay.step.program import MicroBatch, Program, Step
 
 CLIP_EPSILON = 1e-6
 """Added to the norm by which clipping divides, as in `torch.nn.utils.clip_grad_norm_`."""
@@ -45,25 +48,48 @@ def summed_loss(step: Step, micro_batch: MicroBatch) -> Tensor:
     return loss
 
 
-def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: Count) -> Tensor:
     """Run forward and backward of every micro-batch → the summed loss of all, detached.
 
-    Gradients accumulate in `parameter.grad`, divided by `tokens`, the number of targets of the whole step.
+    Gradients accumulate in `parameter.grad`, divided by the number of targets that the loss counts. That is `tokens`,
+    the number of targets of the whole step, unless the program has a tally.
     """
-    program = step.program
+    program, tally = step.program, step.program.figures.tally
     total: Tensor | None = None
+    counted: Count = 0
     for micro_batch in micro_batches:
         with ExitStack() as contexts:
             for context in program.step_contexts:
                 contexts.enter_context(context())
             loss = summed_loss(step, micro_batch)
+            if tally is not None:
+                counted = counted + tally.last
+                tokens = tokens if len(micro_batches) > 1 else counted
             with program.parallel.synchronize(step, micro_batch is micro_batches[-1]):
                 program.precision.loss_scale.scale(loss / tokens).backward()  # type: ignore[no-untyped-call]
         total = loss.detach() if total is None else total + loss.detach()
         del loss  # else its graph, and objects that wrappers attach to it, would live through the next forward
     if total is None:
         raise ValueError("a step needs at least one micro-batch")
+    if tally is not None:
+        tally.step = counted
+        _share_out(step, tokens, counted)
     return total
+
+
+def counted_targets(program: Program, tokens: int) -> Count:
+    """Return the targets that the losses of the last `gradients` counted, of the step's `tokens`."""
+    tally = program.figures.tally
+    return tokens if tally is None else tally.step
+
+
+@torch.no_grad()
+def _share_out(step: Step, tokens: Count, counted: Count) -> None:
+    """Scale gradients that were divided by `tokens` as if they were divided by the `counted` targets."""
+    if counted is tokens or (not isinstance(counted, Tensor) and counted == tokens):
+        return
+    among = counted.double() if isinstance(counted, Tensor) else torch.tensor(counted, dtype=torch.float64)
+    torch._foreach_mul_(_gradients(step), tokens / among)
 
 
 def not_synchronized(step: Step, last: bool) -> AbstractContextManager[None]:

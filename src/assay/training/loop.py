@@ -78,6 +78,7 @@ def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
 
 def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord:
     loss, norm, *watched = figures
+    tokens = watched.pop() if taken.tokens is None else taken.tokens
     finite = math.isfinite(loss) and math.isfinite(norm)
     skipped = not finite and taken.left_out
     return StepRecord(
@@ -87,7 +88,8 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
         log_gradient_norm=math.log(norm) if norm > 0 else -math.inf if norm == 0 else math.nan,
         activation_norms=tuple(map(math.sqrt, watched)),
         seconds=taken.seconds + waited,
-        tokens=taken.tokens,
+        tokens=round(tokens),
+        targets=taken.targets,
         data_seconds=taken.data_seconds,
         skipped=skipped,
         finite=finite or skipped,

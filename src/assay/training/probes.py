@@ -88,8 +88,9 @@ class RouterStatistics:
     def _note(self, layer: int, routing: Routing) -> None:
         balance = routing.balance.double() * routing.tokens.sum()
         noted = torch.cat((torch.stack((balance, routing.dropped.double())), routing.tokens.double()))
-        # Every forward adds, also the first one after `take`: steps of one program must have the same operators.
-        self._sums[layer] = self._sums.get(layer, torch.zeros_like(noted)) + noted
+        # Every forward has the same operators, also the first one. It adds in place, because the profiler would not
+        # report that the step frees a tensor from before it.
+        self._sums.setdefault(layer, torch.zeros_like(noted)).add_(noted)
         self._heard = True
 
     def take(self) -> list[LayerRouting]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from assay.step.program import Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import gradients_remain
+from assay.training.gradients import counted_targets
 from assay.training.probes import ActivationNorms
 
 
@@ -23,7 +24,10 @@ class Taken:
     step: int
     learning_rate: float
     loss_scale: float
-    tokens: int
+    targets: int
+    """Targets of the step's rows."""
+    tokens: float | None
+    """Targets that the loss counted; None: their number is the last figure."""
     seconds: float
     """Seconds until all was queued."""
     data_seconds: float
@@ -31,7 +35,7 @@ class Taken:
     left_out: bool
     """True if figures that are not finite mean a skipped update."""
     figures: Tensor
-    """Loss per token, gradient norm, squared activation norms: a vector on the device."""
+    """Loss per token, gradient norm, squared activation norms, counted targets if they are on the device: a vector."""
 
 
 def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken:
@@ -48,19 +52,22 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     asked = time.perf_counter()
     micro_batches = micro_batches_of(program, index)
     data_seconds = time.perf_counter() - asked
-    tokens = sum(targets.numel() for _, targets in micro_batches) * program.parallel.share[1]
-    summed = program.gradients(step, micro_batches, tokens)
+    targets = sum(rows.numel() for _, rows in micro_batches) * program.parallel.share[1]
+    summed = program.gradients(step, micro_batches, targets)
+    tokens = counted_targets(program, targets)
     for finish in program.finish_gradients:
         finish(step)
     norm = program.update(step)
     watched = [norm.square() for norm in probes.take()] if probes else []
     sums = program.parallel.reduce_loss(torch.stack([summed, *watched]))
+    unread = [tokens.double()] if isinstance(tokens, Tensor) else []  # float32 lacks odd numbers above 2²⁴
     return Taken(
         step=index,
         learning_rate=rate,
         loss_scale=scale,
-        tokens=tokens,
-        figures=torch.stack([sums[0] / tokens, norm, *sums[1:]]),
+        targets=targets,
+        tokens=None if isinstance(tokens, Tensor) else tokens,
+        figures=torch.stack([sums[0] / tokens, norm, *sums[1:], *unread]),
         left_out=program.precision.loss_scale.skips and not gradients_remain(step),
         seconds=time.perf_counter() - start,
         data_seconds=data_seconds,

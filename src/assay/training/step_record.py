@@ -22,6 +22,9 @@ class StepRecord:
     """Norms of the first and the last block's output; empty without probes."""
     seconds: float
     tokens: int
+    """Targets that the loss counted, over all micro-batches and ranks."""
+    targets: int
+    """Targets of the step's rows, of which a loss of a user's own may leave some out."""
     data_seconds: float = 0.0
     """Part of `seconds` in which the host waited for its batch."""
     skipped: bool = False

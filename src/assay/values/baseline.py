@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.data import Prepared
@@ -81,7 +82,7 @@ class Reference:
         dtype: torch.dtype,
         clip: float,
     ) -> None:
-        self._device, self._truth, self._clip = device, dtype is torch.float64, clip
+        self.device, self._truth, self._clip = device, dtype is torch.float64, clip
         training = run.training.model_copy(update={"gradient_clip": 0.0 if self._truth else clip})
         changes = {"optimizations": (), "model": model, "training": training, "ranks": 1, "batch_divisor": 1}
         program = baseline(run.model_copy(update=changes), data, device)
@@ -105,13 +106,15 @@ class Reference:
         noise: Mapping[str, Tensor],
         *,
         dropout: bool = True,
+        batch_statistics: bool = False,
         buffers: Mapping[str, Tensor] | None = None,
         rounding: Rounding | None = None,
     ) -> Computed:
         """Return loss and gradients of a step at `weights`, with dropout masks drawn from the state `noise`.
 
         `batches` are the step's forwards: token ids and targets, each `[rows, T]`, or inputs and targets of a user's
-        own. `buffers` are values of buffers by name; others stay as they are. With `rounding`, operations of forward
+        own. Without `dropout` modules are as in an evaluation, except with `batch_statistics` those that normalize by a
+        batch. `buffers` are values of buffers by name; others stay as they are. With `rounding`, operations of forward
         and backward round. Sets the global random state.
         """
         with torch.no_grad():
@@ -122,9 +125,12 @@ class Reference:
                 parameter.copy_(weights[name])
         torch.set_rng_state(noise["cpu"])
         if "cuda" in noise:
-            torch.cuda.set_rng_state(noise["cuda"], self._device)
+            torch.cuda.set_rng_state(noise["cuda"], self.device)
         for part in self._step.parts:
             part.train(dropout)
+            for module in part.modules():
+                if isinstance(module, _BatchNorm):
+                    module.train(dropout or batch_statistics)
         program = replace(self._step.program, batches=lambda step, share: batches)
         if rounding is not None:
             program = replace(program, gradients=partial(self._rounded_gradients, rounding))

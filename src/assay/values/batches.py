@@ -1,8 +1,6 @@
 """Check of a run's batches: a slow reference determines every row of a step, and the recorded rows must equal it.
 
-A prepared corpus: offsets are the raw words of a Philox generator, modulo the number of places where a sequence can
-start. The generator's key is the seed, and the step is a high word of its counter. Row i holds T tokens from offset i
-on, and its targets are the T tokens from offset i + 1 on. A smaller batch has every n-th row.
+A prepared corpus: row i holds T tokens of the text that `texts` selects, and its targets are the tokens that follow.
 
 Batches of a user's own: their function is called here as well, with the seed that the run states. Torch's generator is
 at the first four bytes of the SHA-256 of the seed's digits, plus the step. A smaller batch has every n-th row.
@@ -14,7 +12,6 @@ import hashlib
 from collections.abc import Iterator
 from itertools import islice
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +21,7 @@ from assay.model.own.batches import OwnBatches
 from assay.model.own.part import own_batches
 from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
+from assay.values.texts import texts_of_step
 
 _MOST_TOKENS = 2_000_000
 """Largest number of tokens that are read to find a step's position in a stream; later steps need only be one text."""
@@ -55,13 +53,10 @@ def _unlike(recorded: Recorded, step: int) -> bool:
 
 
 def _of_corpus(step: int, ids: Tensor, targets: Tensor, run: ResolvedRun, data: Prepared, divisor: int) -> list[str]:
-    length, rows = run.model.context_length, run.training.batch_size
-    words = np.random.Philox(key=run.seed, counter=[0, 0, step, 0]).random_raw(rows)
-    starts = [int(word) % (len(data.train) - length) for word in words][::divisor]
-    if ids.shape != (len(starts), length) or targets.shape != ids.shape:
-        return [f"the batch of step {step} has shape {list(ids.shape)} instead of {[len(starts), length]}"]
-    for row, start in enumerate(starts):
-        text = torch.from_numpy(np.asarray(data.train.ids[start : start + length + 1]).astype(np.int64))
+    texts, length = texts_of_step(step, run, data, divisor), run.model.context_length
+    if ids.shape != (len(texts), length) or targets.shape != ids.shape:
+        return [f"the batch of step {step} has shape {list(ids.shape)} instead of {[len(texts), length]}"]
+    for row, text in enumerate(map(torch.from_numpy, texts)):
         if not torch.equal(ids[row].cpu(), text[:-1]):
             return [f"row {row} of step {step} is not the text that seed {run.seed} selects"]
         if not torch.equal(targets[row].cpu(), text[1:]):

@@ -29,6 +29,7 @@ from assay.values.plain import plain_failures
 from assay.values.pooled import Pooled
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.whole_batch import whole_batch_failures
 
 _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
@@ -86,7 +87,7 @@ class Check:
         return ValueProof(
             verdict=not failures,
             failures=tuple(failures),
-            steps=len(self.recorded.steps),
+            steps=len(self._compared()),
             updates=sum(step.updated for step in self.recorded.steps),
             replayed=len(self.recorded.steps) if self.recorded.part == "middle" else 0,
             seconds=time.perf_counter() - began,
@@ -97,12 +98,14 @@ class Check:
     def _computed(self) -> tuple[list[Judged], list[str], float]:
         """Return judged losses and gradients, other failures, and the seconds of a float32 baseline step."""
         failed = self._initial() if self.recorded.part == "beginning" and self.recorded.first == 0 else []
+        if self.recorded.part == "beginning":
+            failed += whole_batch_failures(self.recorded, self.run, self.references.near, self.references.truth)
         judged, seconds = self._evaluated(), 0.0
         if self.references.probes:
             probed, more, seconds = self._probed()
             return judged + probed, failed + more, seconds
         pooled = self._pooled()
-        for step in self.recorded.steps:
+        for step in self._compared():
             began = time.perf_counter()
             near = self._reference(self.references.near, step.index)
             seconds = time.perf_counter() - began
@@ -110,18 +113,38 @@ class Check:
             if self._needs_truth(step.index):
                 exact = self._reference(self.references.truth, step.index)
                 failed += baseline_failure(near, exact, self.expected)
-            rounded = self._rounded(step.index)
-            found = self.recorded.tensors("gradient", step.index) if step.updated else None
-            judged += self._judged(step.index, step.loss, found, near, exact, rounded, pooled)
+            judged += self._of_step(step, near, exact, pooled)
         return judged + list(pooled.judged()), failed, seconds
+
+    def _compared(self) -> list[RecordedStep]:
+        """Return the recorded steps whose losses and gradients are compared; updates are replayed in all.
+
+        The second step at the end is there for its update. Values that are not exact cost several times as much,
+        because they need float64 or a reference that rounds. So of the first steps reassociated ones are compared in
+        the first and the last, and lossy ones in the first. The time goes to steps of the middle instead.
+        """
+        steps, kind = self.recorded.steps, self._close().kind
+        if self.recorded.part == "end" or (self.recorded.part == "beginning" and kind == "lossy"):
+            return steps[:1]
+        return steps[:: len(steps) - 1] if len(steps) > 2 and kind == "reassociated" else steps
+
+    def _of_step(self, step: RecordedStep, near: Computed, exact: Computed, pooled: Pooled) -> list[Judged]:
+        """Judge one step. In the middle, a lossy one gets a rounding reference only if it passes the stated bounds."""
+        found = self.recorded.tensors("gradient", step.index) if step.updated else None
+        if self.recorded.part == "middle" or self._close().kind != "lossy":
+            judged = self._judged(step.index, step.loss, found, near, exact, None, pooled)
+            if self._close().kind != "lossy" or not any(one.failed for one in judged):
+                return judged
+        return self._judged(step.index, step.loss, found, near, exact, self._rounded(step.index), pooled)
 
     def _needs_truth(self, step: int) -> bool:
         """True if float64 is computed at a step.
 
-        Reassociated values are judged by it. For all others it only shows once in the beginning and at the end that the
-        float32 baseline is right: exact values must equal that, and beside a lossy value's error its own is nothing.
+        Reassociated values are judged by it. For all others it only shows once that the float32 baseline is right:
+        exact values must equal that, and beside a lossy value's error its own is nothing.
         """
-        return self._close().kind == "reassociated" or (self.recorded.part != "middle" and step == self.recorded.first)
+        first = self.recorded.part == "beginning" and step == self.recorded.first
+        return first or self._close().kind == "reassociated"
 
     def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)

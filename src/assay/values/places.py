@@ -26,10 +26,10 @@ def drawn(middle: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
 
 
 def affordable(steps: int, middle: int, beginning_and_end: float, each: float) -> int:
-    """Return how many steps of a run's middle can be replayed; at least one if the middle has `_SPACING` steps.
+    """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. The
     first and last steps of the run take `beginning_and_end` of them, and a replayed step takes `each`.
     """
     allowed = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps)) - beginning_and_end
-    return max(0, min(middle // _SPACING, max(1, int(allowed / each))))
+    return min(middle, max(1, min(middle // _SPACING, int(allowed / each))))

@@ -28,11 +28,13 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from assay.model.tally import host
 from assay.parallel.dtensor import is_spread, placed_gradient
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.evaluation import evaluate
+from assay.training.gradients import counted_targets
 from assay.values.tensors import Key, TensorWriter
 
 Part = Literal["beginning", "middle", "end"]
@@ -124,7 +126,8 @@ class StepRecorder:
             for finish in program.finish_gradients:
                 finish(step)
             program.precision.loss_scale.unscale(step)
-            self._about["probe_loss"] = float(program.parallel.reduce_loss(torch.stack([summed]))[0]) / tokens
+            counted = host(counted_targets(program, tokens))
+            self._about["probe_loss"] = float(program.parallel.reduce_loss(torch.stack([summed]))[0]) / counted
             for name, parameter in self._parameters.items():
                 if (gradient := placed_gradient(parameter)) is not None:
                     self._add("probe", self._first, name, gradient)

@@ -62,12 +62,16 @@ class TensorReader:
 
     def __init__(self, path: Path) -> None:
         self.about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
-        self._path = path
         self._entries = {Key(*one["key"]): one for one in self.about.pop("tensors")}
+        self._names: dict[tuple[str, int], list[str]] = {}
+        for kind, step, name in self._entries:
+            self._names.setdefault((kind, step), []).append(name)
+        # Mapped once: opening the file for each of hundreds of small tensors takes longer than a step.
+        self._bits = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
 
     def keys(self, kind: str, step: int) -> list[str]:
         """Names of the tensors of one kind in one step, in the order of writing."""
-        return [key.name for key in self._entries if (key.kind, key.step) == (kind, step)]
+        return self._names.get((kind, step), [])
 
     def stored(self, key: Key) -> bool:
         """True if this file has the tensor itself, not only its digest."""
@@ -84,7 +88,8 @@ class TensorReader:
         count = int(np.prod(entry["shape"], dtype=np.int64))
         if not count:
             return torch.empty(entry["shape"], dtype=dtype)
-        raw = np.fromfile(self._path, np.uint8, count * dtype.itemsize, offset=entry["offset"])
+        first = entry["offset"]
+        raw = np.array(self._bits[first : first + count * dtype.itemsize])
         return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
 
 

@@ -14,8 +14,8 @@ With dropout the generator's state is kept, too: two steps that begin with the s
 import hashlib
 import random
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -67,10 +67,13 @@ class _Elements:
 
 
 class UpdateWatch:
-    """Watches the steps of one process, of which `updates` were replayed so far."""
+    """Watches the steps of one process, of which `updates` were replayed so far. Reads in the context `aside`."""
 
-    def __init__(self, run: ResolvedRun, step: Step) -> None:
+    def __init__(
+        self, run: ResolvedRun, step: Step, aside: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
         self.updates = 0
+        self._off_the_clock = aside
         self._run, self._step, self._expected = run, step, expected_of(run)
         self._draws_masks = run.model.dropout > 0 and run.model.own is None
         watched = [
@@ -93,8 +96,9 @@ class UpdateWatch:
 
         def watched(step: Step, index: int, probes: ActivationNorms | None) -> StepRecord | Taken:
             at, elements = self._next
-            self._read[index] = elements = elements if at == index else self._drawn(index)
-            self._note_noise(index)
+            with self._off_the_clock():
+                self._read[index] = elements = elements if at == index else self._drawn(index)
+                self._note_noise(index)
             self._spent = 0.0
             handle = register_optimizer_step_pre_hook(partial(self._before_update, elements))
             try:
@@ -102,7 +106,7 @@ class UpdateWatch:
             finally:
                 handle.remove()
             spent = self._spent
-            with _aside():
+            with self._off_the_clock(), _aside():
                 for one in elements:
                     one.after, one.state_after = self._weight(one), self._state(one)
                 self._next = index + 1, self._drawn(index + 1)
@@ -176,7 +180,7 @@ class UpdateWatch:
 
     def _before_update(self, elements: list[_Elements], optimizer: Any, *_: Any) -> None:
         began = time.perf_counter()
-        with _aside():
+        with self._off_the_clock(), _aside():
             updated = {id(one) for group in optimizer.param_groups for one in group["params"]}
             for one in elements:
                 if id(one.parameter) in updated and one.parameter.grad is not None:

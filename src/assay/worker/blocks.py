@@ -3,7 +3,8 @@
 The first step of a block finds memory and caches as the other cells left them. So it is not timed, and memory is
 measured over it. The same holds for a step after one that was replayed by a reference. In a block of one step, that
 step is both timed and measured. The other activity of the machine is read before and after the timed steps, outside
-their time.
+their time. The clock of the phase runs on between two steps, so work that a program does there is known as well
+(`Block.between_seconds`).
 
 A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
 nothing in the training.
@@ -32,10 +33,11 @@ class TimedBlocks:
 
     def __init__(self, phases: Phases, findings: Findings, ranks: Ranks, say: Callable[[Block], None]) -> None:
         self.steady: list[StepRecord] = []
-        """Steps of the current block; the loop's observer appends them."""
+        """Timed steps of the current block."""
         self._phases, self._findings, self._ranks, self._say = phases, findings, ranks, say
         self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
         """Readings before and after each timed piece of the current block."""
+        self._only_replayed = False
 
     def block(
         self, pieces: Sequence[Piece], work: Mapping[PieceKind, Callable[[int], None]], *, repeated: bool = False
@@ -46,6 +48,8 @@ class TimedBlocks:
         that the replay has left, so the least peak of the settling steps counts.
         """
         self.steady, self._around, stays = [], [], len(self._phases.held_peaks)
+        begun = self._phases.seconds().get("steady", 0.0)
+        self._only_replayed = all(kind == "replay" for kind, _ in pieces)
         trim()
         stopped: EarlyEnd | None = None
         try:
@@ -54,13 +58,19 @@ class TimedBlocks:
                 self._piece(kind, partial(work[kind], steps))
         except EarlyEnd as stop:
             stopped = stop
+        lasted = self._phases.seconds().get("steady", 0.0) - begun
         self._phases.enter("recording")
         if self.steady:
             read_in = "settling" if any(kind == "settling" for kind, _ in pieces) else "steady"
             peaks = [peak for phase, peak in self._phases.held_peaks[stays:] if phase == read_in]
-            self._record(min(peaks, default=None), repeated)
+            self._record(lasted, min(peaks, default=None), repeated)
         if stopped is not None:
             raise stopped
+
+    def stepped(self, record: StepRecord, phase: str) -> None:
+        """Count a step of this phase if it is timed. Where a block has only replayed steps, these are."""
+        if phase == "steady" or (phase == "replay" and self._only_replayed):
+            self.steady.append(record)
 
     def _piece(self, kind: PieceKind, work: Callable[[], None]) -> None:
         """Do the steps of a piece. The machine's other activity is read before and after timed ones."""
@@ -94,7 +104,7 @@ class TimedBlocks:
                 self._findings.notes.append(f"a disturbed block could not be repeated: {stop}")
                 return
 
-    def _record(self, peak: int | None, repeated: bool) -> None:
+    def _record(self, lasted: float, peak: int | None, repeated: bool) -> None:
         spent = sum(after.own_seconds - before.own_seconds for before, after in self._around)
         own = self._ranks.gather(json.dumps(spent))
         around = surroundings.during(self._around, [float(json.loads(said)) for said in own])
@@ -103,7 +113,7 @@ class TimedBlocks:
             steady = self._findings.steady
             steady.seconds.extend(seconds)
             steady.data_seconds.extend(record.data_seconds for record in self.steady)
-            steady.tokens = self.steady[-1].tokens
+            steady.counted.extend(record.tokens for record in self.steady)
         self._say(
             Block(
                 steps=len(seconds),
@@ -112,6 +122,7 @@ class TimedBlocks:
                 tokens=sum(record.tokens for record in self.steady),
                 process_peak_bytes=peak,
                 repeated=repeated,
+                between_seconds=lasted - sum(seconds),
                 **asdict(around),
             )
         )

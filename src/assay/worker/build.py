@@ -46,6 +46,8 @@ class Built:
     """Tokens of the training text; None for batches of a user's own."""
     initial: Mapping[str, int]
     """Digest of every parameter's initial value."""
+    data: Prepared
+    """The corpus, from which counters hold the rows that were read."""
 
 
 def build_loop(
@@ -78,15 +80,15 @@ def build_loop(
         saved_at=position.step,
         ranks=ranks,
     )
-    if ranks.world > 1:
-        notes.append(f"{ranks.layout}: memory is that of the highest rank, time that of the slowest")
+    over_ranks = f"{ranks.layout}: memory is that of the highest rank, time that of the slowest"
     return Built(
         loop=loop,
         environment=environment(run, machine, device, data.digest),
-        notes=tuple(notes),
+        notes=(*notes, over_ranks) if ranks.world > 1 else tuple(notes),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
         initial=initial,
+        data=data,
     )
 
 

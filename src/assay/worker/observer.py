@@ -16,6 +16,7 @@ from assay.training.step_record import StepRecord
 from assay.values.rates import LearningRates
 from assay.values.watch import UpdateWatch
 from assay.worker.blocks import TimedBlocks
+from assay.worker.counters import Counters
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.values import ValueCheck
@@ -31,6 +32,8 @@ class RunObserver:
     """Check of the steps' values; the session sets it before the first step."""
     watch: UpdateWatch
     """Watch of all updates; the session sets it before the first step."""
+    counters: Counters
+    """Counters that are held against each other; the session sets them before the first step."""
 
     def __init__(self, channel: Channel, phases: Phases, findings: Findings, ranks: Ranks) -> None:
         self.timed = TimedBlocks(phases, findings, ranks, self.say_block)
@@ -41,7 +44,7 @@ class RunObserver:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one.step < step and one.phase == "steady"]
         self._findings.steady = SteadySteps(
-            tokens=steady[-1].tokens if steady else None,
+            earlier_tokens=history.step_tokens(steady),
             earlier=Quartiles.of([one.seconds for one in steady]),
             earlier_data_share=history.data_wait_share(steady),
         )
@@ -68,15 +71,15 @@ class RunObserver:
         self._channel.event("block", **block.model_dump())
 
     def stepped(self, record: StepRecord) -> None:
-        """Hold a step's learning rate and values, and count it in its phase."""
+        """Hold a step's learning rate, values and counters, and count it in its phase."""
         with self._phases.aside():
             self._rates.hold(record.step, record.learning_rate)
+            self.counters.stepped(record)
             self.values.stepped(record)
             self.watch.stepped(record)
             phase = self._phases.current
-            if phase == "steady":
-                self.timed.steady.append(record)
-            elif phase == "first_step":
+            self.timed.stepped(record, phase)
+            if phase == "first_step":
                 self._findings.first_step_seconds = record.seconds
             self._channel.event(
                 "step",
@@ -100,8 +103,9 @@ class RunObserver:
         return {"loss_scale": record.loss_scale, "skipped": record.skipped}
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Send an evaluation, and the routing since the last one."""
+        """Hold the windows of an evaluation and send its figures, and the routing since the last one."""
         with self._phases.aside():
+            self.counters.evaluated(evaluation)
             self._channel.event("evaluation", **evaluation.facts())
             if layers := [asdict(layer) for layer in self.routers.take()]:
                 self._findings.routers = layers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.proofs.mispredicted import mispredicted
@@ -36,10 +37,12 @@ class SteadySteps:
     seconds: list[float] = field(default_factory=list)
     data_seconds: list[float] = field(default_factory=list)
     """Seconds of each step in which the host waited for its batch."""
-    tokens: int | None = None
-    """Tokens of a step, as counted."""
+    counted: list[int] = field(default_factory=list)
+    """Tokens of each step, as counted."""
     earlier: Quartiles | None = None
     """Quartiles of the steps of earlier processes."""
+    earlier_tokens: int | None = None
+    """Mean tokens of those steps."""
     earlier_data_share: float | None = None
     """Share of those steps in which the host waited for data."""
 
@@ -47,6 +50,11 @@ class SteadySteps:
     def quartiles(self) -> Quartiles | None:
         """Quartiles of the seconds of a step."""
         return Quartiles.of(self.seconds) or self.earlier
+
+    @property
+    def tokens(self) -> int | None:
+        """Mean tokens of a step."""
+        return round(mean(self.counted)) if self.counted else self.earlier_tokens
 
     @property
     def data_wait_share(self) -> float | None:
@@ -95,6 +103,8 @@ class Findings:
     ranks: tuple[RankResult, ...] = ()
     sample: Sample | None = None
     """A text of the trained model."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Number of steps and of evaluations whose rows were held against the slow rule."""
     notes: list[str] = field(default_factory=list)
 
     def result(self, status: Status, reason: str | None) -> RunResult:
@@ -170,7 +180,12 @@ class Findings:
 
     def _extra(self) -> dict[str, Any]:
         trace = trace_summary(self.trace) if self.trace else None
-        found = {"trace": trace, "routers": self.routers, "loss_scale": self.loss_scale}
+        found = {
+            "trace": trace,
+            "routers": self.routers,
+            "loss_scale": self.loss_scale,
+            "counters": dict(self.counters),
+        }
         return {name: value for name, value in found.items() if value}
 
 

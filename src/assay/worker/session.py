@@ -25,6 +25,7 @@ from assay.training.probes import RouterStatistics
 from assay.training.stops import Diverged, Interrupted, NoEffect, Unproven, Unread, WrongValues, stopped
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of
+from assay.worker.counters import Counters
 from assay.worker.ending.documents import documents_seen
 from assay.worker.ending.gradients import add_gradient_probe
 from assay.worker.ending.sample import add_sample
@@ -89,6 +90,7 @@ class Session:
             raise
         with unchanged("the last checkpoint", loop.step, self.ranks):
             loop.checkpoint()
+        self.counters.conclude(loop.position, self.findings)
         has_trained(loop, self.initial, self.ranks)
         self.findings.documents = documents_seen(loop)
         if ended is None:
@@ -101,6 +103,7 @@ class Session:
             self.findings.memory = memory.model_copy(update=counted)
             if fault := self._kept_aside(bool(counted)):
                 ended = ended if isinstance(ended, NoEffect | WrongValues | Diverged) else NoEffect(fault)
+            self.counters.peak(loop.step, self.findings.memory, self.findings.trace)
             if self.ranks.world > 1:
                 from assay.worker.ranks import every_rank
 
@@ -128,8 +131,10 @@ class Session:
         findings, earlier = self.findings, self.folder.events()
         built = build_loop(self.folder, findings.spec, self.optimizations, self.observer, self.ranks)
         loop, step, self.initial = built.loop, built.loop.position.step, built.initial
+        self.observer.counters = self.counters = Counters(self.run, built.data, self.ranks, loop.position)
+        self.counters.watch(loop)
         self.observer.routers = RouterStatistics(loop.step)
-        self.observer.watch = UpdateWatch(self.run, loop.step)
+        self.observer.watch = UpdateWatch(self.run, loop.step, self.phases.aside)
         self.observer.values = ValueCheck(
             self.folder, self.run, loop.step, self.ranks, self.channel, self._reference, self.observer.say_values
         )

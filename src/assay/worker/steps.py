@@ -46,13 +46,26 @@ class ProvenSteps:
 
     def train(self) -> None:
         """Train to the last step. Raises an `EarlyEnd` if the steps stop before it."""
-        loop, position = self._loop, self._loop.position
+        position = self._loop.position
         if position.step > 0:
-            loop.between_steps()
-        last = position.step + steps_left(loop.run, position.step, position.tokens)
-        blocks = self._beginning(last - position.step)
-        keep_freed_memory()  # timed steps then need not map freed memory anew
-        middle = Middle(self._values, loop, last - position.step - sum(blocks), blocks)
+            self._loop.between_steps()
+        last = position.step + steps_left(self._loop.run, position.step, position.tokens)
+        try:
+            blocks = self._beginning(last - position.step)
+            keep_freed_memory()  # timed steps then need not map freed memory anew
+            self._middle(last - position.step - sum(blocks), blocks)
+            # A loss may count fewer targets than its batches have. A budget of targets then lasts for more steps.
+            while left := steps_left(self._loop.run, position.step, position.tokens):
+                self._phases.enter("untimed")
+                self._advance(left)
+            self._loop.stop_if_spent()
+        finally:
+            self._observer.watch.close()
+            self._values.note(watched_updates=self._observer.watch.updates)
+
+    def _middle(self, untimed: int, blocks: tuple[int, ...]) -> None:
+        """Do the steps after the recorded ones: `untimed` of warm-up, and the timed blocks."""
+        middle = Middle(self._values, self._loop, self._findings.trace, untimed, blocks)
         try:
             self._untimed(middle)
             work: dict[PieceKind, Callable[[int], None]] = {
@@ -64,11 +77,8 @@ class ProvenSteps:
             for steps in blocks:
                 self._wait()
                 self._observer.timed.block(middle.pieces(steps, heap=self._counts_heap), work)
-            loop.stop_if_spent()
         finally:
-            self._observer.watch.close()
             self._findings.heap = middle.heap
-            self._values.note(watched_updates=self._observer.watch.updates)
 
     @property
     def _counts_heap(self) -> bool:

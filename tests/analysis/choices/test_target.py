@@ -11,6 +11,7 @@ from assay.analysis.choices.target import RowTarget, Targets, sustained, targets
 from assay.analysis.comparison import analyse
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.timed import figure, rounds
+from assay.analysis.typical import SKEWED
 from assay.records.status import Status
 from assay.records.study import BASELINE, ComparisonRecord, Curve
 from support.comparisons import TREATMENTS, record
@@ -82,7 +83,7 @@ def test_seconds_are_the_first_step_and_the_steady_ones_until_the_crossing() -> 
     whole = with_curves(curves(EARLY, BACK), target_loss=3.0)
     found, rows = found_in(whole)
     assert (found.basis, found.resolution) == ("validation loss", 10)
-    kept = rounds(whole.cells)
+    kept = rounds(whole.cells, whole.rounds)
     for one, run in zip(whole.of(FAST), rows[FAST].runs, strict=True):
         pace = figure(STEP_SECONDS, one.result, kept[one.wave])
         assert pace is not None
@@ -97,7 +98,7 @@ def test_the_ratio_is_paired_by_seed_with_students_interval() -> None:
         for a, b in zip(rows[FAST].runs, rows[BASELINE].runs, strict=True)
         if a.seconds and b.seconds
     ]
-    half = t.ppf(1 - 0.05 / 4, 2) * stdev(logs) / sqrt(3)
+    half = t.ppf(1 - 0.05 / 4 / SKEWED, 2) * stdev(logs) / sqrt(3)
     ratio = rows[FAST].ratio
     assert ratio is not None
     assert ratio.change == pytest.approx(exp(fmean(logs)) - 1)

@@ -1,6 +1,7 @@
 """Intervals of effects over simulated studies: how often they are wrong, and how often they find an interaction."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,8 @@ def test_changes_that_add_up_have_interactions_at_no_more_than_the_nominal_rate(
     some = [at for at, term in enumerate(found.terms) if len(term.changes) > 1]
     values, half = changes.contrasts(found.weights[some], scale, len(some))
     wrong = (np.abs(values) > half).any(axis=-1).mean()
-    assert 0.02 < wrong <= MOST
+    # Rows that deviate more by chance have wider intervals, so the rate is below the nominal one.
+    assert 0.01 < wrong <= MOST
 
 
 def test_all_intervals_hold_together_on_both_scales() -> None:
@@ -82,10 +84,11 @@ def test_an_interaction_of_three_standard_errors_is_found_as_often_as_theory_say
     # The interaction is the same at both levels of c, so no other effect has it.
     planted = np.array([row[0] == "2" and row[1] == "1" for row in levels().rows.values()])
     changes, found = simulated(sums(OWN) + 3 * error * planted, seed=4)
+    # Theory is of the pooled deviation, and not of rows that are judged by their own.
+    pooled = replace(changes, found=replace(changes.found, apart=np.zeros_like(changes.found.apart)))
     family = len(found.terms)
-    values, half = changes.contrasts(found.weights, Scale.RATIO, family)
-    usual = ~changes.found.apart[:, found.weights[at] != 0].any(axis=-1)
-    rate = (np.abs(values[usual, at]) > half[usual, at]).mean()
+    values, half = pooled.contrasts(found.weights, Scale.RATIO, family)
+    rate = (np.abs(values[:, at]) > half[:, at]).mean()
     degrees = int(np.median(changes.found.pooled_degrees))
     factor = critical_value(family, 0.0, degrees)
     distribution = stats.nct(degrees, 3.0)

@@ -7,6 +7,7 @@ from scipy import stats
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect, loss
 from assay.analysis.losses.resolution import loss_resolution
+from assay.analysis.typical import SKEWED
 from support.comparisons import TREATMENTS, record
 from support.factorials import compared
 
@@ -27,7 +28,7 @@ def test_it_is_the_half_width_of_an_interval_and_adds_the_power_of_students_test
     assert found is not None
     assert one.interval is not None
     assert found.told == pytest.approx((one.interval[1] - one.interval[0]) / 2)
-    critical, power = stats.t.ppf(1 - 0.05 / 4, SEEDS - 1), stats.t.ppf(0.8, SEEDS - 1)
+    critical, power = stats.t.ppf(1 - 0.05 / 4 / SKEWED, SEEDS - 1), stats.t.ppf(0.8, SEEDS - 1)
     assert found.likely / found.told == pytest.approx(1 + power / critical)
     assert found.degrees == SEEDS - 1
     assert found.told == pytest.approx(critical * found.deviation / SEEDS**0.5)

@@ -171,6 +171,8 @@ def test_the_parts_of_the_demonstration_are_those_counted_by_hand() -> None:
         "saved: residual stream": layers * 2 * 4 * numbers,
         "saved: logits and loss": 4 * rows * 256,
         "gradients of activations": 2 * 4 * rows * 256,
+        # Each block's scale of the scores; the loss, its quotient, the gradient of that, and the norms of two blocks.
+        "figures and wrapped numbers": layers * 8 + 5 * 4,
     }
 
 

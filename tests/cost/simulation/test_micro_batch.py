@@ -7,6 +7,9 @@ from assay.cost import Cost, Gradient, Instant, baseline, executed_flops, replay
 from assay.cost.parts import Backward, OptimizerStep
 from support.tapes import Makes, cost, operation
 
+SUM, IN_BACKWARD, IN_UPDATE = 4, 3 * 4, 2 * 4
+"""Bytes of a step's figures: the sum of the losses; the loss, its quotient and the gradient of that; sum and norm."""
+
 
 def peak_of(phase: str, ledger: Cost) -> int:
     return max(moment.nbytes for moment in replay(ledger).instants if moment.phase == phase)
@@ -23,8 +26,8 @@ def test_what_is_kept_lives_until_its_node_has_run() -> None:
     kept = cost(operation("a", "w", "y", saves="y"), operation("b", "y", "z", saves="z"), operation("c", "z", "end"))
     assert replay(kept).saved_bytes == 800
     assert peak_of("forward", kept) == 400 + 3 * 400
-    # c's node: y, z kept, and one gradient; the end's own gradient does not exist.
-    assert peak_of("backward", kept) == 400 + 800 + 400 + 400
+    # The node of b: y and z are kept, beside two gradients.
+    assert peak_of("backward", kept) == 400 + 800 + 400 + 400 + IN_BACKWARD
 
 
 def test_the_same_storage_is_kept_once() -> None:
@@ -85,14 +88,14 @@ def test_gradients_of_earlier_micro_batches_live_through_later_ones() -> None:
     tape = (operation("a", "w", "y", saves="y"), operation("b", "y", "end", saves="y"))
     once = cost(*tape)
     twice = replace(once, micro_batches=2)
-    assert peak_of("forward", twice) == peak_of("forward", once) + 400
+    assert peak_of("forward", twice) == peak_of("forward", once) + 400 + SUM
     assert replay(replace(once, micro_batches=5)).allocations > replay(twice).allocations
 
 
 def test_a_tied_weight_sums_two_gradients() -> None:
     tied = cost(operation("a", "w", "y"), operation("b", "y w", "end"))
     # b's gradient of w waits, a's arrives: two of them beside the weight.
-    assert peak_of("backward", tied) == 400 + 3 * 400
+    assert peak_of("backward", tied) == 400 + 3 * 400 + IN_BACKWARD
 
 
 def test_nothing_is_added_into_a_gradient_that_comes_as_a_view() -> None:
@@ -108,7 +111,7 @@ def test_nothing_is_added_into_a_gradient_that_comes_as_a_view() -> None:
 def test_the_update_has_moments_of_its_own() -> None:
     ledger = cost(operation("a", "w", "end"), optimizer=OptimizerStep(Makes(Instant("AdamW", "w", 5000))))
     assert replay(ledger).peak.label == "update: AdamW"
-    assert replay(ledger).peak.nbytes == 400 + 400 + 5000
+    assert replay(ledger).peak.nbytes == 400 + 400 + 5000 + IN_UPDATE
 
 
 def test_cutting_the_batch_divides_activations_and_keeps_the_rest() -> None:

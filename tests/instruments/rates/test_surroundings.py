@@ -24,7 +24,7 @@ def test_others_are_what_is_busy_and_not_ours(kernel: Path) -> None:
     (kernel / "stat").write_text("cpu  180 10 60 9500 90 5 5 50 0 0\n")
     (kernel / "loadavg").write_text("1.25 0.5 0.2 2/95 55\n")
     (kernel / "cpuinfo").write_text("cpu MHz\t\t: 2000.0\ncpu MHz\t\t: 3000.0\n")
-    found = surroundings.between(before, surroundings.read(), [0.25, 0.5])
+    found = surroundings.during([(before, surroundings.read())], [0.25, 0.5])
     assert found.others_seconds == pytest.approx(0.25)
     assert found.steal_seconds == pytest.approx(0.3)
     assert (found.load, found.clock_hertz, found.cores) == (1.25, 2.5e9, 2)
@@ -35,7 +35,7 @@ def test_the_drivers_frequency_comes_first(kernel: Path) -> None:
         (kernel / "cpu" / core / "cpufreq").mkdir(parents=True)
         (kernel / "cpu" / core / "cpufreq" / "scaling_cur_freq").write_text(f"{kilohertz}\n")
     (kernel / "cpuinfo").write_text("cpu MHz : 5000.0\n")
-    found = surroundings.between(surroundings.read(), surroundings.read(), [])
+    found = surroundings.during([(surroundings.read(), surroundings.read())], [])
     assert found.clock_hertz == pytest.approx(2e9)
 
 
@@ -43,7 +43,7 @@ def test_the_drivers_frequency_comes_first(kernel: Path) -> None:
 def test_what_the_kernel_does_not_say_is_none(kernel: Path, text: str | None) -> None:
     if text is not None:
         (kernel / "stat").write_text(text)
-    found = surroundings.between(surroundings.read(), surroundings.read(), [0.0])
+    found = surroundings.during([(surroundings.read(), surroundings.read())], [0.0])
     assert (found.others_seconds, found.steal_seconds, found.load, found.clock_hertz) == (None, None, None, None)
 
 

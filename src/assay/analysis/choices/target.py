@@ -19,11 +19,13 @@ from math import exp, expm1, inf, log
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from assay.analysis.claims import ended_claims
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import Effect, half_width
+from assay.analysis.effects import Effect
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row, usable
 from assay.analysis.timed import figure, rounds
+from assay.analysis.typical import typical
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult, Curve
 
@@ -96,9 +98,13 @@ def targets(comparison: Comparison) -> Targets | None:
     sampled = all(len(one.curve.evaluations) >= LEAST_EVALUATIONS for one in usable(every))
     basis: Basis = "validation loss" if sampled else "training loss"
     goals = _goals(comparison, cells[BASELINE], basis)
-    kept = rounds(usable(record.cells)) if record.timed else {}
+    kept, ended = rounds(usable(record.cells), record.rounds) if record.timed else {}, ended_claims(record)
     runs = {
-        name: tuple(_reached(one, basis, goals[one.cell.seed], kept) for one in some if one.cell.seed in goals)
+        name: tuple(
+            _reached(one, basis, goals[one.cell.seed], {} if name in ended else kept)
+            for one in some
+            if one.cell.seed in goals
+        )
         for name, some in cells.items()
     }
     rows = [row for row in (comparison.baseline, *comparison.rows) if runs[row.treatment]]
@@ -184,9 +190,16 @@ def _ratio(control: Sequence[Reached], treated: Sequence[Reached], comparisons: 
     differences = [after[seed] - before[seed] for seed in sorted(after) if seed in before]
     if not differences:
         return None
-    mean, half = fmean(differences), half_width(differences, comparisons)
+    found = typical(differences, comparisons)
+    mean, half = found.middle, found.half
     ends = None if half is None else (expm1(mean - half), expm1(mean + half))
-    return Effect(change=expm1(mean), interval=ends, pairs=len(differences), equal=not any(differences))
+    return Effect(
+        change=expm1(mean),
+        interval=ends,
+        pairs=len(differences),
+        equal=not any(differences),
+        untold=found.reason,
+    )
 
 
 def _logs(runs: Sequence[Reached], *, timed: bool) -> dict[int, float]:

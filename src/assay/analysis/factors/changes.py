@@ -17,7 +17,7 @@ All contrasts of a metric on one scale hold together in 95 % of studies. They sh
 factor is that of the studentized maximum modulus (Šidák 1967): Dunnett's with no correlation. It is exact for
 contrasts without correlation, and wide enough for all others.
 
-*Losses*. The seed is the unit: a contrast has one value per seed, and Student's t of these values is its interval.
+*Losses*. The seed is the unit: a contrast has one value per seed, and its value is that of a typical seed (`typical`).
 Treatments change losses by amounts that vary unequally, so nothing is pooled. Bonferroni's correction replaces the
 factor, because the contrasts have no deviation in common. Seeds that lack a row of the contrast are left out.
 
@@ -34,14 +34,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.analysis.claims import comparable_times, ended_claims
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import half_width
+from assay.analysis.effects import LOSS_STEP
 from assay.analysis.flags import same_environment
 from assay.analysis.intervals import Differences
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_values
 from assay.analysis.row import usable
 from assay.analysis.timed import CONTROLS, designs, observed, rounds
+from assay.analysis.typical import LEAST_SEEDS, typical
 from assay.config.base import Frozen
 from assay.records.study import CellResult
 
@@ -88,7 +90,10 @@ class ProcessChanges:
         slopes = weights * np.exp(logs)[..., None, :] if points else weights
         apart = self.found.apart[..., None, :] & (weights != 0)
         variance, degrees = self._variance(slopes, apart)
-        wider = critical_values(max(family, len(self.rows)), 0.0, degrees)
+        # A sum is not surer than the row that spoils it, so only whole degrees beyond that row's count.
+        own = np.where(apart, self.found.degrees[..., None, :], 0.0).max(axis=-1)
+        surest = np.maximum(np.floor(degrees), np.minimum(own, degrees))
+        wider = critical_values(max(family, len(self.rows)), 0.0, surest)
         factor = np.where(apart.any(axis=-1), wider, critical_values(family, 0.0, degrees))
         return Contrasts(values, factor * np.sqrt(variance))
 
@@ -141,7 +146,7 @@ class SeedChanges:
     @property
     def bounded(self) -> bool:
         """True if a contrast of rows that every seed has gets an interval."""
-        return self.sampled and half_width(list(self.controls), 1) is not None
+        return self.sampled and len(self.controls) >= LEAST_SEEDS
 
 
 RowChanges = ProcessChanges | SeedChanges
@@ -160,7 +165,9 @@ def row_changes(comparison: Comparison, metric: Metric) -> RowChanges | None:
     cells = sorted(alike, key=lambda one: (one.cell.seed, one.cell.process, one.cell.treatment, one.cell.replicate))
     names = [name for name in comparison.record.treatments if any(one.cell.treatment == name for one in cells)]
     if metric.kind == "timed":
-        return _by_process(metric, cells, names, rounds(good))
+        record = comparison.record
+        timely = comparable_times(metric, cells, ended_claims(record))
+        return _by_process(metric, timely, names, rounds(good, record.rounds))
     return _by_seed(metric, cells, names)
 
 
@@ -212,7 +219,14 @@ def _by_seed(metric: Metric, cells: Sequence[CellResult], names: Sequence[str]) 
 
 
 def _over_seeds(values: Floats, family: int) -> tuple[float, float]:
-    """Return the mean of a contrast over the seeds that have it, and the half width of its interval."""
+    """Return a contrast of a typical seed that has it, and the half width of its interval.
+
+    An exact metric has no family. Its contrast is the mean over seeds, and has no interval.
+    """
     known = [float(value) for value in values if not np.isnan(value)]
-    half = half_width(known, family) if family else None
-    return fmean(known) if known else np.nan, np.nan if half is None else half
+    if not known:
+        return np.nan, np.nan
+    if not family:
+        return fmean(known), np.nan
+    found = typical(known, family, LOSS_STEP)
+    return found.middle, np.nan if found.half is None else found.half

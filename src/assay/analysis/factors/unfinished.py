@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.factors.layout import Change, Layout, effect_name, planned
 from assay.analysis.row import seeds_of, usable
+from assay.analysis.typical import LEAST_SEEDS
 from assay.records.study import BASELINE, ComparisonRecord
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ def measure(
 ) -> "MeasuredOwnStep":
     """Measure one training step of your own: memory, time, operators, and where they go.
 
-    `step` is a function that trains once: batch, forward, backward, update. It may return its loss. It is called some
-    dozens of times in this process, and trains the model each time. `model` and `optimizer` may be left out if the step
-    calls them, and `tokens` are those of one step.
+    `step` is a function that trains once: batch, forward, backward, update. It may return its loss, or
+    a pair of the summed loss and the number of targets that it counted. It is called some dozens of times in this
+    process, and trains the model each time. `model` and `optimizer` may be left out if the step calls them. `tokens`
+    are those of one step, by default the targets that its loss counted.
 
     `step` may also be a text ``module:function``. Then a process of its own imports the module, from `folder` if it is
     given, and calls the function, which returns the step. Only there the peaks of the process and of the heap are

@@ -14,6 +14,7 @@ from assay.cost.optimizers.updates import (
     Pieces,
     UpdateRule,
     after_another,
+    beside,
     counts,
     groups,
     in_order,
@@ -55,7 +56,7 @@ class Adam(AdamW):
         """AdamW's temporaries; decayed parameters add `grad + λ·weight`."""
         decayed, spared = groups(pieces)
         return tuple(
-            Instant("Adam", tensor.name, before + made * tensor.nbytes)
+            Instant("Adam", tensor.name, before + made * tensor.nbytes, beside(tensor))
             for group, made in ((decayed, 3), (spared, 2))
             for before, tensor in after_another(group)
         )
@@ -74,7 +75,7 @@ class NarrowAdamW(UpdateRule):
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Both moments of one parameter, widened."""
-        return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes) for one in in_order(pieces))
+        return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes, beside(one)) for one in in_order(pieces))
 
 
 def _nbytes(group: list[Tensor]) -> int:

@@ -18,6 +18,10 @@ class Instant(NamedTuple):
     operation: str
     site: str
     nbytes: int
+    number_bytes: int = 0
+    """Bytes of a Python number that torch wraps in tensors on a CPU."""
+    kept_bytes: int = 0
+    """Bytes of figures that it leaves until the step ends."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +100,15 @@ class AdamW(UpdateRule):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """√v and √v/√(1−β₂ᵗ), and the previous parameter's denominator, which the loop variable still holds."""
         return tuple(
-            Instant("AdamW", tensor.name, before + 2 * tensor.nbytes)
+            Instant("AdamW", tensor.name, before + 2 * tensor.nbytes, beside(tensor))
             for group in groups(pieces)
             for before, tensor in after_another(group)
         )
+
+
+def beside(tensor: Tensor) -> int:
+    """Bytes of a Python number in an operation with a tensor: a float64, and its copy in the tensor's dtype."""
+    return DTYPE_BYTES["float64"] + DTYPE_BYTES[tensor.dtype]
 
 
 def each(pieces: Pieces, passes: float, launches: float) -> Traffic:

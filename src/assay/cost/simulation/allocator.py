@@ -44,6 +44,7 @@ class Category(Enum):
     GATHERED = "whole weights, gathered from shards"
     MESSAGE = "messages of collectives"
     BATCH = "token ids and targets"
+    NUMBER = "figures of the step, and Python numbers wrapped in tensors"
     TEMPORARY = "temporaries of one operation"
 
     __hash__ = object.__hash__
@@ -51,7 +52,7 @@ class Category(Enum):
 
 
 ACTIVATION, ACTIVATION_GRADIENT = Category.ACTIVATION, Category.ACTIVATION_GRADIENT
-COPY, GRADIENT = Category.COPY, Category.GRADIENT
+COPY, GRADIENT, NUMBER = Category.COPY, Category.GRADIENT, Category.NUMBER
 """Categories by names of their own, because a replay reads them thousands of times, and as attributes slowly."""
 
 
@@ -94,6 +95,10 @@ class Ledger:
         self.allocations += 1
         self.allocated_bytes += nbytes
         return Storage(nbytes, category, site)
+
+    def take_if(self, nbytes: int, category: Category, site: str = "") -> list[Storage]:
+        """Allocate a storage with one holder, if it has any bytes."""
+        return [self.take(nbytes, category, site)] if nbytes else []
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder; the storage is freed with its last."""

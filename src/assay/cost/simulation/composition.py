@@ -15,7 +15,7 @@ from assay.cost.simulation.timeline import Timeline, replay
 from assay.cost.step import Cost
 
 _SAVED = "saved: "
-_IN_USE, _TABLES = "activations in use", "tables and buffers"
+_IN_USE, _TABLES, _NUMBERS = "activations in use", "tables and buffers", "figures and wrapped numbers"
 SAVED_KINDS = ("embedding", "norms", "attention", "MLP", "residual stream", "logits and loss")
 """Kinds of modules by which saved activations are sorted."""
 PARTS = (
@@ -32,6 +32,7 @@ PARTS = (
     _IN_USE,
     "gradients of activations",
     "temporaries",
+    _NUMBERS,
 )
 """Names of all parts, in the order in which they are shown."""
 CATEGORIES: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +42,7 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "copies of weights": ("copies of weights", "gathered weights"),
     "saved for backward": tuple(part for part in PARTS if part.startswith(_SAVED)),
     "activations": (_IN_USE, "gradients of activations"),
-    "temporaries": ("temporaries",),
+    "temporaries": ("temporaries", _NUMBERS),
     "batch, tables, messages": (_TABLES, "token ids and targets", "messages of collectives"),
 }
 """Categories of figures, from the lowest layer on, with the parts that each has."""
@@ -55,6 +56,7 @@ _NAMES = {
     Category.GATHERED: "gathered weights",
     Category.MESSAGE: "messages of collectives",
     Category.BATCH: "token ids and targets",
+    Category.NUMBER: _NUMBERS,
     Category.TEMPORARY: "temporaries",
 }
 

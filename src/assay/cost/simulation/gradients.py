@@ -63,7 +63,8 @@ class Gradients:
             self._ledger.overwrite(storage, GRADIENT, storage.site)
         if self._cost.optimizer.in_backward:
             storage = self._ledger.ordered(storage, name)
-            self._step.update(self._cost.optimizer.rule.instants({name: self._cost.pieces[name]}))
+            piece = self._cost.pieces[name]
+            self._step.update((self._cost.norm_of(piece), *self._cost.optimizer.rule.instants({name: piece})))
             self._ledger.drop(storage)
         elif name not in self._step.gradients:
             self._step.gradients[name] = self._ledger.ordered(storage, name)

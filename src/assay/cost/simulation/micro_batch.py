@@ -9,9 +9,18 @@ other module.
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.layers import ALIAS, CONVERTED, INPLACE, INSIDE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
+from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
 from assay.cost.operation import Gradient, Operation
-from assay.cost.simulation.allocator import ACTIVATION, ACTIVATION_GRADIENT, COPY, GRADIENT, Category, Storage
+from assay.cost.simulation.allocator import (
+    ACTIVATION,
+    ACTIVATION_GRADIENT,
+    COPY,
+    GRADIENT,
+    NUMBER,
+    Category,
+    Storage,
+)
+from assay.cost.simulation.figures import FLOAT32
 from assay.cost.simulation.fsdp_groups import Group
 from assay.cost.simulation.gradients import Gradients
 from assay.cost.simulation.holders import Holders
@@ -26,8 +35,10 @@ class Pass(Holders):
         super().__init__(step, stage)
         self.step, self.stage, self.first, self.last = step, stage, first, last
         self.sizes = step.sizes
-        self.noise: dict[int, Storage] = {}
+        self.noise: dict[int, list[Storage]] = {}
         """Generator states for the recomputations that begin at these positions."""
+        self.numbers: dict[int, list[Storage]] = {}
+        """Numbers saved for the nodes at these positions."""
         self.gradients = Gradients(step, stage)
         again = (range(segment.first, segment.stop + 1) for segment in self.plan.segments)
         self.again = frozenset(chain.from_iterable(again))
@@ -43,9 +54,11 @@ class Pass(Holders):
             if index in begins:
                 for group in begins[index]:
                     gathered.before_forward(group)
-            if segment is not None and index == segment.first and self.cost.backward.noise_bytes:
-                self.noise[index] = self.ledger.take(self.cost.backward.noise_bytes, Category.GENERATOR)
+            if segment is not None and index == segment.first:
+                self.noise[index] = self.ledger.take_if(self.cost.backward.noise_bytes, Category.GENERATOR)
+            self.numbers[index] = self._number(operation)
             self._run(index, operation, "forward")
+            self.ledger.take_if(FLOAT32 * (index in self.stage.watched), NUMBER)
             if index == last and self.stage.output is not None:
                 self.storages[self.plan.base[self.stage.output]].holders += 1
             if segment is None:
@@ -83,8 +96,11 @@ class Pass(Holders):
         self._leave()
 
     def _receive(self) -> None:
-        """Receive the gradient of a stage's output, in a permanent buffer that is never freed."""
-        if self.stage.output is not None:
+        """Receive the gradient of a stage's output, in a permanent buffer that is never freed, or that of the loss."""
+        if self.stage.output is None:
+            loss = self.cost.tape[self.stage.indices[-1]].outputs[0].name
+            self.gradients.by_name[loss] = self.ledger.take(FLOAT32, NUMBER)
+        else:
             received = Storage(self.sizes[self.stage.output], ACTIVATION_GRADIENT, holders=2)
             self.gradients.by_name[self.stage.output] = received
 
@@ -114,6 +130,9 @@ class Pass(Holders):
         else:
             ledger.mark(phase, operation.name, site)
 
+    def _number(self, operation: Operation) -> list[Storage]:
+        return self.ledger.take_if(operation.number_bytes, NUMBER, operation.site)
+
     def _overwritten(self, index: int, operation: Operation, name: str) -> Storage | None:
         """Argument whose storage a compiled loop takes for a result, because nothing needs it any more."""
         for base in self.plan.read_last(index, operation):
@@ -125,6 +144,7 @@ class Pass(Holders):
 
     def _recompute(self, segment: Segment) -> None:
         again, runs, dying = range(segment.first, segment.stop + 1), segment.runs, self.plan.dying
+        numbers: list[Storage] = []
         inputs = self.kept.pop(segment.first, [])
         for base in inputs:
             if base not in self.lasting and self.plan.last_use[base] in again:
@@ -134,6 +154,7 @@ class Pass(Holders):
             if index == segment.stop and segment.stops_within:
                 operation = before_product(operation)
             if index in runs:
+                numbers += self._number(operation)
                 self._run(index, operation, "recompute")
             elif index < segment.end:
                 self.cached.pop(index)  # from here on it is released like a recomputed result
@@ -144,6 +165,8 @@ class Pass(Holders):
             made = (one for one in self.cost.tape[index].outputs if one.view_of is None and not one.held)
             self._release([one.name for one in made if self.plan.last_use[one.name] > segment.stop])
         self._leave_contexts(again)
+        for number in numbers:  # their nodes are recomputed, too, and never run
+            self.ledger.drop(number)
         unused = [name for index in segment.cached for name in self.cached.pop(index, ())]
         self.kept[segment.first] = inputs + unused + self.kept.get(segment.first, [])
 
@@ -156,8 +179,11 @@ class Pass(Holders):
         incoming = gradients.take(operation)
         given = self._gradients(index, operation, returned, incoming)
         if operation.name == RMS_NORM:
-            # It adds to its input's gradient twice: also before it differentiates the squares.
-            gradients.deliver(*given.pop(0), operation)
+            # It adds to its input's gradient twice: also before it differentiates the squares. The weight's gradient is
+            # accumulated before that, too.
+            for name, storage in reversed(given):
+                gradients.deliver(name, storage, operation)
+            given = []
         if scratch:
             ledger.mark_with(scratch, "backward", operation.backward, operation.site)
         else:
@@ -168,8 +194,8 @@ class Pass(Holders):
             given = ledger.converted(given, operation, self.sizes)
         if index in self.kept:
             self._free_saved(index)
-        if index in self.noise:
-            ledger.drop(self.noise.pop(index))
+        for held in (*self.noise.pop(index, ()), *self.numbers.pop(index, ())):
+            ledger.drop(held)
         for storage in incoming:
             ledger.drop(storage)
         for name, storage in given:
@@ -185,7 +211,7 @@ class Pass(Holders):
         if not (operation.compiled and operation.flops.forward):
             given, frees = [], index in self.again and operation.name == "aten.addmm"
             for name, how in returned:
-                if frees and how is INPLACE:
+                if frees and name == operation.inputs[-1]:
                     self.ledger.mark("backward", operation.backward, operation.site)
                     self._free_saved(index)
                 given.append((name, self._gradient(index, name, how, operation, incoming)))

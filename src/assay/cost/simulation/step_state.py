@@ -6,7 +6,7 @@ Without a pipeline there is one stage with all modules.
 from collections.abc import Iterable
 
 from assay.cost.optimizers.updates import Instant
-from assay.cost.simulation.allocator import Ledger, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.fsdp_groups import Gathered, Group
 from assay.cost.step import Cost
 
@@ -34,6 +34,11 @@ class PlayedStage:
             covered = [index for index in self.indices if cost.tape[index].within(*group.sites)]
             self.begins.setdefault(covered[0], []).append(group)
             self.ends.setdefault(covered[-1], []).append(group)
+        blocks = [one for one in cost.block_sites if not sites or one in sites]
+        self.watched = frozenset(
+            max(index for index in self.indices if cost.tape[index].within(one)) for one in {*blocks[:1], *blocks[-1:]}
+        )
+        """Last operations of the blocks whose output norms are reported."""
         self.follows_here, self.leads_here = _beside(cost, chunk)
         """Whether the preceding stage, and the following one, are on this rank too."""
         self._sent: list[Storage] = []
@@ -68,6 +73,9 @@ class PlayedStep:
     def update(self, instants: Iterable[Instant]) -> None:
         """Play instants of the update."""
         for instant in instants:
-            scratch = self.ledger.take(instant.nbytes)
+            numbers = instant.number_bytes if self.cost.kernels.number_bytes else 0
+            scratch = [self.ledger.take(instant.nbytes), *self.ledger.take_if(numbers, Category.NUMBER)]
             self.ledger.mark("update", instant.operation, instant.site)
-            self.ledger.drop(scratch)
+            for storage in scratch:
+                self.ledger.drop(storage)
+            self.ledger.take_if(instant.kept_bytes, Category.NUMBER)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Moment
+from assay.cost.simulation.figures import Figures
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.split_backward import Halved
 from assay.cost.simulation.step_state import PlayedStep
@@ -44,16 +45,21 @@ def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
 def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     """Play a step into a ledger; return the bytes saved for backward, as in `Timeline`.
 
-    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Without `update` the step
-    ends before the optimizer's update.
+    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Each leaves the norms of
+    its blocks' outputs, and the second is played with those of all. Without `update` the step ends before the
+    optimizer's update.
     """
-    step, saved = PlayedStep(cost, ledger), 0
+    step, figures, saved = PlayedStep(cost, ledger), Figures(ledger), 0
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
         passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
+        if index == 1:
+            figures.take((cost.micro_batches - 2) * len(step.stages[0].watched))
         passing.forward()
         saved = _together(step, [passing])
+        figures.begin_backward()
         passing.backward()
+        figures.end_backward()
         if index == 1:
             ledger.repeat(since, cost.micro_batches - 2)
     if cost.order:

@@ -68,9 +68,9 @@ def during(spans: Sequence[tuple[Reading, Reading]], own_seconds: Sequence[float
 
 
 def _sum(spans: Sequence[tuple[float | None, float | None]]) -> float | None:
-    """Sum of the spans' lengths; None if an end of any is not known."""
+    """Sum of the spans' lengths; None if there is none, or an end of any is not known."""
     known = [after - before for before, after in spans if before is not None and after is not None]
-    return sum(known) if len(known) == len(spans) else None
+    return sum(known) if spans and len(known) == len(spans) else None
 
 
 def _columns() -> list[float] | None:

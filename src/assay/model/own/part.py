@@ -1,5 +1,8 @@
 """A model of the user's own, as the one part of a program: inputs and targets in, the summed loss out.
 
+A loss of several targets is their sum, and the number of those that it counted. A user may return both. One number is
+the mean over all targets, except integers below zero: these are labels that losses of torch leave out, such as −100.
+
 The user's function makes the module with its weights, from torch's generator, which is seeded with the run's seed.
 These weights are then the initialization of a program, as any other. So the part is on the meta device until it is
 built, and the reference program of a value check begins with equal weights.
@@ -9,6 +12,7 @@ a value check. Floating targets are widened to it and never narrowed. Losses of 
 formats, but some have no gradient of both before torch 2.13. Integers stay as they are.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,18 +25,20 @@ from assay.config.run import ResolvedRun
 from assay.config.source import called
 from assay.errors import UsageError
 from assay.model.own.batches import MakeBatches, MakeValidation, OwnBatches
+from assay.model.tally import Count, Tally
 
-Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""(model, inputs, targets) → mean loss over all targets. Without batches of the user's own, these are token ids and the
-tokens that follow, each `[rows, T]`."""
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Count]]
+"""(model, inputs, targets) → mean loss over all targets, or the summed loss and the number of targets that it counted.
+Without batches of the user's own, these are token ids and the tokens that follow, each `[rows, T]`."""
 
 
 @dataclass(frozen=True)
 class OwnModel:
     """A module of the user's own, with its loss and its batches.
 
-    Without a loss, ``model(inputs, targets)`` must return the mean loss, alone or as one of several results. Without
-    batches, a run trains on the tokens of its corpus.
+    ``loss(model, inputs, targets)`` returns the mean loss over all targets, or a pair ``(sum, count)``. The pair is the
+    summed loss and the number of targets that it counted. Without a loss, ``model(inputs, targets)`` must return the
+    mean loss, alone or as one of several results. Without batches, a run trains on the tokens of its corpus.
 
     ``batches(step, seed, rows)`` returns the (inputs, targets) of an optimizer step: two tensors on the CPU, each with
     `rows` rows first. Equal arguments must give equal batches. Torch's generator is seeded with the seed and the step
@@ -49,23 +55,31 @@ class OwnModel:
 
 
 class OwnPart(nn.Module):
-    """The whole model as a part of a program. `batches` are the user's own; None: those of the corpus."""
+    """The whole model as a part of a program. `batches` are the user's own; None: those of the corpus.
+
+    `tally` has the number of targets that the last forward's loss counted.
+    """
 
     def __init__(self, own: OwnModel, batches: OwnBatches | None = None) -> None:
         super().__init__()
         self.model = own.model
         self.batches = batches
+        self.tally = Tally()
         self._loss = own.loss or _mean_loss
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss summed over the targets, a scalar."""
+        """Return the loss summed over the targets that it counts, a scalar."""
         weights = next(self.model.parameters()).dtype
         if inputs.is_floating_point():
             inputs = inputs.to(weights)
         if targets.is_floating_point():
             targets = targets.to(torch.promote_types(targets.dtype, weights))
-        loss = _number(self._loss(self.model, inputs, targets))
-        return loss.to(torch.promote_types(loss.dtype, torch.float32)) * targets.numel()
+        returned = self._loss(self.model, inputs, targets)
+        if isinstance(returned, tuple | list) and len(returned) == 2:
+            loss, self.tally.last = _wide(_number(returned[0])), _count(returned[1], targets.device)
+            return loss
+        self.tally.last = _labelled(targets)
+        return _wide(_number(returned)) * self.tally.last
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,11 @@ def batches_of(parts: Iterable[nn.Module]) -> OwnBatches | None:
     return next((part.batches for part in parts if isinstance(part, OwnPart)), None)
 
 
+def tally_of(parts: Iterable[nn.Module]) -> Tally | None:
+    """Return the count of targets of a user's own loss in a program with these parts."""
+    return next((part.tally for part in parts if isinstance(part, OwnPart)), None)
+
+
 def _made(run: ResolvedRun) -> OwnModel:
     config = run.model
     assert config.own is not None
@@ -166,8 +185,31 @@ def _number(loss: Any) -> Tensor:
     form = f" of {str(loss.dtype).removeprefix('torch.')}, shape {list(loss.shape)}" if isinstance(loss, Tensor) else ""
     raise UsageError(
         f"the loss of your assay.OwnModel is a {type(loss).__name__}{form}; return the mean over all targets, "
-        "a floating tensor of one element"
+        "a floating tensor of one element, or a pair of the summed loss and the number of targets that it counted"
     )
+
+
+def _wide(loss: Tensor) -> Tensor:
+    return loss.to(torch.promote_types(loss.dtype, torch.float32))
+
+
+def _count(given: Any, device: torch.device) -> Count:
+    """Return the number of targets of a user's (sum, count). Raises `UsageError` if it is no number."""
+    if isinstance(given, Tensor) and given.numel() == 1 and given.dtype is not torch.bool and not given.is_complex():
+        return given.detach().reshape(()).to(device)
+    if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given) and given >= 0:
+        return given
+    raise UsageError(
+        f"the loss of your assay.OwnModel counted {given!r:.60} targets; return (sum, count) with a number of them"
+    )
+
+
+def _labelled(targets: Tensor) -> Count:
+    """Return the number of targets without integers below zero; if all are below zero, they are no such labels."""
+    if targets.is_floating_point() or targets.is_complex() or not targets.dtype.is_signed:
+        return targets.numel()
+    counted = (targets >= 0).sum()
+    return torch.where(counted > 0, counted, targets.numel())
 
 
 def _mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:

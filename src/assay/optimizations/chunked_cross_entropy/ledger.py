@@ -31,6 +31,7 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
     x, weight = (cost.values[name] for name in product.inputs)
     shape = (prod(x.shape[:-1]), weight.shape[0])
     piece = tuple(Tensor(f"head:{label}", shape, wide=True, chunks=chunks) for label in ("logits", "logarithms"))
+    numbers = Tensor("head:loss and weight of a chunk", (2,), wide=True, batched=False)
     return Operation(
         name="aten.cross_entropy_loss",
         site="head",
@@ -42,6 +43,6 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
         holds=(x.name,),
         flops=Flops(work.forward, work.forward + work.backward, work.forward + work.padding),
         backward="_InPiecesBackward",
-        scratch=Scratch(piece, piece),
+        scratch=Scratch((*piece, numbers), piece),
         opaque=True,
     )

@@ -111,6 +111,7 @@ class _Region:
             saves=tuple(saves),
             holds=(*self._held(operation), *(name for name in saves if name not in own)),
             scratch=Scratch(),
+            number_bytes=0,
             compiled=True,
         )
 

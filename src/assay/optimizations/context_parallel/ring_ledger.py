@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from assay.cost import layers
 from assay.cost.attention import FLASH
-from assay.cost.gpt import CPU, Kernels
+from assay.cost.kernels import CPU, Kernels
 from assay.cost.layers import FRESH
 from assay.cost.operation import Collectives, Exchange, Flops, Scratch, Sending
 from assay.cost.tape import Tape, Writer

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assay.cost.optimizers.updates import AdamW, Instant, Pieces, in_order
-from assay.cost.tensors import DTYPE_BYTES
+from assay.cost.optimizers.updates import AdamW, Instant, Pieces, beside, in_order
 
 _LIFTED = 4
 """Number of float32 copies during an update: gradient, two moments and weight."""
@@ -18,6 +17,6 @@ class AdamW16(AdamW):
     launches: ClassVar = 18.0
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Float32 copies of one tensor after the other."""
-        width = _LIFTED * DTYPE_BYTES["float32"]
-        return tuple(Instant("AdamW16", one.name, width * one.elements) for one in in_order(pieces))
+        """Float32 copies of one tensor after the other, and a number that divides one."""
+        lifted = (one.cast("float32") for one in in_order(pieces))
+        return tuple(Instant("AdamW16", one.name, _LIFTED * one.nbytes, beside(one)) for one in lifted)

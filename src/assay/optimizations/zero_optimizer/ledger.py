@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from assay.cost.collectives import Communication
-from assay.cost.gpt import CPU, Kernels
+from assay.cost.kernels import CPU, Kernels
 from assay.cost.optimizers.updates import Instant
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor

@@ -37,7 +37,7 @@ class OwnProgram(Record):
     optimizers: tuple[str, ...]
     """Classes of the optimizers that made a step."""
     tokens: int | None = None
-    """Tokens of a step, if they were stated."""
+    """Tokens of a step, if they were stated, or counted by its loss."""
 
 
 class OwnStep(Record):

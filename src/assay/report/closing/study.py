@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from assay.analysis.choices.answer import Answer, answer
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import LEAST_SEEDS
+from assay.analysis.typical import LEAST_SEEDS
 from assay.records.study import StudyEnding
 from assay.report.closing.command import arguments, option, stack
 from assay.report.footnotes import size

@@ -39,6 +39,11 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
     yield from _residuals(found)
     if found.profile is not None:
         yield _likelihood(found)
+    if found.hides_shared_errors:
+        yield (
+            "The sizes are too few to show errors that all runs of one size share, such as that of a learning rate. If "
+            "there are any, intervals are too narrow."
+        )
     yield from _optimum(found)
     yield _beyond(found)
     if found.held_out is not None:

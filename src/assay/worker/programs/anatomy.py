@@ -62,7 +62,7 @@ def proofs(step: Step, run: ResolvedRun, stack: Sequence[Optimization]) -> tuple
         with StepTracer(step) as tracer:
             record = train_step(tracer.watch(), TAKEN_STEPS)
         skipped = record.skipped
-    trace = tracer.trace(record.loss, record.tokens, skipped=None)
+    trace = tracer.trace(record.loss, record.targets, skipped=None)
     return tuple(one.verify(trace, run) for one in stack)
 
 

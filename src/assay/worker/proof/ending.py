@@ -41,7 +41,7 @@ def traced_step(
     with tracer:
         taken = take_step(tracer.watch(), index, probes)
     (record,) = read(step, [taken])
-    return record, tracer.trace(record.loss, record.tokens, skipped)
+    return record, tracer.trace(record.loss, record.targets, skipped)
 
 
 @contextmanager

@@ -6,39 +6,52 @@ like the first ones: batch, masks, loss, gradients and update. Of every update a
 
 A technique may act in traced steps only, or keep aside what it seems to save, in a numpy array or on the heap. So the
 heap is counted in a drawn step of the timed blocks, without any hook of torch's, and compared with the tensors' peak.
+In one of the replayed steps torch's profiler counts calls of operators, which are compared with the traced step's.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from assay.instruments.memory.heap import heap_of
 from assay.instruments.memory.memory_pass import live_tensor_bytes
+from assay.instruments.profiled_calls import profiled_calls
+from assay.proofs.called import called_otherwise
+from assay.records.trace import Trace
 from assay.training.loop import Loop, TakeStep
+from assay.training.stops import NoEffect
 from assay.values.places import affordable, drawn
 from assay.worker.plan import Piece, block_pieces
 from assay.worker.proof.values import ValueCheck
 
-_COSTS = {"exact": (12.0, 1.5), "lossy": (14.0, 2.0), "reassociated": (18.0, 3.5)}
-"""Baseline steps of time by kind of gradients: for the run's first and last steps together, and for a replayed one."""
+COSTS = {"exact": (11.5, 1.5), "lossy": (15.5, 2.0), "reassociated": (15.0, 4.0)}
+"""Baseline steps of time by kind of gradients: for the run's first and last steps together, and for a replayed one.
+
+They are those of the preset `demo`, where reading hundreds of small tensors is a good part of them.
+"""
 
 
 class Middle:
     """The drawn steps of one process: those after its first recorded ones, `untimed` and then the timed `blocks`."""
 
-    def __init__(self, values: ValueCheck, loop: Loop, untimed: int, blocks: tuple[int, ...]) -> None:
+    def __init__(
+        self, values: ValueCheck, loop: Loop, trace: Trace | None, untimed: int, blocks: tuple[int, ...]
+    ) -> None:
         seed, first = loop.run.seed, loop.position.step
-        self._values, self._loop = values, loop
+        self._values, self._loop, self._trace = values, loop, trace
         self.untimed = untimed
         self.steps = range(first, first + untimed + sum(blocks))
-        timed: Sequence[int] = self.steps[untimed:] if max(blocks, default=0) > 1 else range(0)
         count = 0
-        if timed and not values.unchecked:
-            count = affordable(loop.run.training.steps, len(self.steps), *_COSTS[values.kind])
+        if not values.unchecked:
+            count = affordable(loop.run.training.steps, len(self.steps), *COSTS[values.kind])
         self.replayed = frozenset(drawn(self.steps, count, seed))
         values.note(middle_steps=len(self.steps))
+        # A block of one step has none to spare.
+        timed = self.steps[untimed:] if max(blocks, default=0) > 1 else self.steps[:0]
         able = [step for step in timed if step not in self.replayed]
         self._heap_step = random.Random(f"step whose heap is counted, seed {seed}").choice(able) if able else None
+        rng = random.Random(f"step whose calls are counted, seed {seed}")
+        self._profiled = rng.choice(sorted(self.replayed)) if self.replayed else None
         self.heap: Mapping[str, int] = {}
         """Figures of the heap by name, once they were counted."""
 
@@ -47,10 +60,17 @@ class Middle:
         return block_pieces(self._loop.position.step, steps, self.replayed, self._heap_step if heap else None)
 
     def replay(self, take: TakeStep) -> None:
-        """Do the next step, and compare it with its reference. Raises an `EarlyEnd`, `WrongValues` among them."""
-        with self._values.recorded("middle", self._loop.position.step, 1):
-            self._loop.advance(1, self._values.taking(take))
+        """Do the next step, and compare it with its reference.
+
+        Raises `WrongValues` or `NoEffect` if it differs, and any other `EarlyEnd` of the step.
+        """
+        step = self._loop.position.step
+        with self._values.recorded("middle", step, 1):
+            work = partial(self._loop.advance, 1, self._values.taking(take))
+            calls = profiled_calls(work) if step == self._profiled else work()
             self._values.conclude()
+        if calls is not None and self._trace is not None and (fault := called_otherwise(self._trace, calls)):
+            raise NoEffect(fault)
 
     def count_heap(self, take: TakeStep) -> None:
         """Do the next step under memray, which sees every allocation of the process."""

@@ -8,9 +8,9 @@ from assay.analysis.choices.log_change import LogChange
 from assay.analysis.choices.search import Found
 from assay.analysis.choices.search import found as found_by
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import seeds_of
+from assay.analysis.typical import LEAST_SEEDS
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.blocks import Block

@@ -1,0 +1,1 @@
+"""Wrong variants of whole runs, by kind, and how they are planted."""
