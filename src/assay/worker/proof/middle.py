@@ -75,8 +75,8 @@ class Middle:
         with self._values.recorded("middle", step, 1):
             self._loop.advance(1, self._values.taking(counted if step == self._profiled else take))
             self._values.conclude()
-        known = counted.found is not None and self._trace is not None
-        if known and (fault := called_otherwise(self._trace, counted.found)):
+        calls, trace = counted.found, self._trace
+        if calls is not None and trace is not None and (fault := called_otherwise(trace, calls)):
             raise NoEffect(fault)
 
     def count_heap(self, take: TakeStep) -> None:
