@@ -53,7 +53,7 @@ class TrainingConfig(Setting):
     checkpoint_interval: NonNegativeInt = 0
     """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
     check_values: bool = True
-    """Compare losses, gradients and updates of first, drawn and last steps with a baseline program, in another process."""
+    """Compare losses, gradients and updates of first, drawn and last steps with a baseline, in another process."""
     gradient_probe: Annotated[int, Field(ge=0, le=1000)] = 0
     """Micro-batches of `batch_size` sequences whose gradients are compared after the last step; 0 compares none.
 
