@@ -123,6 +123,8 @@ class Reference:
                     buffer.copy_(buffers[name])
             for name, parameter in self._step.named_parameters():
                 parameter.copy_(weights[name])
+        if self._optimizer is not None:
+            self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
         torch.set_rng_state(noise["cpu"])
         if "cuda" in noise:
             torch.cuda.set_rng_state(noise["cuda"], self.device)
