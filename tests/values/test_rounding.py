@@ -61,3 +61,13 @@ def test_float16_gradients_that_are_stored_unscaled_lose_small_numbers() -> None
     assert gradient[0] > 0
     stored([gradient], Rounding(dtype="float16", everywhere=True))
     assert gradient.tolist() == [0.0, 1.0]
+
+
+def test_a_norm_of_small_activations_does_not_overflow_backward() -> None:
+    x = (1e-3 * torch.randn(4096, 32)).requires_grad_()
+    weight = torch.ones(32, requires_grad=True)
+    with Imitated(Rounding(dtype="float16", everywhere=True)):
+        F.layer_norm(x, (32,), weight).sum().backward()
+    for one in (x, weight):
+        assert one.grad is not None
+        assert one.grad.isfinite().all()

@@ -48,6 +48,8 @@ them.
 """
 
 
+LOOP_SECONDS = 3e-4
+"""Time between two steps that the loop itself may take: with the watch of updates it took 0.15 to 0.2 ms."""
 BETWEEN_SHARE = 0.05
 """Share of the steps' time that may pass between their clocks, beyond the usual."""
 
@@ -78,6 +80,8 @@ class Block(Record):
     """Number of cores over which processor times were summed."""
     repeated: bool = False
     """True if the block's steps followed the run's last one and were discarded, to replace a disturbed block."""
+    usual_between_seconds: float | None = None
+    """Median of the time from one step's clock to the next one's; None if the figures of steps are read together."""
     between_seconds: float | None = None
     """Wall time of the block outside of its timed steps' clocks; None in records older than this field."""
 
@@ -95,12 +99,18 @@ class Block(Record):
 
 
 class Between(Frozen):
-    """Time of a run's blocks between the clocks of their steps."""
+    """Time of a run's blocks between the clocks of their steps.
+
+    Other programs may interrupt the process between any two steps. So either all of this time is far too much, or the
+    median of a step is.
+    """
 
     seconds: float
     """Wall time of the blocks outside of the clocks of their steps."""
     of_seconds: float
     """Sum of the steps' seconds."""
+    usual_seconds: float = 0.0
+    """Sum over all steps of the median of their block."""
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Self | None:
@@ -108,12 +118,18 @@ class Between(Frozen):
         known = [(one.between_seconds, one.seconds) for one in blocks if one.between_seconds is not None]
         if not known:
             return None
-        return cls(seconds=sum(one for one, _ in known), of_seconds=sum(one for _, one in known))
+        usual = sum((one.usual_between_seconds or 0.0) * one.steps for one in blocks)
+        own = sum(LOOP_SECONDS * one.steps for one in blocks if one.usual_between_seconds is not None)
+        return cls(
+            seconds=sum(one for one, _ in known),
+            of_seconds=sum(one for _, one in known),
+            usual_seconds=max(0.0, usual - own),
+        )
 
     def too_much(self, usual_share: float = 0.0) -> bool:
         """True if it is so much more than the usual share of the steps' time that work may be hidden in it."""
         bound = (BETWEEN_SHARE + usual_share) * self.of_seconds
-        return self.seconds > max(bound, LEAST_DISTURBANCE_SECONDS)
+        return self.seconds > max(bound, LEAST_DISTURBANCE_SECONDS) or self.usual_seconds > bound
 
 
 class Round(Frozen):

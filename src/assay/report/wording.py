@@ -21,6 +21,7 @@ from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.records.timing import Between
 from assay.report.formats import quantity
 from assay.units import format_bytes, format_percent, format_seconds
 
@@ -156,6 +157,9 @@ def not_proven(run: Row | RunResult) -> str:
         return f"its values were not compared{why}"
     if run.proven_until == "beginning":
         return "its end was not traced"
+    between = Between.of(run.blocks) if isinstance(run, RunResult) else None
+    if between is not None and between.too_much():
+        return f"{between.seconds / between.of_seconds:.0%} of its time passed between the clocks of its steps"
     known = run.values.middle_steps or not run.values.watched_updates
     return "no step in its middle was replayed" if known and not run.values.replayed else ""
 

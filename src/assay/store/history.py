@@ -105,7 +105,7 @@ def notes(events: Iterable[Event]) -> list[str]:
 
 def values(events: Iterable[Event]) -> ValueProof | None:
     """The last process's value proof; None if there is none, or this version cannot read its fields."""
-    for event in _of_last_process(events, "values", ValuesEvent):
+    for event in reversed(_of_last_process(events, "values", ValuesEvent)):
         with suppress(ValidationError):
             return ValueProof.model_validate(event.proof)
     return None

@@ -108,7 +108,8 @@ def evaluate(
 
 def group_of(windows: Windows, sample: Sample, number: int) -> list[MicroBatch]:
     """Return the batches of one group of an evaluation, from 0."""
-    return list(next(islice(_groups(windows(), _group_size(sample)), number, None)))
+    size = _group_size(sample)
+    return list(islice(windows(), number * size, (number + 1) * size))
 
 
 def standard_error(sums: Sequence[tuple[float, float]], share: float) -> float | None:

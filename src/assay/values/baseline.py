@@ -118,6 +118,8 @@ class Reference:
         and backward round. Sets the global random state.
         """
         self._set(weights, buffers or {}, noise)
+        if self._optimizer is not None:
+            self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
         for part in self._step.parts:
             part.train(dropout)
             for module in part.modules():

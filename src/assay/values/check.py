@@ -18,7 +18,7 @@ from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
-from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
+from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
 from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
@@ -35,8 +35,8 @@ _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
 _OWN_ROUNDING = Rounding(dtype="bfloat16")
 """Rounding by which lossy values of a user's own are judged if their techniques state none."""
-_FEW_GROUPS, _FLOAT32_ERROR = 2, 1e-7
-"""Lossy evaluations of more groups, all with a loss within this part of float32's, were not computed in 16 bits."""
+_FLOAT32_ERROR, _FLOAT32_GROUPS = 2e-8, 2
+"""Groups of a lossy evaluation with a loss within this part of float32's; so many are no chance."""
 _FEW_TARGETS = 0.1
 """`Closeness.small_tensor` on batches of a user's own, which may have one target in a row."""
 
@@ -61,6 +61,10 @@ class References:
     def truth(self) -> Reference:
         """The program in float64."""
         return Reference(*self._built, torch.float64, self._clip)
+
+
+_COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
+"""Bounds of a reassociated step of the middle within which float64 is not needed."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,8 @@ class Check:
             began = time.perf_counter()
             near = self._reference(self.references.near, step.index)
             seconds = self.references.step_seconds = time.perf_counter() - began
-            exact = near
-            if self._needs_truth(step.index):
-                exact = self._reference(self.references.truth, step.index)
-                failed += baseline_failure(near, exact, self.expected)
-            judged += self._of_step(step, near, exact, pooled)
+            found, more = self._of_step(step, near, pooled)
+            judged, failed = judged + found, failed + more
         return judged + list(pooled.judged()), failed, seconds or self.references.step_seconds
 
     def _compared(self) -> list[RecordedStep]:
@@ -126,30 +127,36 @@ class Check:
 
         The second step at the end is there for its update. Values that are not exact cost several times as much,
         because they need float64 or a reference that rounds. So of the first steps reassociated ones are compared in
-        the first and the last, and lossy ones in the first. The time goes to steps of the middle instead.
+        the first and the last, and lossy ones in the last. The time goes to steps of the middle instead.
         """
-        steps, kind = self.recorded.steps, self._close().kind
-        if self.recorded.part == "end" or (self.recorded.part == "beginning" and kind == "lossy"):
+        steps, kind, part = self.recorded.steps, self._close().kind, self.recorded.part
+        if part == "end":
             return steps[:1]
+        if part == "beginning" and kind == "lossy":
+            return steps[-1:]
         return steps[:: len(steps) - 1] if len(steps) > 2 and kind == "reassociated" else steps
 
-    def _of_step(self, step: RecordedStep, near: Computed, exact: Computed, pooled: Pooled) -> list[Judged]:
-        """Judge one step. In the middle, a lossy one gets a rounding reference only if it passes the stated bounds."""
-        found = self.recorded.tensors("gradient", step.index) if step.updated else None
-        if self.recorded.part == "middle" or self._close().kind != "lossy":
-            judged = self._judged(step.index, step.loss, found, near, exact, None, pooled)
-            if self._close().kind != "lossy" or not any(one.failed for one in judged):
-                return judged
-        return self._judged(step.index, step.loss, found, near, exact, self._rounded(step.index), pooled)
+    def _of_step(self, step: RecordedStep, near: Computed, pooled: Pooled) -> tuple[list[Judged], list[str]]:
+        """Judge one step, and return other failures as well.
 
-    def _needs_truth(self, step: int) -> bool:
-        """True if float64 is computed at a step.
-
-        Reassociated values are judged by it. For all others it only shows once that the float32 baseline is right:
-        exact values must equal that, and beside a lossy value's error its own is nothing.
+        In the middle a float32 baseline suffices for most steps: the bounds of inexact values are coarse there. A step
+        beyond them is judged like the others, by float64 or by a reference that rounds.
         """
-        first = self.recorded.part == "beginning" and step == self.recorded.first
-        return first or self._close().kind == "reassociated"
+        kind, found = self._close().kind, None
+        if step.updated:
+            found = self.recorded.tensors("gradient", step.index)
+        exact, failed = near, list[str]()
+        if self.recorded.part == "middle":
+            close = _COARSE if kind == "reassociated" else self._close()
+            judged = self._judged(step.index, step.loss, found, near, near, None, pooled, close)
+            if kind == "exact" or not any(one.failed for one in judged):
+                return judged, failed
+        # An exact value must equal float32's, which is compared with float64 once.
+        if kind == "reassociated" or (self.recorded.part == "beginning" and step is self._compared()[0]):
+            exact = self._reference(self.references.truth, step.index)
+            failed = baseline_failure(near, exact, self.expected)
+        rounded = self._rounded(step.index) if kind == "lossy" else None
+        return self._judged(step.index, step.loss, found, near, exact, rounded, pooled, self._close()), failed
 
     def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
@@ -160,7 +167,7 @@ class Check:
         seconds = time.perf_counter() - began
         exact = self._reference(self.references.truth, first, dropout=False)
         rounded, pooled = self._rounded(first, dropout=False), self._pooled()
-        judged = self._judged(first, self.recorded.probe_loss, found, near, exact, rounded, pooled)
+        judged = self._judged(first, self.recorded.probe_loss, found, near, exact, rounded, pooled, self._close())
         return judged + list(pooled.judged()), baseline_failure(near, exact, self.expected), seconds
 
     def _rounded(
@@ -217,9 +224,10 @@ class Check:
         exact: Computed,
         rounded: Rounded | None,
         pooled: Pooled,
+        close: Closeness,
     ) -> list[Judged]:
         """Judge a loss, and gradients that are judged one by one; `pooled` collects the others."""
-        close, coarse = self._close(), {} if rounded is None else rounded.gradients
+        coarse = {} if rounded is None else rounded.gradients
         judged = [nearness.loss(step, loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
         if found is None:
             return judged
@@ -297,8 +305,9 @@ class Check:
         found = []
         losses = [one.error for one in judged if one.what == "evaluation"]
         rounds = self.expected.gradients.rounding is not None and self.expected.gradients.kind == "lossy"
-        if rounds and len(losses) > _FEW_GROUPS and max(losses) < _FLOAT32_ERROR:
-            found.append("the evaluation has the loss of float32, and not of the precision in which the run trains")
+        wide = sum(error < _FLOAT32_ERROR for error in losses)
+        if rounds and wide >= _FLOAT32_GROUPS:
+            found.append(f"{wide} of {len(losses)} evaluated groups have float32's loss, and not that of fewer bits")
         for what, close in (("gradient", self.expected.gradients), ("update", self.expected.updates)):
             errors = [one.shown for one in judged if one.what == what]
             if errors and max(errors) < close.at_least:

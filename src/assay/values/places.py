@@ -1,7 +1,7 @@
 """Steps of a run's middle that are replayed whole: one drawn from each of so many equal parts.
 
 The seed of the run determines them, and they are drawn after the program is built, so no technique knows them. One step
-of each part is drawn, and not any steps, because a fault then hides nowhere: a fault in k of n steps is missed by m
+of each part is drawn, and not any steps, because a fault then hides nowhere. A fault in k of n steps is missed by m
 replayed ones with a probability of at most (1 − k/n)^m.
 """
 

@@ -31,6 +31,10 @@ _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float8": torch
 
 _ROOM = 2
 """Powers of two that are left for sums of a few elements."""
+_ROOM_FOR_SUMS = 2.0**-12
+"""Factor that leaves room for sums over tokens, and for the division by small deviations."""
+_LARGEST_EXPONENT = 100
+"""Largest power of two that a tensor is scaled by: float32 has numbers up to 2¹²⁷."""
 
 Round = Callable[[Tensor], Tensor]
 
@@ -60,7 +64,8 @@ def _scale(tensor: Tensor, dtype: torch.dtype) -> float:
     largest = float(tensor.abs().max())
     if not largest or not math.isfinite(largest):
         return 1.0
-    return 2.0 ** (math.floor(math.log2(torch.finfo(dtype).max)) - _ROOM - math.frexp(largest)[1])
+    exponent = math.floor(math.log2(torch.finfo(dtype).max)) - _ROOM - math.frexp(largest)[1]
+    return 2.0 ** min(exponent, _LARGEST_EXPONENT)
 
 
 class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -86,7 +91,7 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _norm_backward(self, func: Any, gradient: Tensor, *others: Any, **named: Any) -> Any:
         """Run the kernel in the narrow dtype: some kernels also add up over all tokens in it."""
-        scale = _scale(gradient, self._dtype)
+        scale = _scale(gradient, self._dtype) * _ROOM_FOR_SUMS
         found = func(*_each(lambda one: one.to(self._dtype), (gradient * scale, *others)), **named)
         return _each(lambda one: one.to(gradient) / scale, found)
 

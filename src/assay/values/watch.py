@@ -5,8 +5,8 @@ optimizer is about to use the gradient, and once more after the step. Rules that
 the elements. Of other rules only is seen whether the weight moves. Between two steps no weight may change: the elements
 of the next step are read at the end of this one as well.
 
-An update that is left out, made twice, made at another rate, from another moment, or rounded afterwards is thus seen in
-the step in which it happens. A fault in few elements of a tensor, or in its gradient, is not.
+So an update that is left out, made twice, at another rate or from another moment is seen in its step. A weight that is
+rounded afterwards is seen, too. A fault in few elements of a tensor, or in its gradient, is not.
 
 With dropout the generator's state is kept, too: two steps that begin with the same state draw the same masks.
 """

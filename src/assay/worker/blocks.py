@@ -38,6 +38,8 @@ class TimedBlocks:
         self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
         """Readings before and after each timed piece of the current block."""
         self._only_replayed = False
+        self._clock, self._between = 0.0, list[float]()
+        """Reading of the phase's clock after the last step, and the time from each step's clock to the next one's."""
 
     def block(
         self, pieces: Sequence[Piece], work: Mapping[PieceKind, Callable[[int], None]], *, repeated: bool = False
@@ -47,7 +49,7 @@ class TimedBlocks:
         A block that a budget cuts short counts with the steps that it has. The step after a replayed one finds memory
         that the replay has left, so the least peak of the settling steps counts.
         """
-        self.steady, self._around, stays = [], [], len(self._phases.held_peaks)
+        self.steady, self._around, self._between, stays = [], [], [], len(self._phases.held_peaks)
         begun = self._phases.seconds().get("steady", 0.0)
         self._only_replayed = all(kind == "replay" for kind, _ in pieces)
         trim()
@@ -71,12 +73,21 @@ class TimedBlocks:
         """Count a step of this phase if it is timed. Where a block has only replayed steps, these are."""
         if phase == "steady" or (phase == "replay" and self._only_replayed):
             self.steady.append(record)
+        if phase == "steady":
+            now = self._phases.seconds()["steady"]
+            self._between.append(now - self._clock - record.seconds)
+            self._clock = now
+
+    def _usual_between(self) -> float | None:
+        """Return the median time between two steps; None if steps are read together, or none follows another."""
+        return statistics.median(self._between) if self._between and min(self._between) >= 0 else None
 
     def _piece(self, kind: PieceKind, work: Callable[[], None]) -> None:
         """Do the steps of a piece. The machine's other activity is read before and after timed ones."""
         if kind == "steady":
             with self._phases.aside():
                 before = surroundings.read()
+            self._clock = self._phases.seconds()["steady"]
             try:
                 work()
             finally:
@@ -123,6 +134,7 @@ class TimedBlocks:
                 process_peak_bytes=peak,
                 repeated=repeated,
                 between_seconds=lasted - sum(seconds),
+                usual_between_seconds=self._usual_between(),
                 **asdict(around),
             )
         )

@@ -13,7 +13,7 @@ from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.operations import tensors_in
 from assay.parallel.ranks import Ranks
 from assay.records.memory import Memory
-from assay.records.timing import Between, Block
+from assay.records.timing import LOOP_SECONDS, Between, Block
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.evaluation import Evaluation
@@ -24,9 +24,6 @@ from assay.units import format_bytes, format_seconds
 from assay.values.rows import StepRows
 from assay.values.windows import EvaluatedWindows
 from assay.worker.result import Findings
-
-_LOOP_SECONDS = 2e-4
-"""Time between two steps that the loop itself may take: on two cores it took 50 to 65 microseconds."""
 
 
 class Counters:
@@ -93,7 +90,7 @@ class Counters:
 def _between_steps(blocks: Sequence[Block]) -> list[str]:
     """Return a note if more time passed between the timed steps than the loop takes."""
     found, steps = Between.of(blocks), sum(one.steps for one in blocks)
-    if found is None or not found.too_much(_LOOP_SECONDS * steps / found.of_seconds):
+    if found is None or not found.too_much(LOOP_SECONDS * steps / found.of_seconds):
         return []
     return [
         f"{format_seconds(found.seconds)} passed between the {steps} timed steps, which took "

@@ -22,7 +22,7 @@ from assay.store.event_log import Event
 from assay.store.run_folder import RunFolder
 from assay.training.loop import Loop
 from assay.training.probes import RouterStatistics
-from assay.training.stops import Diverged, Interrupted, NoEffect, Unproven, Unread, WrongValues, stopped
+from assay.training.stops import Diverged, EarlyEnd, Interrupted, NoEffect, Unproven, Unread, WrongValues, stopped
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of
 from assay.worker.counters import Counters
@@ -85,30 +85,19 @@ class Session:
             self.phases.enter("recording")
             with unchanged("the last evaluation", loop.step, self.ranks):
                 ended = stopped(loop.evaluate) or ended
-                ended = stopped(lambda: self._held_evaluation(loop)) or ended
+                ended = _first_fault(ended, stopped(lambda: self._held_evaluation(loop)))
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
         with unchanged("the last checkpoint", loop.step, self.ranks):
             loop.checkpoint()
         self.counters.conclude(loop.position, self.findings)
-        has_trained(loop, self.initial, self.ranks)
+        has_trained(loop, self.initial, self.ranks, self.observer.watch.updates)
         self.findings.documents = documents_seen(loop)
         if ended is None:
             self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
-            self.phases.enter("memory_pass")
-            counted = self.findings.heap
-            heap = self.findings.counts_heap and not counted
-            memory = measure_memory(loop, self.findings, self.phases.progressed, heap=heap)
-            self.findings.memory = memory.model_copy(update=counted)
-            if fault := self._kept_aside(bool(counted)):
-                ended = ended if isinstance(ended, NoEffect | WrongValues | Diverged) else NoEffect(fault)
-            self.counters.peak(loop.step, self.findings.memory, self.findings.trace)
-            if self.ranks.world > 1:
-                from assay.worker.ranks import every_rank
-
-                self.findings.ranks = every_rank(loop, self.findings, self.ranks)
+            ended = _first_fault(ended, stopped(lambda: self._measure(loop)))
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
             prove_at_end(loop, self.findings, self.optimizations, self.observer)
@@ -157,6 +146,21 @@ class Session:
             self.observer.recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
         return loop
 
+    def _measure(self, loop: Loop) -> None:
+        """Measure memory. Raises `NoEffect` if some of it is kept aside, `WrongValues` if the peak cannot be right."""
+        self.phases.enter("memory_pass")
+        counted = self.findings.heap
+        heap = self.findings.counts_heap and not counted
+        memory = measure_memory(loop, self.findings, self.phases.progressed, heap=heap)
+        self.findings.memory = memory.model_copy(update=counted)
+        if self.ranks.world > 1:
+            from assay.worker.ranks import every_rank
+
+            self.findings.ranks = every_rank(loop, self.findings, self.ranks)
+        self.counters.peak(loop.step, self.findings.memory, self.findings.trace)
+        if fault := self._kept_aside(bool(counted)):
+            raise NoEffect(fault)
+
     def _held_evaluation(self, loop: Loop) -> None:
         """Have groups of the last evaluation evaluated again by the reference process."""
         last = loop.position.evaluation
@@ -189,3 +193,8 @@ class Session:
             word = self.channel.wait(upcoming)
             (again,) = self.ranks.highest(float(word == AGAIN))
         return AGAIN if again else word
+
+
+def _first_fault(ended: EarlyEnd | None, later: EarlyEnd | None) -> EarlyEnd | None:
+    """Return why a run ends: its first fault, or else the later reason."""
+    return ended if isinstance(ended, NoEffect | WrongValues | Diverged | Unproven) else later or ended

@@ -73,8 +73,8 @@ def test_a_fault_in_a_replayed_step_ends_the_run(
     at = places(near)[1]
     _, result = spoilt(tmp_path, corpus, louder(name, kind, [at]))
     assert result.status is Status.WRONG_VALUES
-    assert f"in step {at}" in (result.reason or "")
     assert result.steps == at + 1
+    assert "gradient" in (result.reason or "")
 
 
 def test_a_fault_between_the_replayed_steps_is_missed_as_often_as_the_record_says(

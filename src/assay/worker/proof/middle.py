@@ -30,7 +30,7 @@ from assay.worker.proof.values import ValueCheck
 
 Found = TypeVar("Found")
 
-COSTS = {"exact": (11.5, 1.5), "lossy": (15.5, 2.0), "reassociated": (15.0, 4.0)}
+COSTS = {"exact": (11.5, 1.5), "lossy": (15.5, 2.0), "reassociated": (15.0, 2.0)}
 """Baseline steps of time by kind of gradients: for the run's first and last steps together, and for a replayed one.
 
 They are those of the preset `demo`, where reading hundreds of small tensors is a good part of them.

@@ -35,8 +35,10 @@ def state_digests(step: Step) -> dict[str, int | float]:
     }
 
 
-def unmoved(step: Step, initial: Mapping[str, int], rate: float) -> list[str]:
+def unmoved(step: Step, initial: Mapping[str, int], rate: float, *, narrow: bool = True) -> list[str]:
     """Names of the parameters that are unchanged, although steps at a learning rate of `rate` would change them.
+
+    Parameters of 16 bits are left out unless `narrow` is true.
 
     An expert or a router that no token used has no gradient. So without weight decay, experts and routers may stay.
     """
@@ -45,6 +47,7 @@ def unmoved(step: Step, initial: Mapping[str, int], rate: float) -> list[str]:
         name
         for name, one in step.named_parameters()
         if local(one).numel()
+        and (narrow or one.element_size() > 2)
         and (decays or not (".experts." in name or ".router." in name))
         and _shows(local(one).detach(), rate)
         and initial.get(name) == _digest(one)

@@ -1,9 +1,9 @@
 """The value check of a run: record some of its steps, and have a reference process compare them with references.
 
 The references are computed in a process of their own, so that no memory figure of the run contains them. That process
-(`worker.proof.process`) is asked for each part of the run: its first steps, steps drawn from its middle, and two
-discarded ones at its end. All ranks wait for its answer, and nothing is timed meanwhile. A run with wrong values ends
-at once, and so does one whose check has no answer.
+(`worker.proof.process`) is asked for each part: the first steps, drawn steps of the middle, evaluations, and two
+discarded steps at the end. All ranks wait for its answer, and nothing is timed meanwhile. A run with wrong values
+ends at once, and so does one whose check has no answer.
 """
 
 import random
@@ -101,7 +101,7 @@ class ValueCheck:
 
     @property
     def kind(self) -> "Kind":
-        """How near the gradients of this run must be to the baseline's."""
+        """Return how near the gradients of this run must be to the baseline's."""
         return self._expected.gradients.kind
 
     @property
@@ -166,6 +166,7 @@ class ValueCheck:
         self.proof = found if self.proof is None else self.proof.joined(found)
         self._tell(self.proof)
         if found.broken:
+            self.unchecked = found.broken
             raise Unproven(
                 f"the values could not be checked: {found.broken}; run again, or give training.check_values=false"
             )
