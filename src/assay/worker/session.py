@@ -22,7 +22,7 @@ from assay.store.event_log import Event
 from assay.store.run_folder import RunFolder
 from assay.training.loop import Loop
 from assay.training.probes import RouterStatistics
-from assay.training.stops import Diverged, EarlyEnd, Interrupted, NoEffect, Unproven, Unread, WrongValues, stopped
+from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stopped
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of
 from assay.worker.counters import Counters
@@ -85,7 +85,7 @@ class Session:
             self.phases.enter("recording")
             with unchanged("the last evaluation", loop.step, self.ranks):
                 ended = stopped(loop.evaluate) or ended
-                ended = _first_fault(ended, stopped(lambda: self._held_evaluation(loop)))
+                ended = stopped(lambda: self._held_evaluation(loop)) or ended
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
@@ -97,7 +97,7 @@ class Session:
         if ended is None:
             self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
-            ended = _first_fault(ended, stopped(lambda: self._measure(loop)))
+            self._measure(loop)
         if not isinstance(ended, Unproven):
             self.phases.enter("last_trace")
             prove_at_end(loop, self.findings, self.optimizations, self.observer)
@@ -193,8 +193,3 @@ class Session:
             word = self.channel.wait(upcoming)
             (again,) = self.ranks.highest(float(word == AGAIN))
         return AGAIN if again else word
-
-
-def _first_fault(ended: EarlyEnd | None, later: EarlyEnd | None) -> EarlyEnd | None:
-    """Return why a run ends: its first fault, or else the later reason."""
-    return ended if isinstance(ended, NoEffect | WrongValues | Diverged | Unproven) else later or ended

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 
 def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines. `saved` is true if the run has a checkpoint."""
+    from assay.report.wording import not_proven
+
     ending = "" if result.status == "done" else result.status.value.replace("_", " ")
-    yield "result", "; ".join(filter(None, (ending, _loss(result), _speed(result), _memory(result)))) or "nothing"
+    unproven = f"not proven, {said}" if (said := not_proven(result)) else ""
+    yield (
+        "result",
+        "; ".join(filter(None, (unproven, ending, _loss(result), _speed(result), _memory(result)))) or "nothing",
+    )
     compared = "; ".join(filter(None, (_guess(result), _predicted(result))))
     if compared:
         yield "against", compared
