@@ -114,4 +114,4 @@ def test_a_wrong_gradient_of_a_lossy_technique_is_still_named(tmp_path: Path) ->
         weight.register_hook(lambda gradient: gradient * 1.3)
 
     found = proven(tmp_path, "bf16_mixed", change=scale_one)
-    assert "the gradient of model.0.weight in step 0" in " ".join(found.failures)
+    assert "the gradient of model.0.weight in step" in " ".join(found.failures)

@@ -5,6 +5,7 @@ for bit. In float64 it is the ground truth, and two plain lines here clip its gr
 shows how far honest rounding moves the values at these very weights.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ class Computed:
 
     loss: float
     gradients: dict[str, Tensor]
+    log_norm: float
+    """Natural logarithm of the norm of the gradients before clipping."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,8 @@ class Reference:
             program = replace(program, gradients=partial(self._rounded_gradients, rounding))
         record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
-        return Computed(record.loss, _clipped(caught, self._clip) if self._truth else caught)
+        gradients = _clipped(caught, self._clip) if self._truth else caught
+        return Computed(record.loss, gradients, record.log_gradient_norm)
 
     def evaluated_at(
         self,
@@ -138,12 +142,15 @@ class Reference:
         batches: Sequence[tuple[Tensor, Tensor]],
         noise: Mapping[str, Tensor],
         buffers: Mapping[str, Tensor],
-    ) -> float:
-        """Return the mean loss of an evaluation at `weights`: forwards only, without dropout."""
+    ) -> tuple[float, float]:
+        """Return the mean loss and the targets of an evaluation at `weights`: forwards only, without dropout.
+
+        Without targets the loss is not a number.
+        """
         self._set(weights, buffers, noise)
         moved = [(inputs.to(self.device), targets.to(self.device)) for inputs, targets in batches]
         summed, targets = self._step.program.evaluate(self._step, moved)
-        return summed / targets
+        return summed / targets if targets else math.nan, targets
 
     def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Mapping[str, Tensor]) -> None:
         """Set weights, buffers and the global random state."""
@@ -175,7 +182,7 @@ class Reference:
         caught = self._optimizer.caught if self._optimizer is not None else {}
         dtype = dtype_of(rounding)
         squares += [_square(one, rounded(weights[name], dtype) - weights[name]) for name, one in caught.items()]
-        return Rounded(found.loss, found.gradients, sum(squares) ** 0.5)
+        return Rounded(found.loss, found.gradients, found.log_norm, sum(squares) ** 0.5)
 
     def _rounded_gradients(
         self, rounding: Rounding, step: Step, micro_batches: Sequence[MicroBatch], tokens: int

@@ -6,9 +6,10 @@ and random state? Are the updates those of the optimizer's rule, replayed slowly
 something rounded where it had to be?
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -192,15 +193,15 @@ class Check:
         """
         step, close, judged = self.recorded.first, self.expected.gradients, []
         weights, noise, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "noise", "buffer"))
-        for number, found in self.recorded.evaluated.items():
-            windows = self.recorded.windows(number)
-            near = self.references.near.evaluated_at(weights, windows, noise, buffers)
+        for number, (summed, targets) in self.recorded.evaluated.items():
+            windows, found = self.recorded.windows(number), summed / targets if targets else math.nan
+            near, counted = self.references.near.evaluated_at(weights, windows, noise, buffers)
             one = nearness.evaluation(step, number, found, near, close)
             if one.failed:
-                exact = self.references.truth.evaluated_at(weights, windows, noise, buffers)
+                exact, _ = self.references.truth.evaluated_at(weights, windows, noise, buffers)
                 moved = _moved(exact, self._rounded(step, windows))
                 one = nearness.evaluation(step, number, found, near, close, exact, moved)
-            judged.append(one)
+            judged.append(one if counted == targets else replace(one, used=math.inf))
         return judged
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
@@ -231,6 +232,9 @@ class Check:
         judged = [nearness.loss(step, loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
         if found is None:
             return judged
+        reported = [one.log_norm for one in self.recorded.steps if one.index == step]
+        if reported and not self.references.probes:
+            judged.append(nearness.norm(step, reported[0], near.log_norm, found, near.gradients))
         elements = sum(one.numel() for one in exact.gradients.values())
         typical = (sum(float((one * one).sum()) for one in exact.gradients.values()) / elements) ** 0.5
         for name, one in exact.gradients.items():

@@ -30,6 +30,8 @@ tenth.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,6 +47,8 @@ ROUNDED_RATIO = 4.0
 """Multiple of the distance to a gradient at rounded weights that rounding explains: it rounds activations as well."""
 UPDATE_RATIO = 64.0
 """K of updates."""
+NORM_ERROR = 2e-3
+"""Relative error of a norm beside that of its gradients: torch adds up squares in float32."""
 EVALUATION_ROUNDOFFS = 64.0
 """Roundoffs of float32 by which the mean losses of two orders of summation may differ."""
 ROW_RATIO = 8.0
@@ -62,7 +66,7 @@ _SHOWN = 3
 class Judged:
     """One value with its error, relative to its bound."""
 
-    what: Literal["loss", "evaluation", "gradient", "residual", "scale", "update", "state"]
+    what: Literal["loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state"]
     """A residual and a scale are those of a group of gradients, over all recorded steps."""
     name: str
     step: int
@@ -103,9 +107,25 @@ def evaluation(
     name = f"group {group} of the validation batches"
     if truth is not None:
         return replace(_inexact_loss("evaluation", step, found, base, truth, close, moved), name=name)
+    if math.isnan(found) and math.isnan(base):  # neither counts a target
+        return Judged("evaluation", name, step, 0.0, 0.0)
     stated = close.loss if close.kind == "lossy" else EVALUATION_ROUNDOFFS * unit_roundoff(torch.float32)
     error = abs(found - base)
     return Judged("evaluation", name, step, error / abs(base), over(error, stated * abs(base)))
+
+
+def norm(
+    step: int, found: float, base: float, gradients: Mapping[str, Tensor], references: Mapping[str, Tensor]
+) -> Judged:
+    """Judge the logarithm of a norm before clipping, which the gradients at the optimizer do not show.
+
+    Norms differ by no more than the gradients do: |‖x‖ − ‖y‖| ≤ ‖x − y‖. Gradients that miss are judged elsewhere.
+    """
+    both = [name for name in references if name in gradients and gradients[name].shape == references[name].shape]
+    squares = [(_norm(gradients[name].double() - references[name]) ** 2, _norm(references[name]) ** 2) for name in both]
+    apart, size = (sum(one) ** 0.5 for one in zip(*squares, strict=True)) if squares else (0.0, 1.0)
+    error = abs(math.expm1(found - base)) if math.isfinite(base) else 0.0
+    return Judged("norm", "the gradients", step, error, over(error, NORM_ERROR + 1.5 * apart / (size or 1.0)))
 
 
 def _inexact_loss(

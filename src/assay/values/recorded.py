@@ -51,8 +51,9 @@ class Recorded:
         self.padded_rows: dict[str, int] = dict(self.ranks[0].about.get("padded_rows", {}))
         """Number of rows, padding included, of weights whose last rows stand for no token, by name."""
         self.probe_loss: float | None = self.ranks[0].about.get("probe_loss")
-        self.evaluated = {int(number): loss for number, loss in self.ranks[0].about.get("evaluated", {}).items()}
-        """Mean losses of groups of an evaluation at the weights of the first recorded step, by number."""
+        groups = self.ranks[0].about.get("evaluated", {})
+        self.evaluated: dict[int, tuple[float, float]] = {int(number): tuple(sums) for number, sums in groups.items()}
+        """Summed loss and targets of groups of an evaluation at the weights of the first recorded step, by number."""
         self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
 
     def _step(self, index: int) -> RecordedStep:

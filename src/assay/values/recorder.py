@@ -137,13 +137,15 @@ class StepRecorder:
             for parameter in self._parameters.values():
                 parameter.grad = None
 
-    def evaluated(self, losses: Mapping[int, float], batches: Callable[[int], Sequence[MicroBatch]]) -> None:
-        """Record some groups of an evaluation of the present weights: the batches and the mean loss of each."""
-        self._about["evaluated"] = {str(number): loss for number, loss in losses.items()}
+    def evaluated(
+        self, groups: Mapping[int, tuple[float, float]], batches: Callable[[int], Sequence[MicroBatch]]
+    ) -> None:
+        """Record some groups of an evaluation of the present weights: summed loss, targets and batches of each."""
+        self._about["evaluated"] = {str(number): sums for number, sums in groups.items()}
         self._noise()
         for name, buffer in (item for part in self._step.parts for item in part.named_buffers()):
             self._writer.add(Key("buffer", self._first, name), buffer)
-        for number in losses:
+        for number in groups:
             for place, (ids, targets) in enumerate(batches(number)):
                 self._writer.add(Key(f"window ids {number}", self._first, str(place)), ids)
                 self._writer.add(Key(f"window targets {number}", self._first, str(place)), targets)

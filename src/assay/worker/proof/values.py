@@ -127,19 +127,23 @@ class ValueCheck:
     def evaluated(self, evaluation: Evaluation) -> None:
         """Check drawn groups of an evaluation of the present weights. Raises as `conclude`, which it calls.
 
-        All groups are checked if they have few batches, and else two, or one of large groups.
+        All groups are checked if they have few batches, and else a drawn one and the last, or one of large groups.
         """
         windows, sample = self._loop.windows, self._loop.sample
         if self.unchecked or not evaluation.groups or windows is None:
             return
         rng = random.Random(f"groups that are evaluated again, seed {self._run.seed}, step {evaluation.step}")
-        count, size = len(evaluation.groups), -(-sample.batches // len(evaluation.groups))
-        most = count if count * size <= _FEW_BATCHES else 1 if size > _FEW_BATCHES else 2
-        drawn = sorted(rng.sample(range(count), min(count, most)))
-        losses = {number: loss / targets for number in drawn for loss, targets in (evaluation.groups[number],)}
+        count = len(evaluation.groups)
+        size = max(1, -(-sample.batches // count))
+        drawn = {rng.randrange(count)}
+        if count * size <= _FEW_BATCHES:
+            drawn = set(range(count))
+        elif size <= _FEW_BATCHES:
+            drawn |= {count - 1}  # the last batch may be a partial one
+        groups = {number: evaluation.groups[number] for number in sorted(drawn)}
         with self.recorded("evaluation", evaluation.step, 0):
             assert self._recorder is not None
-            self._recorder.evaluated(losses, partial(group_of, windows, sample))
+            self._recorder.evaluated(groups, partial(group_of, windows, sample))
             self.conclude()
 
     def stepped(self, record: StepRecord) -> None:
