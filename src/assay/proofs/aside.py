@@ -4,6 +4,9 @@ The heap is counted in a step of the timed blocks, in which no mode, profiler or
 predicted as the peak of torch's allocator, which another step shows under torch's profiler. Python's objects and
 buffers of libraries come to less than the bound: honest runs of one thread stay within 0.2 MiB of the prediction. A
 technique that acts only in steps that are watched, or moves what it saves into arrays of another library, is beyond it.
+
+In a mixture the sizes of products depend on the batch. Libraries prepare kernels for each new size on the heap, some
+MiB at a time. So a mixture is not judged.
 """
 
 from assay.records.memory import Memory

@@ -170,13 +170,17 @@ class Reference:
         batches: Sequence[tuple[Tensor, Tensor]],
         noise: Mapping[str, Tensor],
         rounding: Rounding,
+        *,
+        draw: int = 0,
         **options: Any,
     ) -> Rounded:
         """Like `at`, with operations that round: how far rounding alone moves a loss and gradients.
 
         Rounding errors may cancel in one loss by chance. So their spread over all signs is computed as well, to first
-        order. It is the root of the sum of squares of gradient times error.
+        order. It is the root of the sum of squares of gradient times error. A `draw` above 0 also shakes the weights.
         """
+        if draw:
+            weights = _shaken(weights, unit_roundoff(rounding), draw)
         with _results_watched(self._step, unit_roundoff(rounding)) as squares:
             found = self.at(weights, batches, noise, rounding=rounding, **options)
         caught = self._optimizer.caught if self._optimizer is not None else {}
@@ -214,6 +218,15 @@ def _results_watched(step: Step, unit: float) -> Iterator[list[float]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _shaken(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
+    """Return weights with random relative errors of a standard deviation of `size`."""
+    noise = torch.Generator().manual_seed(seed)
+    return {
+        name: one * (1 + size * torch.randn(one.shape, generator=noise).to(one)) if one.is_floating_point() else one
+        for name, one in weights.items()
+    }
 
 
 def _square(gradient: Tensor, error: Tensor) -> float:

@@ -40,6 +40,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from assay.reference.expected import Closeness
+    from assay.values.baseline import Computed
 
 GRADIENT_RATIO = 8.0
 """K of losses and gradients."""
@@ -114,18 +115,22 @@ def evaluation(
     return Judged("evaluation", name, step, error / abs(base), over(error, stated * abs(base)))
 
 
-def norm(
-    step: int, found: float, base: float, gradients: Mapping[str, Tensor], references: Mapping[str, Tensor]
-) -> Judged:
+def norm(step: int, found: float, base: Computed, gradients: Mapping[str, Tensor], rounded: Computed | None) -> Judged:
     """Judge the logarithm of a norm before clipping, which the gradients at the optimizer do not show.
 
-    Norms differ by no more than the gradients do: |‖x‖ − ‖y‖| ≤ ‖x − y‖. Gradients that miss are judged elsewhere.
+    Without clipping norms differ by no more than the gradients do: |‖x‖ − ‖y‖| ≤ ‖x − y‖. Clipping hides an error of
+    scale, so a lossy norm may also be off by a multiple of what rounding does to it.
     """
+    references = base.gradients
     both = [name for name in references if name in gradients and gradients[name].shape == references[name].shape]
     squares = [(_norm(gradients[name].double() - references[name]) ** 2, _norm(references[name]) ** 2) for name in both]
     apart, size = (sum(one) ** 0.5 for one in zip(*squares, strict=True)) if squares else (0.0, 1.0)
-    error = abs(math.expm1(found - base)) if math.isfinite(base) else 0.0
-    return Judged("norm", "the gradients", step, error, over(error, NORM_ERROR + 1.5 * apart / (size or 1.0)))
+    if not math.isfinite(base.log_norm):
+        return Judged("norm", "the gradients", step, 0.0, 0.0)
+    moved = 0.0 if rounded is None else abs(math.expm1(rounded.log_norm - base.log_norm))
+    error = abs(math.expm1(found - base.log_norm))
+    bound = NORM_ERROR + 1.5 * apart / (size or 1.0) + GRADIENT_RATIO * moved
+    return Judged("norm", "the gradients", step, error, over(error, bound))
 
 
 def _inexact_loss(

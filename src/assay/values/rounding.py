@@ -5,6 +5,8 @@ backward. It shares no code with any technique: no autocast, no narrow weights a
 operands and results of matrix products, and what softmaxes of attention return. With `everywhere` it is what any
 operation returns, except the loss's own. A mixture's router stays wide, as in the program.
 
+In float8 operands of backward have the format of gradients, which has two bits of mantissa.
+
 Small numbers are kept: a program's loss scale, or the scale of a float8 tensor, puts them into the range of the dtype.
 The gradients of a program that holds everything in float16 are divided by that scale in float16, and lose them again.
 """
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from assay.model.backward import in_backward
 from assay.reference.expected import Rounding
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "convolution", "convolution_backward")
@@ -83,6 +86,8 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, kwargs = func._schema.name.removeprefix("aten::"), kwargs or {}
         if name in _PRODUCTS and not any(isinstance(one, Tensor) and one.data_ptr() in self._wide for one in args):
             narrow = self._dtype if name == "bmm" else self._narrow
+            if narrow is torch.float8_e4m3fn and in_backward():
+                narrow = torch.float8_e5m2  # gradients; the other operand is rounded more than it is in the program
             return _each(lambda one: rounded(one, self._dtype), func(*_each(lambda one: rounded(one, narrow), args)))
         if self._everywhere and name in _NORM_BACKWARD:
             return self._norm_backward(func, *args, **kwargs)

@@ -170,7 +170,7 @@ class Session:
     def _kept_aside(self, counted: bool) -> str:
         """Return a sentence if optimizations keep memory aside, by the heap that was counted in a timed step."""
         environment = self.findings.environment
-        if not counted or not self.optimizations or environment is None:
+        if not counted or not self.optimizations or environment is None or self.run.model.n_expert is not None:
             return ""
         return kept_aside(self.findings.memory, environment.threads)
 
