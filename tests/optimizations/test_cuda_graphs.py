@@ -89,8 +89,9 @@ def test_what_a_step_held_at_its_highest_is_kept_beside_the_update(beside: tuple
     micro_batches = plain.cost.micro_batches
     inputs = 2 * 8 * (4 // micro_batches) * SHAPE.context_length
     before_update = max(one.nbytes for one in plain.timeline.instants if one.phase != "update")
+    norm = sum(one.kept_bytes for one in plain.cost.norms)  # the update may begin after it
     scratch = max(one.nbytes for one in plain.cost.update)
-    assert graphs.timeline.peak.nbytes == before_update + inputs + scratch
+    assert graphs.timeline.peak.nbytes - before_update - inputs - scratch in (0, norm)
     assert graphs.timeline.peak.nbytes >= plain.timeline.peak.nbytes + inputs
 
 

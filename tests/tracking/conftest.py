@@ -78,7 +78,7 @@ def record(home: Home, run: str = "20260101-000000-abcdef-0001-best", **training
 def result(spec: RunSpec) -> RunResult:
     figures = RunFigures.of_events(list(EVENTS))
     figures.evidence = [Evidence(optimization="lion", observed="2 of 2 parameters", verdict=True)]
-    figures.values = ValueProof()
+    figures.values = ValueProof(verdict=True)
     memory = Memory(tensors_peak_bytes=1000, process_peak_bytes=3_000_000_000)
     return result_of(spec, Status.DONE, None, figures, memory=memory, parameters=50_000)
 

@@ -41,6 +41,8 @@ def batch_failures(recorded: Recorded, expected: Expected, run: ResolvedRun, dat
         for step, (inputs, targets) in batches.items():
             found += _of_own(step, inputs, targets, own, expected.batch_divisor)
         return found
+    if not steps:
+        return []
     if expected.stream is None:
         for step, (ids, targets) in batches.items():
             found += _of_corpus(step, ids, targets, run, data, expected.batch_divisor)

@@ -30,7 +30,7 @@ LOSS_NOT_SUMMED = rewritten(
 """A rank reports the loss of its own rows."""
 TOKENS_OF_ONE = rewritten(
     "assay.training.loop:take",
-    ("(step, micro_batches, tokens)", "(step, micro_batches, tokens // program.parallel.share[1])"),
+    ("(step, micro_batches, targets)", "(step, micro_batches, targets // program.parallel.share[1])"),
 )
 """Gradients are of a loss that is divided by the tokens of one rank."""
 NORM_OF_PIECES = replaced("assay.parallel.gradient_norm:_split_over", lambda gradient: ())
