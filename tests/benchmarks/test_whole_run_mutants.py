@@ -139,7 +139,7 @@ def test_a_planted_fault_acts_in_a_real_run(
         forget(added)
     assert result.steps == 7  # the watch sees the second faulty update
     marks = [int(one) for one in (tmp_path / "marks").read_text().split()]
-    assert [one for one in marks if one < 8] == [one for one in mutant.steps if one < 8]
+    assert marks == [one for one in mutant.steps if one < result.steps]
 
 
 def test_names_are_distinct_and_each_kind_has_enough(kinds: Any) -> None:

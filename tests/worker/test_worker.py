@@ -82,8 +82,8 @@ def test_its_events_tell_the_same_story(whole: RunFolder) -> None:
     block = (heap - 5) // 7
     assert phases[:5] == ["first_step", "trace", *["warmup"] * 3]
     for number in range(5):
-        whole = phases[5 + 7 * number : 12 + 7 * number]
-        assert (whole[0], whole.count("steady")) == ("settling", 4 if number == block else 6)
+        own = phases[5 + 7 * number : 12 + 7 * number]
+        assert (own[0], own.count("steady")) == ("settling", 4 if number == block else 6)
     assert all(len(step.activation_norms) == 2 and step.tokens == 64 for step in steps)
     assert steps[-1].loss == result.train_loss
     assert [one.step for one in history.evaluations(events)] == [10, 20, 30, 40]
