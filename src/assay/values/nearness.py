@@ -68,7 +68,7 @@ class Judged:
     """One value with its error, relative to its bound."""
 
     what: Literal["loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state"]
-    """A residual and a scale are those of a group of gradients, over all recorded steps."""
+    """A residual and a scale are those of a group of gradients, over all layers."""
     name: str
     step: int
     error: float
@@ -237,7 +237,7 @@ def _sentence(one: Judged) -> str:
     what = "the loss" if one.what == "loss" else f"the {one.what} of {one.name}"
     if one.what in _POOLED:
         return (
-            f"the {one.what} of the gradients of {one.name}, over all recorded steps, is off by {one.error:.2g}, "
+            f"the {one.what} of the gradients of {one.name}, over all layers, is off by {one.error:.2g}, "
             f"{one.used:.3g} times its bound"
         )
     if one.used == float("inf"):

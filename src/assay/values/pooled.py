@@ -1,4 +1,4 @@
-"""Lossy gradients of all layers and all recorded steps together, against the errors of honest rounding.
+"""Lossy gradients of all layers together, against the errors of honest rounding.
 
 Rounding errors average out over elements, tensors and steps, and what is systematic stays. The reference x₁₆ rounds as
 the program does, at the same weights (`assay.values.rounding`). Its distance from x₆₄ shows how far rounding moves each
