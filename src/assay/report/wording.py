@@ -131,7 +131,7 @@ def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
     if cost and proof.process_seconds is not None:
         cost += f", {format_seconds(proof.process_seconds)} including its process"
     updates = f", {proof.updates} updates match {rule}" if proof.updates else ""
-    return f"right in {proof.steps} steps{_middle(proof)} (relative errors: {errors}){updates}{cost}"
+    return f"right in {proof.steps} steps (relative errors: {errors}){_middle(proof)}{updates}{cost}"
 
 
 def _middle(proof: ValueProof) -> str:
@@ -141,8 +141,8 @@ def _middle(proof: ValueProof) -> str:
     if not proof.replayed:
         return f", none of them in its middle of {proof.middle_steps}"
     faulty = max(1, proof.middle_steps // _FAULTY_PART)
-    missed = f"a fault in {faulty} of these is missed in {proof.chance_of_missing(faulty):.0%}"
-    return f", {proof.replayed} of them drawn from {proof.middle_steps} in its middle ({missed})"
+    missed = f"a fault in {faulty} of these would be missed in {100 * proof.chance_of_missing(faulty):.0f} % of runs"
+    return f", {proof.replayed} of them drawn from the {proof.middle_steps} of its middle ({missed})"
 
 
 def not_proven(run: Row | RunResult) -> str:
