@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config import Run
+from assay import api
+from assay.config import Home, Run
 from assay.config.loading import load
 from assay.config.run import Spec
 from assay.data import Prepared
 from assay.optimizations import forget, optimizations_of, resolve, resolved, search
+from assay.records.status import Status
 from assay.step.program import Step
+from assay.store.run_folder import RunFolder
 from assay.training import queued_step
 from assay.training.build import baseline, build
 from assay.training.evaluation import Sample, evaluate
@@ -162,3 +165,42 @@ def test_a_fault_leaves_marks_of_faulty_steps_only(
         marks = {int(one) for one in (tmp_path / mutant.name).read_text().split()}
         assert marks, mutant.name
         assert marks <= set(mutant.steps), mutant.name
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home whose corpus is prepared once."""
+    return Home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("micro-batch lost", Status.WRONG_VALUES),
+        ("better from the second window", Status.WRONG_VALUES),
+        ("off late", Status.WRONG_VALUES),
+        ("recomputes for a trace", Status.NO_EFFECT),
+        ("tokens counted twice", Status.WRONG_VALUES),
+        ("MLP at first unseen", Status.WRONG_VALUES),
+    ],
+)
+def test_one_of_each_kind_is_caught_through_launcher_processes_and_files(
+    kinds: Any, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: Status
+) -> None:
+    from mutants.mutant import MARKS
+    from mutants.named import named
+    from mutants.planting import planted
+
+    mutant = named(name)
+    treatment = planted(mutant, tmp_path)
+    monkeypatch.setenv(MARKS, str(tmp_path / "marks"))
+    added = search(tmp_path / "optimizations")
+    try:
+        found = api.train("demo", *mutant.settings, f"training.steps={mutant.of}", optimizations=treatment, home=home)
+    finally:
+        forget(added)
+    assert found.status is status, found.reason
+    kept = RunFolder(home.runs / found.run).result()
+    assert kept is not None
+    assert (kept.status, kept.reason) == (found.status, found.reason)
