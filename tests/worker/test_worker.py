@@ -52,7 +52,7 @@ def test_a_run_leaves_a_whole_result(whole: RunFolder, corpus: Prepared) -> None
     # In one drawn step of a block the heap is counted, and the next one settles.
     assert sorted(block.steps for block in result.blocks) == [4, 6, 6, 6, 6]
     assert all(block.process_peak_bytes and block.tokens == block.steps * 64 for block in result.blocks)
-    assert result.memory.process_peak_bytes == max(block.process_peak_bytes or 0 for block in result.blocks)
+    assert result.memory.process_peak_bytes == min(block.process_peak_bytes or 0 for block in result.blocks)
     assert result.environment is not None
     assert (result.environment.threads, result.environment.corpus_digest) == (1, corpus.digest)
     assert (result.environment.cores, result.environment.pinned) == (1, (max(os.sched_getaffinity(0)),))

@@ -39,7 +39,7 @@ class Memory(Record):
     reserved_peak_bytes: int | None = None
     """Peak bytes held by torch's caching allocator; None on a CPU."""
     process_peak_bytes: int | None = None
-    """Peak anonymous resident memory in the settling steps of the timed blocks."""
+    """Peak anonymous resident memory in a settling step: the lowest of the timed blocks, which proofs add to."""
     heap_peak_bytes: int | None = None
     """Peak bytes live on the heap in the memory pass, by memray, without memory maps.
 

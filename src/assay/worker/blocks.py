@@ -38,6 +38,8 @@ class TimedBlocks:
         self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
         """Readings before and after each timed piece of the current block."""
         self._only_replayed = False
+        self._lowest: int | None = None
+        """Lowest peak of resident memory in a settling step so far."""
         self._clock, self._between = 0.0, list[float]()
         """Reading of the phase's clock after the last step, and the time from each step's clock to the next one's."""
 
@@ -47,7 +49,7 @@ class TimedBlocks:
         """Run one block, each of its pieces by the `work` of its kind, in a phase of that name.
 
         A block that a budget cuts short counts with the steps that it has. The step after a replayed one finds memory
-        that the replay has left, so the least peak of the settling steps counts.
+        that the replay has left, so the least peak of all settling steps so far counts.
         """
         self.steady, self._around, self._between, stays = [], [], [], len(self._phases.held_peaks)
         begun = self._phases.seconds().get("steady", 0.0)
@@ -65,7 +67,9 @@ class TimedBlocks:
         if self.steady:
             read_in = "settling" if any(kind == "settling" for kind, _ in pieces) else "steady"
             peaks = [peak for phase, peak in self._phases.held_peaks[stays:] if phase == read_in]
-            self._record(lasted, min(peaks, default=None), repeated)
+            # Replayed and profiled steps leave memory in the process, so later blocks cannot tell less than earlier ones.
+            self._lowest = min([*peaks, *([] if self._lowest is None else [self._lowest])], default=None)
+            self._record(lasted, self._lowest, repeated)
         if stopped is not None:
             raise stopped
 

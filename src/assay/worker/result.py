@@ -162,8 +162,12 @@ class Findings:
 
     @property
     def process_peak_bytes(self) -> int | None:
-        """Highest peak of this process over the timed blocks, without repeated ones."""
-        return highest(block.process_peak_bytes for block in self.blocks if not block.repeated)
+        """Lowest peak of this process over the timed blocks, without repeated ones.
+
+        Replayed and profiled steps leave memory in the process that no step of its own needs.
+        """
+        known = (block.process_peak_bytes for block in self.blocks if not block.repeated)
+        return min((peak for peak in known if peak is not None), default=None)
 
     def _memory(self) -> Memory:
         own = self.memory.model_copy(
