@@ -67,7 +67,7 @@ class TimedBlocks:
         if self.steady:
             read_in = "settling" if any(kind == "settling" for kind, _ in pieces) else "steady"
             peaks = [peak for phase, peak in self._phases.held_peaks[stays:] if phase == read_in]
-            # Replayed and profiled steps leave memory in the process, so later blocks cannot tell less than earlier ones.
+            # Replayed and profiled steps leave memory in the process, which later blocks would count.
             self._lowest = min([*peaks, *([] if self._lowest is None else [self._lowest])], default=None)
             self._record(lasted, self._lowest, repeated)
         if stopped is not None:
