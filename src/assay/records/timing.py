@@ -67,7 +67,7 @@ class Block(Record):
     median_step_seconds: float
     tokens: int
     process_peak_bytes: int | None = None
-    """High-water mark of the process's resident anonymous memory in a settling step: the lowest of the blocks so far."""
+    """Peak of the process's resident anonymous memory in a settling step: the lowest of all blocks so far."""
     steal_seconds: float | None = None
     """Processor time that a hypervisor gave to others during the timed steps, summed over all cores."""
     others_seconds: float | None = None
