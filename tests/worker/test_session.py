@@ -284,7 +284,8 @@ def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus
     training = {"steps": 6, "measure_memory": True}
     result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=f"streaming:path={place}"))
     assert (result.status, result.steps, result.memory.tensors_peak_bytes) == (Status.DONE, 6, None)
-    memory, proof = result.extra["notes"]
+    # A busy machine may leave a note on the time between steps as well.
+    memory, proof = (note for note in result.extra["notes"] if "passed between" not in note)
     assert memory.startswith("the memory pass had no step to measure, so its figures are missing: ")
     assert proof.startswith("the step at the end could not be traced: ")
     assert result.proven_until == "beginning"
