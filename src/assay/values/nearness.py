@@ -23,7 +23,7 @@ Vectors: some kernels add a norm's gradient up over all tokens in 16 bits. Large
 technique states a further ρ and σ for the gradients of vectors.
 
 Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
-term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 64.
+term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 128.
 Where the replay rounds the weight itself, few elements can be rounded to another neighbour, and the first term is a
 tenth.
 """
@@ -46,7 +46,7 @@ GRADIENT_RATIO = 8.0
 """K of losses and gradients."""
 ROUNDED_RATIO = 4.0
 """Multiple of the distance to a gradient at rounded weights that rounding explains: it rounds activations as well."""
-UPDATE_RATIO = 64.0
+UPDATE_RATIO = 128.0
 """K of updates."""
 NORM_ERROR = 2e-3
 """Relative error of a norm beside that of its gradients: torch adds up squares in float32."""

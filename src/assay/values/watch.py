@@ -150,7 +150,9 @@ class UpdateWatch:
         replayed = rule.update(one.name, one.before, one.gradient, state, now)
         if _odd(one.after, replayed, self._allowed(one, replayed)):
             return f"the update of {one.name} is not that of the optimizer's rule"
-        kept = rule.adopt(one.state_after) if one.state_after else {}
+        # In 16 bits a moment that nearly cancels is mostly rounding.
+        narrow = one.before.element_size() < 4
+        kept = rule.adopt(one.state_after) if one.state_after and not narrow else {}
         for key in kept.keys() & state.keys():
             wanted = torch.as_tensor(state[key], dtype=torch.float64)
             if _odd(torch.as_tensor(kept[key]), wanted, _STATE_ERROR * wanted.abs()):
