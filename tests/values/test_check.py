@@ -158,3 +158,8 @@ def test_every_technique_says_what_it_computes() -> None:
         one = resolve(Spec(name=name))
         run = Run(model=SHAPE, ranks=2 if one.axes() else 1, optimizations=(one.spec(),))
         assert expected_of(run).unstated == (), name
+
+
+def test_decay_in_the_gradient_is_replayed_in_sixteen_bits(tmp_path: Path) -> None:
+    found = proven(tmp_path, Spec(name="bf16_full"), Spec(name="adam"), learning_rate=1e-3)
+    assert found.verdict, found.failures

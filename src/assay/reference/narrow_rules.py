@@ -64,10 +64,12 @@ class NarrowAdamW(AdamW):
         return tensor.clone()
 
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
-        w, g, t = weight.clone(), gradient, count(state)
+        w, t, decay = weight.clone(), count(state), self.decay(weight)
+        g = gradient.add(w, alpha=decay) if self.coupled else gradient
         mean, square = state.setdefault("m", g.new_zeros(g.shape)), state.setdefault("v", g.new_zeros(g.shape))
         mean.lerp_(g, 1 - self.beta1)
         square.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
         root = (square.sqrt() / (1 - self.beta2**t) ** 0.5).add_(self.epsilon)
-        moved: Tensor = w.mul_(1 - rate * self.decay(weight)).addcdiv_(mean, root, value=-rate / (1 - self.beta1**t))
+        shrunk = w if self.coupled else w.mul_(1 - rate * decay)
+        moved: Tensor = shrunk.addcdiv_(mean, root, value=-rate / (1 - self.beta1**t))
         return moved
