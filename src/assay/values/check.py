@@ -40,6 +40,8 @@ _IMITATIONS = 5
 """Imitations of honest rounding, at most, of which a lossy step must be near to one."""
 _FLOAT32_ERROR, _FLOAT32_GROUPS = 2e-8, 2
 """Groups of a lossy evaluation with a loss within this part of float32's; so many are no chance."""
+_COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
+"""Bounds of a reassociated step of the middle within which float64 is not needed."""
 _FEW_TARGETS = 0.1
 """`Closeness.small_tensor` on batches of a user's own, which may have one target in a row."""
 
@@ -64,10 +66,6 @@ class References:
     def truth(self) -> Reference:
         """The program in float64."""
         return Reference(*self._built, torch.float64, self._clip)
-
-
-_COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
-"""Bounds of a reassociated step of the middle within which float64 is not needed."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ class Check:
         for draw in range(_IMITATIONS):
             rounded = self._rounded(step.index, draw=draw)
             judged = self._judged(step.index, step.loss, found, near, exact, rounded, self._close())
-            if not any(one.failed for one in judged):
+            if rounded is None or not any(one.failed for one in judged):
                 break
         return judged, failed
 

@@ -142,13 +142,12 @@ def _inexact_loss(
     close: Closeness,
     moved: float | None,
 ) -> Judged:
-    name = what
     error = abs(found - truth)
     if close.kind == "lossy":
         bound = max(close.loss * abs(truth), 0.0 if moved is None else GRADIENT_RATIO * moved)
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), unit_roundoff(torch.float32) * abs(truth))
-    return Judged(what, name, step, error / abs(truth), over(error, bound))
+    return Judged(what, what, step, error / abs(truth), over(error, bound))
 
 
 def gradient(
