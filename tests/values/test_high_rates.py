@@ -28,7 +28,7 @@ def trained(seed: int, technique: str) -> ResolvedRun:
     return resolved(Run(model=MODEL, training=training, device="cpu", seed=seed, optimizations=specs))
 
 
-@pytest.mark.parametrize("seed", [5, 7])
+@pytest.mark.parametrize("seed", [5, 8])
 def test_an_honest_run_is_proven_by_the_rounding_at_its_weights(seed: int, corpus: Prepared, tmp_path: Path) -> None:
     run = trained(seed, "bf16_mixed")
     step = build_step(run, corpus)
