@@ -52,6 +52,8 @@ LOOP_SECONDS = 3e-4
 """Time between two steps that the loop itself may take: with the watch of updates it took 0.15 to 0.2 ms."""
 BETWEEN_SHARE = 0.05
 """Share of the steps' time that may pass between their clocks, beyond the usual."""
+FEWEST_GAPS = 5
+"""Steps that a median of the time between them needs: one interruption must not make it."""
 
 
 class Block(Record):
@@ -110,7 +112,9 @@ class Between(Frozen):
     of_seconds: float
     """Sum of the steps' seconds."""
     usual_seconds: float = 0.0
-    """Sum over all steps of the median of their block."""
+    """Median over steps beyond what the loop takes, times the steps; 0 if too few of them tell it."""
+    steps: int = 0
+    """Number of timed steps."""
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Self | None:
@@ -118,17 +122,23 @@ class Between(Frozen):
         known = [(one.between_seconds, one.seconds) for one in blocks if one.between_seconds is not None]
         if not known:
             return None
-        usual = sum((one.usual_between_seconds or 0.0) * one.steps for one in blocks)
-        own = sum(LOOP_SECONDS * one.steps for one in blocks if one.usual_between_seconds is not None)
+        medians = [one.usual_between_seconds for one in blocks for _ in range(one.steps)]
+        told = [one for one in medians if one is not None]
+        usual = statistics.median(told) if len(told) >= FEWEST_GAPS else 0.0
         return cls(
             seconds=sum(one for one, _ in known),
             of_seconds=sum(one for _, one in known),
-            usual_seconds=max(0.0, usual - own),
+            usual_seconds=max(0.0, usual - LOOP_SECONDS) * len(told),
+            steps=sum(one.steps for one in blocks),
         )
 
-    def too_much(self, usual_share: float = 0.0) -> bool:
-        """True if it is so much more than the usual share of the steps' time that work may be hidden in it."""
-        bound = (BETWEEN_SHARE + usual_share) * self.of_seconds
+    def too_much(self, usual_share: float | None = None) -> bool:
+        """True if it is so much more than the usual share of the steps' time that work may be hidden in it.
+
+        The usual share is by default what the loop itself takes.
+        """
+        usual = LOOP_SECONDS * self.steps if usual_share is None else usual_share * self.of_seconds
+        bound = BETWEEN_SHARE * self.of_seconds + usual
         return self.seconds > max(bound, LEAST_DISTURBANCE_SECONDS) or self.usual_seconds > bound
 
 

@@ -48,6 +48,7 @@ def forked(server: ForkServer, folder: RunFolder) -> tuple[int, RunResult]:
 def content(folder: RunFolder, result: RunResult) -> dict[str, Any]:
     """All of a record that has no time and no resident memory, with each step's figures."""
     found = result.model_dump(exclude=OF_A_PROCESS | {"data_wait_share", "epoch_seconds"})
+    found["notes"] = [one for one in found.get("notes", ()) if " passed between the " not in one]
     for name in ("phases", "process_peak_bytes"):
         del found["memory"][name]
     if found["values"] is not None:
