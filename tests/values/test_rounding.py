@@ -1,11 +1,15 @@
 """Imitated rounding: it is torch's own, forward and backward, where the imitation says so."""
 
+import math
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from assay.reference.expected import Rounding
-from assay.values.rounding import Imitated, rounded, stored
+from assay.values.rounding import FusedAttention, Imitated, rounded, stored
 
 WIDE = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -71,3 +75,44 @@ def test_a_norm_of_small_activations_does_not_overflow_backward() -> None:
     for one in (x, weight):
         assert one.grad is not None
         assert one.grad.isfinite().all()
+
+
+SCORES = 1000.0
+"""Factor on scores. Their logsumexp is then as large, and float32 rounds it to 6e-5."""
+
+
+def value_gradient(dtype: torch.dtype, context: AbstractContextManager[object], *, fused: bool = False) -> Tensor:
+    """The gradient of the values of an attention with large scores, in float64."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, out = (torch.randn(2, 4, 32, 16, generator=generator).to(dtype) for _ in range(4))
+    q, v = SCORES * q, v.requires_grad_()
+    with context:
+        if fused:
+            found = F.scaled_dot_product_attention(q, k.requires_grad_(), v, is_causal=True)
+        else:
+            future = torch.ones(32, 32, dtype=torch.bool).triu(1)
+            scores = ((q @ k.transpose(-2, -1)) / math.sqrt(16)).masked_fill(future, float("-inf"))
+            found = scores.softmax(dim=-1) @ v
+        (gradient,) = torch.autograd.grad((found * out).sum(), v)
+    return gradient.double()
+
+
+def test_a_fused_attention_has_the_error_of_its_logsumexp() -> None:
+    truth = value_gradient(torch.float64, nullcontext())
+    plain, fused, imitated = (
+        float((one - truth).norm() / truth.norm())
+        for one in (
+            value_gradient(torch.float32, nullcontext()),
+            value_gradient(torch.float32, nullcontext(), fused=True),
+            value_gradient(torch.float32, FusedAttention()),
+        )
+    )
+    assert fused > 2 * plain
+    assert imitated == pytest.approx(fused, rel=0.5)
+
+
+def test_the_forward_has_the_largest_score_subtracted_and_so_no_such_error() -> None:
+    scores = SCORES * torch.randn(2, 4, 8, 8)
+    with FusedAttention():
+        found = scores.softmax(dim=-1)
+    assert torch.equal(found, scores.softmax(dim=-1))

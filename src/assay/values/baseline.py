@@ -24,7 +24,8 @@ from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
-from assay.values.rounding import Imitated, dtype_of, rounded, stored, unit_roundoff
+from assay.values.nearness import unit_roundoff
+from assay.values.rounding import FusedAttention, Imitated, dtype_of, rounded, stored
 
 _CLIP_EPSILON = 1e-6
 _TYPICAL_ROUNDOFF = 0.42
@@ -136,6 +137,20 @@ class Reference:
         gradients = _clipped(caught, self._clip) if self._truth else caught
         return Computed(record.loss, gradients, record.log_gradient_norm)
 
+    def disturbed_at(
+        self,
+        weights: Mapping[str, Tensor],
+        batches: Sequence[tuple[Tensor, Tensor]],
+        noise: Mapping[str, Tensor],
+        draw: int,
+        *,
+        dropout: bool = True,
+    ) -> Computed:
+        """Like `at`, with errors such as another order of summation has: of weights, and of a fused attention."""
+        with FusedAttention():
+            shaken = _shaken(weights, unit_roundoff(torch.float32), draw)
+            return self.at(shaken, batches, noise, dropout=dropout)
+
     def evaluated_at(
         self,
         weights: Mapping[str, Tensor],
@@ -179,12 +194,13 @@ class Reference:
         Rounding errors may cancel in one loss by chance. So their spread over all signs is computed as well, to first
         order. It is the root of the sum of squares of gradient times error. A `draw` above 0 also shakes the weights.
         """
+        dtype = dtype_of(rounding)
+        unit = unit_roundoff(dtype)
         if draw:
-            weights = _shaken(weights, unit_roundoff(rounding), draw)
-        with _results_watched(self._step, unit_roundoff(rounding)) as squares:
+            weights = _shaken(weights, unit, draw)
+        with _results_watched(self._step, unit) as squares:
             found = self.at(weights, batches, noise, rounding=rounding, **options)
         caught = self._optimizer.caught if self._optimizer is not None else {}
-        dtype = dtype_of(rounding)
         squares += [_square(one, rounded(weights[name], dtype) - weights[name]) for name, one in caught.items()]
         return Rounded(found.loss, found.gradients, found.log_norm, sum(squares) ** 0.5)
 

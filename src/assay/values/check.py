@@ -36,8 +36,8 @@ _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
 _OWN_ROUNDING = Rounding(dtype="bfloat16")
 """Rounding by which lossy values of a user's own are judged if their techniques state none."""
-_IMITATIONS = 5
-"""Imitations of honest rounding, at most, of which a lossy step must be near to one."""
+_DRAWS = 5
+"""References of honest rounding, at most, by which a value that is not exact is judged."""
 _FLOAT32_ERROR, _FLOAT32_GROUPS = 2e-8, 2
 """Groups of a lossy evaluation with a loss within this part of float32's; so many are no chance."""
 _COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
@@ -66,6 +66,18 @@ class References:
     def truth(self) -> Reference:
         """The program in float64."""
         return Reference(*self._built, torch.float64, self._clip)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the program computed in one step."""
+
+    step: int
+    loss: float
+    gradients: Mapping[str, Tensor] | None
+    """None if the step made no update."""
+    dropout: bool = True
+    """False for a probe without dropout."""
 
 
 @dataclass(frozen=True)
@@ -142,28 +154,45 @@ class Check:
         In the middle a float32 baseline suffices for most steps: the bounds of inexact values are coarse there. A step
         beyond them is judged like the others, by float64 or by a reference that rounds.
         """
-        kind, found = self._close().kind, None
-        if step.updated:
-            found = self.recorded.tensors("gradient", step.index)
-        exact, failed = near, list[str]()
+        kind = self._close().kind
+        gradients = self.recorded.tensors("gradient", step.index) if step.updated else None
+        values, exact, failed = _Found(step.index, step.loss, gradients), near, list[str]()
         if self.recorded.part == "middle":
             close = _COARSE if kind == "reassociated" else self._close()
-            judged = self._judged(step.index, step.loss, found, near, near, None, close)
+            judged = self._judged(values, near, near, None, close)
             if kind == "exact" or not any(one.failed for one in judged):
                 return judged, failed
         # An exact value must equal float32's, which is compared with float64 once.
         if kind == "reassociated" or (self.recorded.part == "beginning" and step is self._compared()[0]):
             exact = self._reference(self.references.truth, step.index)
             failed = baseline_failure(near, exact, self.expected)
-        if kind != "lossy":
-            return self._judged(step.index, step.loss, found, near, exact, None, self._close()), failed
-        # Where softmaxes are saturated, honest errors have heavy tails. One imitation may then miss how large they get.
-        for draw in range(_IMITATIONS):
-            rounded = self._rounded(step.index, draw=draw)
-            judged = self._judged(step.index, step.loss, found, near, exact, rounded, self._close())
+        return self._held(values, near, exact), failed
+
+    def _held(self, values: _Found, near: Computed, exact: Computed) -> list[Judged]:
+        """Judge a step's loss and gradients. Where softmaxes are saturated, the largest honest errors are rare.
+
+        One baseline may then show too small errors by chance. So a reassociated value beyond its bound is held against
+        the largest error of several baselines, which are disturbed as another order of summation may do it.
+        """
+        if self._close().kind == "lossy":
+            return self._imitated(values, near, exact)
+        judged = self._judged(values, near, exact, None, self._close())
+        for draw in range(1, _DRAWS):
+            if self._close().kind == "exact" or not any(one.failed for one in judged):
+                break
+            near = self._disturbed(values.step, draw, dropout=values.dropout)
+            more = self._judged(values, near, exact, None, self._close())
+            judged = [min(pair, key=lambda one: one.used) for pair in zip(judged, more, strict=True)]
+        return judged
+
+    def _imitated(self, values: _Found, near: Computed, exact: Computed) -> list[Judged]:
+        """Judge lossy values, which must be near to one of several imitations of honest rounding."""
+        for draw in range(_DRAWS):
+            rounded = self._rounded(values.step, dropout=values.dropout, draw=draw)
+            judged = self._judged(values, near, exact, rounded, self._close())
             if rounded is None or not any(one.failed for one in judged):
                 break
-        return judged, failed
+        return judged
 
     def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
@@ -173,8 +202,7 @@ class Check:
         near = self._reference(self.references.near, first, dropout=False)
         seconds = time.perf_counter() - began
         exact = self._reference(self.references.truth, first, dropout=False)
-        rounded = self._rounded(first, dropout=False)
-        judged = self._judged(first, self.recorded.probe_loss, found, near, exact, rounded, self._close())
+        judged = self._held(_Found(first, self.recorded.probe_loss, found, dropout=False), near, exact)
         return judged, baseline_failure(near, exact, self.expected), seconds
 
     def _rounded(
@@ -224,25 +252,23 @@ class Check:
         weights, batches = self.recorded.tensors("weight", step), self._batches(step)
         return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
 
+    def _disturbed(self, step: int, draw: int, *, dropout: bool) -> Computed:
+        weights, batches = self.recorded.tensors("weight", step), self._batches(step)
+        return self.references.near.disturbed_at(weights, batches, self.recorded.noise(step), draw, dropout=dropout)
+
     def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
         model = self.run.model  # a mixture balances the tokens of one forward, and masks are drawn forward by forward
         cut = model.n_expert is not None or model.dropout > 0 or model.own is not None
         return self.recorded.micro_batches(step) if cut else [self.recorded.batch(step)]
 
     def _judged(
-        self,
-        step: int,
-        loss: float,
-        found: Mapping[str, Tensor] | None,
-        near: Computed,
-        exact: Computed,
-        rounded: Rounded | None,
-        close: Closeness,
+        self, values: _Found, near: Computed, exact: Computed, rounded: Rounded | None, close: Closeness
     ) -> list[Judged]:
         """Judge a loss, a norm, and gradients: one by one, or those with a `rounded` reference together."""
         coarse = {} if rounded is None else rounded.gradients
         pooled = Pooled(self._close(), self.run.model.n_expert is not None)
-        judged = [nearness.loss(step, loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
+        step, found = values.step, values.gradients
+        judged = [nearness.loss(step, values.loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
         if found is None:
             return judged
         reported = [one.log_norm for one in self.recorded.steps if one.index == step]

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from assay.reference.expected import Closeness
-from assay.values.nearness import ROW_RATIO, Judged, over, worst_row
-from assay.values.rounding import unit_roundoff
+from assay.values.nearness import ROW_RATIO, Judged, over, unit_roundoff, worst_row
+from assay.values.rounding import dtype_of
 
 TENSOR_RATIO, GROUP_RATIO, SCALE_RATIO = 6.0, 2.5, 1.25
 AMPLIFIED = 1 / 6
@@ -119,7 +119,7 @@ class Pooled:
         """Judge every gradient, and every group over all tensors and steps."""
         if self.close.rounding is None:
             return
-        unit = unit_roundoff(self.close.rounding)
+        unit = unit_roundoff(dtype_of(self.close.rounding))
         least = _LEAST_DISTANCE * unit
         groups: dict[str, list[_Figures]] = defaultdict(list)
         for one in self._seen:

@@ -9,6 +9,8 @@ In float8 operands of backward have the format of gradients, which has two bits 
 
 Small numbers are kept: a program's loss scale, or the scale of a float8 tensor, puts them into the range of the dtype.
 The gradients of a program that holds everything in float16 are divided by that scale in float16, and lose them again.
+
+A fused attention in float32 has rounding errors of its own, which another context imitates.
 """
 
 import math
@@ -45,11 +47,6 @@ Round = Callable[[Tensor], Tensor]
 def dtype_of(rounding: Rounding) -> torch.dtype:
     """Return the dtype that operands of linear layers are rounded to."""
     return _DTYPES[rounding.dtype]
-
-
-def unit_roundoff(rounding: Rounding) -> float:
-    """Return half of the distance between neighbours above 1."""
-    return torch.finfo(dtype_of(rounding)).eps / 2
 
 
 def rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -107,6 +104,50 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return False
         moves = func.is_view or name.endswith("_") or name in _MOVES
         return not moves and name not in _LOSS
+
+
+class FusedAttention(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Context in which attention's backward has the rounding errors of a fused kernel.
+
+    Such a kernel keeps no probabilities P but one logsumexp a row, and P = exp(score − logsumexp). Where scores are
+    large, so is the rounding of the logsumexp. The gradient of the scores is P∘(dP − δ), with δ = Σ P∘dP over a row.
+    The kernel takes δ from the outputs, so its error does not cancel where P is nearly 1, as it does in a softmax.
+    The forward has neither error.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recomputed: dict[int, tuple[Tensor, Tensor]] = {}
+        self._noise = torch.Generator().manual_seed(0)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, backward = func._schema.name.removeprefix("aten::"), in_backward()
+        if backward:
+            args = _each(self._probabilities, args)
+        found = func(*args, **(kwargs or {}))
+        if name not in _SOFTMAX or found.ndim < _SCORES:
+            return found
+        if name == "_softmax_backward_data":
+            return found + self._unlike_sums(*args[:2])
+        if not backward:
+            scores, dim = args[0], args[1]
+            recomputed = torch.exp(scores - scores.logsumexp(dim, keepdim=True))
+            # The tensor itself is kept, so that no other one gets its address.
+            self._recomputed[found.data_ptr()] = found, torch.empty_like(found).copy_(recomputed)
+        return found
+
+    def _probabilities(self, one: Tensor) -> Tensor:
+        """Return a fused kernel's probabilities for a view of a softmax's whole result; any other tensor unchanged."""
+        kept = self._recomputed.get(one.data_ptr())
+        if kept is None or kept[0].numel() != one.numel():
+            return one
+        return kept[1].as_strided(one.size(), one.stride())
+
+    def _unlike_sums(self, gradient: Tensor, probabilities: Tensor) -> Tensor:
+        """Return the error of scores' gradients if δ is off by a roundoff of a typical element of dP."""
+        size = gradient.square().mean(dim=-1, keepdim=True).sqrt()
+        noise = torch.randn(size.shape, generator=self._noise).to(size)
+        return probabilities * (torch.finfo(gradient.dtype).eps / 2 * size * noise)
 
 
 def _each(change: Round, values: Any) -> Any:
