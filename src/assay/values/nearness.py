@@ -5,7 +5,8 @@ Errors are Euclidean norms over one tensor. A float64 baseline is the truth.
 Reassociated values: |x − x₆₄| ≤ K·max(|x₃₂ − x₆₄|, u·|x₆₄|), with x₃₂ the float32 baseline and u = 2⁻²⁴, its roundoff.
 The float32 baseline's own error shows how hard the tensor is to compute. A key bias, for example, has a zero gradient
 in truth and rounding errors in practice, so its bound consists of rounding, too. K is 8 for losses and gradients: 200
-honest configurations reach 1.9 (docs/measured/values.md), and other machines sum in other orders.
+honest configurations reach 1.9 (docs/measured/values.md), and other machines sum in other orders. Of several baselines
+x₃₂ the one with the largest error counts (`Check._held`).
 
 Lossy values: a technique states how it rounds, and x₁₆ is the baseline with this rounding (`assay.values.rounding`).
 Gradients are judged by it, tensor by tensor and all together (`assay.values.pooled`). The bound of a loss is what the
