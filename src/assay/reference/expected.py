@@ -131,9 +131,6 @@ class Expected(Frozen):
     unstated: tuple[str, ...] = ()
     """Techniques that do not state their values; a run with any of them is not checked."""
 
-    small_tensor: float = 0.01
-    """Smallest root mean square that a lossy gradient's bound assumes, relative to that of all gradients."""
-
     def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
         """Return a copy with looser bounds."""
         return self.model_copy(

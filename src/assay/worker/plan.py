@@ -15,7 +15,6 @@ is skipped, the next one is traced as well, and the later pieces become shorter.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal, NamedTuple
 
 from assay.config.run import ResolvedRun
@@ -74,17 +73,16 @@ def block_pieces(first: int, steps: int, replayed: Collection[int], heap: int | 
     The first step settles, and so does one after a replayed step or after the one whose heap is counted. If no step
     would be timed, all that settle are.
     """
-    kinds: list[PieceKind] = []
+    pieces: list[Piece] = []
     for step in range(first, first + steps):
-        own: PieceKind = "replay" if step in replayed else "heap" if step == heap else "steady"
-        settles = own == "steady" and (not kinds or kinds[-1] in ("replay", "heap")) and steps > 1
-        kinds.append("settling" if settles else own)
-    if "steady" not in kinds:
-        kinds = ["steady" if kind == "settling" else kind for kind in kinds]
-    # Each of the replayed steps is a piece of its own.
-    grouped = [(kind, len(list(some))) for kind, some in groupby(kinds)]
-    return [
-        Piece(kind, each)
-        for kind, count in grouped
-        for each in ([1] * count if kind in ("replay", "heap") else [count])
-    ]
+        kind: PieceKind = "replay" if step in replayed else "heap" if step == heap else "steady"
+        before = pieces[-1].kind if pieces else None
+        if kind == "steady" and before not in ("steady", "settling") and steps > 1:
+            kind = "settling"
+        if kind == before == "steady":
+            pieces[-1] = Piece(kind, pieces[-1].steps + 1)
+        else:
+            pieces.append(Piece(kind, 1))
+    if any(kind == "steady" for kind, _ in pieces):
+        return pieces
+    return [Piece("steady" if kind == "settling" else kind, count) for kind, count in pieces]

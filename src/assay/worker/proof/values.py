@@ -154,8 +154,8 @@ class ValueCheck:
     def conclude(self) -> None:
         """Have rank 0's reference process check the record, and add its answer to `proof`.
 
-        Raises `WrongValues` on every rank if a value is
-        wrong, `Unproven` if there is no answer, `Interrupted` if a stop was requested meanwhile.
+        Raises `WrongValues` on every rank if a value is wrong, `Unproven` if there is no answer, `Interrupted` if a
+        stop was requested meanwhile.
         """
         if self._recorder is None:
             if self.proof is not None:
