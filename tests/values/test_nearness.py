@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.reference.expected import lossy, summed_in_16_bits
+from assay.reference.expected import REASSOCIATED, lossy, summed_in_16_bits
+from assay.reference.rules import AdamW
 from assay.values import nearness
 
 CLOSE = lossy(0.1, slope=0.02, loss=1e-3)
@@ -54,3 +55,22 @@ def test_a_sum_of_many_tokens_in_16_bits_is_allowed_for_vectors_alone(dtype: tor
     assert not nearness.gradient(0, "norm", found, truth.float(), truth, close, typical=1.0).failed
     assert nearness.gradient(0, "norm", 0.2 * truth, truth.float(), truth, close, typical=1.0).failed
     assert nearness.gradient(0, "weight", 0.9 * TRUTH, TRUTH.float(), TRUTH, close, typical=1.0).failed
+
+
+def test_where_decay_cancels_a_gradient_adams_first_step_is_mostly_rounding() -> None:
+    generator, decay, rate = torch.Generator().manual_seed(3), 0.1, 0.01
+    weight = torch.nn.Parameter(0.02 * torch.randn(16, 16, generator=generator))
+    gradient = 1e-3 * torch.randn(16, 16, generator=generator)
+    gradient[0] = -decay * weight.detach()[0] * (1 + 3e-7)
+    weight.grad, before = gradient, weight.detach().clone()
+    rule = AdamW(weight_decay=decay, beta1=0.9, beta2=0.99, epsilon=1e-8, coupled=True)
+    torch.optim.Adam([weight], lr=rate, betas=(0.9, 0.99), weight_decay=decay).step()
+    off = gradient * (1 + 6e-8 * torch.randn(16, 16, generator=generator))
+    replayed, shaken = (rule.update("weight", before, one, {}, rate) for one in (gradient, off))
+
+    def judged(found: Tensor, shaken: Tensor | None) -> nearness.Judged:
+        return nearness.update(0, "weight", before, found, replayed, REASSOCIATED, rounded=False, shaken=shaken)
+
+    assert judged(weight.detach(), None).failed
+    assert not judged(weight.detach(), shaken).failed
+    assert judged(before + 1.1 * (weight.detach() - before), shaken).failed, "a rate that is a tenth higher"

@@ -148,8 +148,7 @@ class Reference:
     ) -> Computed:
         """Like `at`, with errors such as another order of summation has: of weights, and of a fused attention."""
         with FusedAttention():
-            shaken = _shaken(weights, unit_roundoff(torch.float32), draw)
-            return self.at(shaken, batches, noise, dropout=dropout)
+            return self.at(shaken(weights, unit_roundoff(torch.float32), draw), batches, noise, dropout=dropout)
 
     def evaluated_at(
         self,
@@ -197,7 +196,7 @@ class Reference:
         dtype = dtype_of(rounding)
         unit = unit_roundoff(dtype)
         if draw:
-            weights = _shaken(weights, unit, draw)
+            weights = shaken(weights, unit, draw)
         with _results_watched(self._step, unit) as squares:
             found = self.at(weights, batches, noise, rounding=rounding, **options)
         caught = self._optimizer.caught if self._optimizer is not None else {}
@@ -236,8 +235,8 @@ def _results_watched(step: Step, unit: float) -> Iterator[list[float]]:
             handle.remove()
 
 
-def _shaken(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
-    """Return weights with random relative errors of a standard deviation of `size`."""
+def shaken(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
+    """Return tensors with random relative errors of a standard deviation of `size`."""
     noise = torch.Generator().manual_seed(seed)
     return {
         name: one * (1 + size * torch.randn(one.shape, generator=noise).to(one)) if one.is_floating_point() else one

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
-from assay.values.baseline import Computed, Reference, Rounded, baseline_failure
+from assay.values.baseline import Computed, Reference, Rounded, baseline_failure, shaken
 from assay.values.batches import batch_failures
 from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
@@ -341,8 +341,16 @@ class Check:
                 continue
             rows, state = self.recorded.padded_rows.get(name, len(weight)), states.setdefault(name, {})
             whole, gradient = (nearness.padded(one, rows) for one in (weight, gradients[name]))
+            earlier = dict(state)
             replayed = rule.update(name, whole, gradient, state, now)[: len(weight)]
-            yield nearness.update(step.index, name, weight, after[name], replayed, close, rounded=rule.rounds_weight)
+            compared = partial(
+                nearness.update, step.index, name, weight, after[name], replayed, close, rounded=rule.rounds_weight
+            )
+            judged = compared()
+            if judged.failed and not rule.rounds_weight:
+                off = shaken({name: gradient}, nearness.unit_roundoff(torch.float32), seed=step.index)[name]
+                judged = compared(shaken=rule.update(name, whole, off, earlier, now)[: len(weight)])
+            yield judged
             for key in sorted(kept.get(name, {}).keys() - {"steps"}):
                 coarse = rule.rounds_state or weight.dtype.itemsize < 4
                 yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)

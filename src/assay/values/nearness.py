@@ -26,7 +26,9 @@ technique states a further ρ and σ for the gradients of vectors.
 Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a weight w, the program's w′ and the replay's w″. The first
 term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 128.
 Where the replay rounds the weight itself, few elements can be rounded to another neighbour, and the first term is a
-tenth.
+tenth. Where decay joins the gradient, both may cancel, and Adam turns what is left of rounding into a whole step. So
+beyond the bound the replay is done once more with a gradient that is off by a roundoff, and K = 8 times its distance is
+added.
 """
 
 from __future__ import annotations
@@ -209,14 +211,26 @@ def worst_row(found: Tensor, truth: Tensor, moved: Tensor) -> float:
 
 
 def update(
-    step: int, name: str, before: Tensor, found: Tensor, replayed: Tensor, close: Closeness, *, rounded: bool
+    step: int,
+    name: str,
+    before: Tensor,
+    found: Tensor,
+    replayed: Tensor,
+    close: Closeness,
+    *,
+    rounded: bool,
+    shaken: Tensor | None = None,
 ) -> Judged:
-    """Judge one weight after an update; `rounded` is true if the replay rounded it to its dtype."""
+    """Judge one weight after an update; `rounded` is true if the replay rounded it to its dtype.
+
+    `shaken` is a replay whose gradient is off by a roundoff. Its distance from the other replay widens the bound.
+    """
     error, moved = _norm(found.double() - replayed.double()), _norm(replayed.double() - before.double())
     own = (0.2 if rounded else 2.0) * unit_roundoff(found.dtype) * _norm(replayed)
     relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
-    size = moved or 1.0
-    return Judged("update", name, step, error / size, over(error, own + relative * moved), max(0.0, error - own) / size)
+    spread = 0.0 if shaken is None else GRADIENT_RATIO * _norm(shaken.double() - replayed.double())
+    size, bound = moved or 1.0, own + relative * moved + spread
+    return Judged("update", name, step, error / size, over(error, bound), max(0.0, error - own) / size)
 
 
 def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
