@@ -1,4 +1,4 @@
-"""Honest runs after training at high learning rates pass the value check: it knows what rounding does at their weights."""
+"""Honest runs after training at high rates pass the value check: it knows what rounding does at their weights."""
 
 from pathlib import Path
 
