@@ -1,6 +1,7 @@
 """The proof of a run's middle: a fault in a replayed step, in any update, or beside the tensors ends the run."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from assay.records.status import Status
 from assay.store import history
 from assay.store.run_folder import RunFolder
 from assay.values.places import affordable, drawn
+from assay.values.recorder import StepRecorder
 from assay.worker.proof.middle import COSTS
 from support.runs import run_folder
 from support.workers import ended
@@ -75,6 +77,21 @@ def test_a_fault_in_a_replayed_step_ends_the_run(
     assert result.status is Status.WRONG_VALUES
     assert result.steps == at + 1
     assert "gradient" in (result.reason or "")
+
+
+def test_what_is_recorded_after_a_step_is_not_taken_from_its_seconds(
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = StepRecorder._weights
+
+    def slowly(recorder: StepRecorder, step: int) -> None:
+        time.sleep(0.2)
+        written(recorder, step)
+
+    monkeypatch.setattr(StepRecorder, "_weights", slowly)
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 6}, optimizations="lion")
+    assert ended(folder).status is Status.DONE
+    assert all(one.seconds > 0 for one in history.steps(folder.events()))
 
 
 def test_a_fault_between_the_replayed_steps_is_missed_as_often_as_the_record_says(

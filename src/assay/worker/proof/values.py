@@ -116,11 +116,11 @@ class ValueCheck:
             recorder = self._recorder
             if recorder is None or recorder.done:
                 return take(step, index, probes)
-            watched = recorder.watch(step, index)
+            watched, recorder.seconds = recorder.watch(step, index), 0.0
             with recorder.hooked():
                 taken = take(watched, index, probes)
-            aside, recorder.seconds = recorder.seconds, 0.0
-            return replace(taken, seconds=max(taken.seconds - aside, 0.0))
+                aside = recorder.seconds  # what is recorded after the step is not in its seconds
+            return replace(taken, seconds=taken.seconds - aside)
 
         return recorded
 
