@@ -141,7 +141,7 @@ def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text
     assert again.status is Status.KILLED
     said: list[Event] = []
     alone = api.train("ranks=1", resume=killed.run, home=home, on_event=said.append)
-    assert (alone.status, alone.steps) == (Status.DONE, STEPS)
+    assert (alone.status, alone.steps) == (Status.DONE, STEPS), alone.reason
     assert [one.name for one in alone.config.optimizations] == ["sdpa_attention"]
     whole = api.train("demo", *RUN, text, "ranks=1", optimizations="sdpa_attention", home=home)
     cut = f"rank 1 was killed after the steps {first} and {second}"

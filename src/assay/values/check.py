@@ -70,7 +70,7 @@ class References:
 
 @dataclass(frozen=True)
 class _Found:
-    """What the program computed in one step."""
+    """Loss and gradients that the program computed in one step."""
 
     step: int
     loss: float
@@ -174,8 +174,8 @@ class Check:
     def _held(self, values: _Found, near: Computed, exact: Computed) -> list[Judged]:
         """Judge a step's loss and gradients. Where softmaxes are saturated, the largest honest errors are rare.
 
-        One baseline may then show too small errors by chance. So a reassociated value beyond its bound is held against
-        the largest error of several baselines, which are disturbed as another order of summation may do it.
+        One baseline may then show too small errors by chance. So a reassociated value beyond its bound is judged by
+        the largest error of several baselines. They are disturbed as by another order of summation.
         """
         if self._close().kind == "lossy":
             return self._imitated(values, near, exact)
