@@ -31,7 +31,8 @@ from assay.hardware import detect
 from assay.optimizations import check, expected_of, optimizations_of, resolved
 from assay.training.build import baseline, build
 from assay.training.loop import read, take_step
-from assay.values.check import Check, References
+from assay.values.baseline import References
+from assay.values.check import Check
 from assay.values.nearness import GRADIENT_RATIO, UPDATE_RATIO, Judged
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder

@@ -13,7 +13,8 @@ from assay.reference.expected import Expected
 from assay.step.program import Step
 from assay.training.loop import read, take_step
 from assay.values import check
-from assay.values.check import Check, References
+from assay.values.baseline import References
+from assay.values.check import Check
 from assay.values.recorded import Recorded
 from support.steps import CPU, build_step
 from values.recording import proof_of_values, record_steps

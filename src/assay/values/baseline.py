@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -211,6 +211,28 @@ class Reference:
             loss = self._step.program.gradients(step, micro_batches, tokens)
         stored([one.grad for _, one in step.named_parameters() if one.grad is not None], rounding)
         return loss
+
+
+class References:
+    """The baseline programs of a run, each built when it is first needed, and kept for later records."""
+
+    def __init__(self, run: ResolvedRun, expected: Expected, data: Prepared, device: torch.device) -> None:
+        self.probes = run.model.dropout > 0 and not expected.same_noise
+        """True if gradients are compared at dropout 0, because the run draws other masks than the baseline."""
+        self._clip = 0.0 if self.probes else run.training.gradient_clip
+        self.step_seconds = 0.0
+        """Time of the last step of the float32 program."""
+        self._built = run, expected.model, data, device
+
+    @cached_property
+    def near(self) -> Reference:
+        """The program in float32."""
+        return Reference(*self._built, torch.float32, self._clip)
+
+    @cached_property
+    def truth(self) -> Reference:
+        """The program in float64."""
+        return Reference(*self._built, torch.float64, self._clip)
 
 
 @contextmanager

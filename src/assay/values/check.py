@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
-from assay.values.baseline import Computed, Reference, Rounded, baseline_failure, shaken
+from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure, shaken
 from assay.values.batches import batch_failures
 from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
@@ -44,28 +44,6 @@ _COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
 """Bounds of a reassociated step of the middle within which float64 is not needed."""
 _FEW_TARGETS = 0.1
 """`Closeness.small_tensor` on batches of a user's own, which may have one target in a row."""
-
-
-class References:
-    """The baseline programs of a run, each built when it is first needed, and kept for later records."""
-
-    def __init__(self, run: ResolvedRun, expected: Expected, data: Prepared, device: torch.device) -> None:
-        self.probes = run.model.dropout > 0 and not expected.same_noise
-        """True if gradients are compared at dropout 0, because the run draws other masks than the baseline."""
-        self._clip = 0.0 if self.probes else run.training.gradient_clip
-        self.step_seconds = 0.0
-        """Time of the last step of the float32 program."""
-        self._built = run, expected.model, data, device
-
-    @cached_property
-    def near(self) -> Reference:
-        """The program in float32."""
-        return Reference(*self._built, torch.float32, self._clip)
-
-    @cached_property
-    def truth(self) -> Reference:
-        """The program in float64."""
-        return Reference(*self._built, torch.float64, self._clip)
 
 
 @dataclass(frozen=True)
