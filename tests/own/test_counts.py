@@ -37,6 +37,35 @@ def contrastive():
         return functional.cross_entropy(made @ made.roll(1, dims=1).T, torch.arange(len(words)))
 
     return assay.OwnModel(Tagger(), contrast, tagged, held_out)
+
+
+def wrong(count):
+    def loss(model, words, tags):
+        summed, counted = counted_loss(model, words, tags)
+        return summed, counted * count
+
+    return assay.OwnModel(Tagger(), loss, tagged, held_out)
+
+
+def negative():
+    return wrong(-1)
+
+
+def undefined():
+    return wrong(float("nan"))
+
+
+def unlabelled():
+    def some(step, seed, rows):
+        words, tags = tagged(step, seed, rows)
+        return words, torch.full_like(tags, NO_TAG) if step == 4 else tags
+
+    return assay.OwnModel(Tagger(), counted_loss, some, held_out)
+
+
+def unlabelled_held_out():
+    nothing = lambda rows: [(words, torch.full_like(tags, NO_TAG)) for words, tags in held_out(rows)]
+    return assay.OwnModel(Tagger(), counted_loss, tagged, nothing)
 """
 CUT = "gradient_accumulation"
 ROWS, LONGEST = 16, 12
@@ -109,3 +138,19 @@ def test_a_budget_is_spent_by_counted_targets(folder: Path) -> None:
     assert run.step_seconds is not None
     mean = round(sum(steady) / len(steady))
     assert run.tokens_per_second == pytest.approx(mean / run.step_seconds.median)
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("negative", "counted -"),
+        ("undefined", "counted nan targets in step 0; a count is zero or more"),
+        ("unlabelled", "no target counts in step 4: the loss leaves out all labels of its batch"),
+        ("unlabelled_held_out", "no held-out target counts: the loss leaves out all labels of the validation batches"),
+    ],
+)
+def test_a_count_that_cannot_be_ends_its_run_with_a_sentence(folder: Path, name: str, says: str) -> None:
+    run = trained(name, folder, optimizations="fused_adamw")
+    assert run.status.value == "failed"
+    assert says in (run.reason or "")

@@ -79,3 +79,16 @@ def test_the_tokens_of_a_step_are_a_mean_of_steady_ones() -> None:
     events = [{**step(index), "tokens": tokens} for index, tokens in enumerate((8, 3, 4))]
     assert history.step_tokens(history.steps(events)) == 5
     assert history.step_tokens([]) is None
+
+
+def test_steps_of_a_process_that_showed_nothing_are_unproven_once_another_goes_on_from_them() -> None:
+    right = {"event": "values", "proof": ValueProof(verdict=True, steps=3).model_dump(mode="json")}
+    broken = {"event": "values", "proof": ValueProof(broken="its process ended").model_dump(mode="json")}
+    wrong = {"event": "values", "proof": ValueProof(failures=("a loss is off",), steps=3).model_dump(mode="json")}
+    assert history.unproven_steps([start()]) == 0
+    assert history.unproven_steps([start(), right, start(7)]) == 0
+    assert history.unproven_steps([start(), right, broken, start(7)]) == 7
+    assert history.unproven_steps([start(), start(7)]) == 7, "nothing was said"
+    assert history.unproven_steps([start(), right, start(7), wrong, start(9), right]) == 2
+    assert history.unproven_steps([start(), broken, start(7), right, start(9)]) == 7
+    assert history.unproven_steps([start(), broken, start(0)]) == 0, "all of its steps are trained again"

@@ -16,6 +16,7 @@ class Evidence(Frozen):
     verdict: bool
 
 
+# More than 20 fields: it is a published record, whose readers know these names.
 class ValueProof(Record):
     """Result of the value check: losses, gradients and updates of some of a run's steps against their references.
 
@@ -38,8 +39,14 @@ class ValueProof(Record):
     """Steps of the run's middle among `steps`: each was replayed whole."""
     middle_steps: int = 0
     """Steps of the run's middle, from which the replayed ones were drawn."""
+    since: int | None = None
+    """Step from which on the proven process trained; None in records that are older than this field."""
+    unproven_steps: int = 0
+    """Steps of earlier processes, from which the proven one went on, whose values nobody showed to be right."""
     evaluations: int = 0
     """Evaluations of the run of which groups of batches were evaluated again."""
+    all_evaluations: int = 0
+    """Evaluations that the proven process made."""
     watched_updates: int = 0
     """Updates of which a sample of elements was replayed, whatever part of the run they belong to."""
     gradients: int = 0
@@ -81,6 +88,9 @@ class ValueProof(Record):
         sums = ("steps", "updates", "replayed", "evaluations", "seconds", "process_seconds", "baseline_steps")
         highest = (
             "middle_steps",
+            "since",
+            "unproven_steps",
+            "all_evaluations",
             "watched_updates",
             "gradients",
             "loss_error",

@@ -23,7 +23,7 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.timing import Between
 from assay.report.formats import quantity
-from assay.units import format_bytes, format_percent, format_seconds
+from assay.units import format_bytes, format_percent, format_seconds, format_steps
 
 Tone = Literal["better", "worse", "neutral"]
 
@@ -131,18 +131,21 @@ def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
     if cost and proof.process_seconds is not None:
         cost += f", {format_seconds(proof.process_seconds)} including its process"
     updates = f", {proof.updates} updates match {rule}" if proof.updates else ""
-    return f"right in {proof.steps} steps (relative errors: {errors}){_middle(proof)}{updates}{cost}"
+    again = proof.all_evaluations > proof.evaluations > 0
+    evaluated = f", {proof.evaluations} of {proof.all_evaluations} evaluations repeated" if again else ""
+    return f"right in {proof.steps} steps (relative errors: {errors}){_middle(proof)}{updates}{evaluated}{cost}"
 
 
 def _middle(proof: ValueProof) -> str:
     """Return how many steps of a run's middle are among those that were compared, and what that leaves unseen."""
     if not proof.middle_steps:
         return ""
+    since = f" since step {proof.since}" if proof.since else ""
     if not proof.replayed:
-        return f", none of them in its middle of {proof.middle_steps}"
+        return f", none of them in its middle of {proof.middle_steps}{since}"
     faulty = max(1, proof.middle_steps // _FAULTY_PART)
     missed = f"a fault in {faulty} of these would be missed in {100 * proof.chance_of_missing(faulty):.0f} % of runs"
-    return f", {proof.replayed} of them drawn from the {proof.middle_steps} of its middle ({missed})"
+    return f", {proof.replayed} of them drawn from the {proof.middle_steps} of its middle{since} ({missed})"
 
 
 def not_proven(run: Row | RunResult) -> str:
@@ -155,13 +158,15 @@ def not_proven(run: Row | RunResult) -> str:
     if run.values is None or not run.values.checked:
         why = "" if run.values is None else f": {run.values.broken or run.values.unchecked}"
         return f"its values were not compared{why}"
+    if run.values.unproven_steps:
+        return f"{format_steps(run.values.unproven_steps)} of an earlier process were not compared"
     if run.proven_until == "beginning":
         return "its end was not traced"
     between = Between.of(run.blocks) if isinstance(run, RunResult) else None
     if between is not None and between.too_much():
         return f"{between.seconds / between.of_seconds:.0%} of its time passed between the clocks of its steps"
-    known = run.values.middle_steps or not run.values.watched_updates
-    return "no step in its middle was replayed" if known and not run.values.replayed else ""
+    had_a_middle = run.values.since is None or run.values.middle_steps
+    return "no step in its middle was replayed" if had_a_middle and not run.values.replayed else ""
 
 
 def prediction_error(row: Row) -> float | None:

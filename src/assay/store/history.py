@@ -111,6 +111,20 @@ def values(events: Iterable[Event]) -> ValueProof | None:
     return None
 
 
+def unproven_steps(events: Iterable[Event]) -> int:
+    """Number of steps that the last process goes on from, of processes that did not show their values to be right."""
+    count, began, shown = 0, 0, True
+    for event in _typed(events, "start", "values"):
+        if isinstance(event, StartEvent):
+            count += 0 if shown else max(0, event.resumed_at - began)
+            began, shown = event.resumed_at, False
+        elif isinstance(event, ValuesEvent):
+            with suppress(ValidationError):
+                proof = ValueProof.model_validate(event.proof)
+                shown = proof.checked and proof.verdict
+    return count
+
+
 def of_last_mesh(events: Iterable[Event]) -> list[Event]:
     """Events since the run has used its present mesh."""
     since: list[Event] = []

@@ -20,6 +20,7 @@ from itertools import chain, islice
 import torch
 from torch import Tensor
 
+from assay.errors import UsageError
 from assay.model.loss import NOT_COUNTED
 from assay.model.tally import host
 from assay.step.program import MicroBatch, Step
@@ -94,6 +95,8 @@ def evaluate(
         for group in _groups(windows(), _group_size(sample))
     ]
     targets = sum(count for _, count in sums)
+    if any(not 0 <= count < math.inf for _, count in sums):
+        raise UsageError(f"the loss counted {targets:g} targets of the validation batches; a count is zero or more")
     split = targets if sample.whole else sample.split_targets
     return Evaluation(
         step=done,

@@ -79,6 +79,8 @@ def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
 def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord:
     loss, norm, *watched = figures
     tokens = watched.pop() if taken.tokens is None else taken.tokens
+    if not 0 <= tokens < math.inf:
+        raise UsageError(f"the loss counted {tokens:g} targets in step {taken.step}; a count is zero or more")
     finite = math.isfinite(loss) and math.isfinite(norm)
     skipped = not finite and taken.left_out
     return StepRecord(
@@ -129,6 +131,10 @@ class Loop:
             taken = self._take_together(min(steps, self._until_due()), take)
             steps -= len(taken)
             for record in self._read(taken):
+                if not record.tokens:
+                    # The plain update left the weights as they were, and an unread one did not.
+                    stop = Unread if len(taken) == 1 else UsageError
+                    raise stop(f"no target counts in step {record.step}: the loss leaves out all labels of its batch")
                 self.position.advance(record)
                 if record.finite and not record.skipped:
                     self.updated_by = record.step
@@ -220,6 +226,8 @@ class Loop:
         if known is None or known.step != self.position.step:
             with self.observer.during("evaluation"):
                 known = self._evaluation()
+            if not known.targets:
+                raise Unread("no held-out target counts: the loss leaves out all labels of the validation batches")
             self.position.evaluation = known
             self.observer.evaluated(known)
         if not math.isfinite(known.loss):

@@ -39,6 +39,8 @@ class RunObserver:
         self.timed = TimedBlocks(phases, findings, ranks, self.say_block)
         self._channel, self._phases, self._findings, self._ranks = channel, phases, findings, ranks
         self._rates = LearningRates(findings.spec.config)
+        self.evaluations = 0
+        """Evaluations of this process."""
 
     def recall(self, earlier: list[Event], step: int) -> None:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
@@ -106,6 +108,7 @@ class RunObserver:
         """Hold the windows of an evaluation and send its figures, and the routing since the last one."""
         with self._phases.aside():
             self.counters.evaluated(evaluation)
+            self.evaluations += 1
             if evaluation.step == self.values.drawn_evaluation:
                 self.values.evaluated(evaluation)
             self._channel.event("evaluation", **evaluation.facts())

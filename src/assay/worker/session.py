@@ -125,7 +125,6 @@ class Session:
         self.counters.watch(loop)
         self.observer.routers = RouterStatistics(loop.step)
         self.observer.watch = UpdateWatch(self.run, loop.step, self.phases.aside)
-        self.observer.values = ValueCheck(self.folder, loop, self.channel, self._reference, self.observer.say_values)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters, findings.split_tokens = built.parameters, built.split_tokens
@@ -139,11 +138,14 @@ class Session:
             "split_tokens": built.split_tokens,
             "forked": self._forked,
         }
+        begun: list[Event] = [*earlier, {"event": "start", **start}]
+        unproven, say = history.unproven_steps(begun), self.observer.say_values
+        self.observer.values = ValueCheck(self.folder, loop, self.channel, self._reference, say, unproven)
         self.channel.event("start", **start)
         for note in built.notes:
             self.channel.event("note", text=note)
         if step > 0:
-            self.observer.recall(history.of_last_mesh([*earlier, {"event": "start", **start}])[:-1], step)
+            self.observer.recall(history.of_last_mesh(begun)[:-1], step)
         return loop
 
     def _measure(self, loop: Loop) -> None:
@@ -166,6 +168,7 @@ class Session:
         last = loop.position.evaluation
         if last is not None and last.step == loop.position.step:
             self.observer.values.evaluated(last)
+        self.observer.values.note(all_evaluations=self.observer.evaluations)
 
     def _kept_aside(self, counted: bool) -> str:
         """Return a sentence if optimizations keep memory aside, by the heap that was counted in a timed step."""

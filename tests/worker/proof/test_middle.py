@@ -9,13 +9,16 @@ import pytest
 
 from assay.data import Prepared
 from assay.optimizations import forget, search
+from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.report.wording import not_proven, value_check
 from assay.store import history
 from assay.store.run_folder import RunFolder
 from assay.values.places import affordable, drawn
 from assay.values.recorder import StepRecorder
 from assay.worker.proof.middle import COSTS
+from assay.worker.proof.process import ReferenceProcess
 from support.runs import run_folder
 from support.workers import ended
 
@@ -77,6 +80,40 @@ def test_a_fault_in_a_replayed_step_ends_the_run(
     assert result.status is Status.WRONG_VALUES
     assert result.steps == at + 1
     assert "gradient" in (result.reason or "")
+
+
+def test_a_resume_does_not_prove_the_steps_before_it(
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": STEPS}, optimizations="lion")
+    honest = ReferenceProcess.answer
+
+    def lost(process: ReferenceProcess, part: str) -> str:
+        return ValueProof(broken="killed").model_dump_json() if part.startswith("middle") else honest(process, part)
+
+    with monkeypatch.context() as context:
+        context.setattr(ReferenceProcess, "answer", lost)
+        failed = ended(folder)
+    assert (failed.status, failed.steps) == (Status.FAILED, places("exact")[0] + 1)
+    resumed = ended(folder)
+    assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
+    assert resumed.values is not None
+    assert (resumed.values.verdict, resumed.values.since) == (True, failed.steps)
+    assert not_proven(resumed) == f"{failed.steps} steps of an earlier process were not compared"
+    assert f" of its middle since step {failed.steps} " in value_check(resumed.values)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_run_without_a_middle_is_proven(corpus: Prepared, tmp_path: Path, steps: int) -> None:
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": steps}, optimizations="lion"))
+    assert (result.status, not_proven(result)) == (Status.DONE, "")
+
+
+def test_evaluations_that_were_not_repeated_are_counted(corpus: Prepared, tmp_path: Path) -> None:
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8, "eval_interval": 2}, optimizations="lion"))
+    assert result.values is not None
+    assert (result.values.evaluations, result.values.all_evaluations) == (2, 4)
+    assert ", 2 of 4 evaluations repeated" in value_check(result.values)
 
 
 def test_what_is_recorded_after_a_step_is_not_taken_from_its_seconds(

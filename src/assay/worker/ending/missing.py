@@ -1,5 +1,6 @@
 """Figures of a run that its system does not tell, each with the reason. The record of the run keeps them."""
 
+import sys
 from collections.abc import Iterator, Sequence
 
 from assay.config.run import ResolvedRun
@@ -7,6 +8,7 @@ from assay.records.memory import Memory
 from assay.records.timing import Block
 
 _OF_LINUX = "it is read from {}, which only Linux has"
+_ALL_REPLAYED = "it is read around timed steps, and all of these were replayed by the proof"
 _NO_MEMRAY = "memray is not installed; there is none for Windows"
 _NO_TIMES = "a cell without times does not count it, because that takes as long as many small steps"
 _OF_BLOCKS = {
@@ -34,7 +36,8 @@ def missing(
         yield "memory.heap_peak_bytes", _NO_MEMRAY if heap else _NO_TIMES
     for name, reason in _OF_BLOCKS.items():
         if blocks and all(getattr(one, name) is None for one in blocks):
-            yield f"blocks.{name}", reason
+            replayed = name == "others_seconds" and sys.platform == "linux"
+            yield f"blocks.{name}", _ALL_REPLAYED if replayed else reason
     if run.own_rows is not None:
         yield from dict.fromkeys(_OF_TEXT, "the batches are your own, and no text").items()
         if not run.own_rows.validation:

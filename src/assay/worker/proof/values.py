@@ -43,7 +43,8 @@ _COPIES = 2 * STEPS + 4
 class ValueCheck:
     """Records steps of this rank, part by part, and has each part checked.
 
-    `proof` is that of all parts so far, and `tell` receives it each time.
+    `proof` is that of all parts so far, and `tell` receives it each time. `unproven_steps` are those of earlier
+    processes that no proof covers.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class ValueCheck:
         channel: Channel,
         process: ReferenceProcess | None,
         tell: Callable[[ValueProof], None],
+        unproven_steps: int = 0,
     ) -> None:
         self._place, self._process, self._channel, self._tell = values_folder(folder), process, channel, tell
         self._folder, self._loop, self._run, self._ranks = folder, loop, loop.run, loop.ranks
         self._expected = expected_of(loop.run)
         self._recorder: StepRecorder | None = None
         self._part = ""
+        self._before = {"since": loop.position.step, "unproven_steps": unproven_steps}
         every = loop.run.training.eval_interval
         before_the_last = range(every, loop.run.training.steps, every) if every else range(0)
         rng = random.Random(f"evaluation that is checked, seed {loop.run.seed}")
@@ -167,6 +170,7 @@ class ValueCheck:
         found = ValueProof.model_validate_json(self._ranks.gather(self._answer())[0])
         if found.broken == _INTERRUPTED:
             raise Interrupted(_INTERRUPTED)
+        found = found.model_copy(update=self._before)
         self.proof = found if self.proof is None else self.proof.joined(found)
         self._tell(self.proof)
         if found.broken:
