@@ -79,6 +79,7 @@ class ProvenSteps:
                 self._observer.timed.block(middle.pieces(steps, heap=self._counts_heap), work)
         finally:
             self._findings.heap = middle.heap
+            self._values.note(middle_steps=sum(step < self._loop.position.step for step in middle.steps))
 
     @property
     def _counts_heap(self) -> bool:
