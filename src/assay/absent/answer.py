@@ -90,7 +90,7 @@ class AbsentAnswer:
 
     @property
     def failed(self) -> bool:
-        """True if the script ended by a fault of its own, a signal or an interrupt, so that it may have been cut short."""
+        """True if the script ended by a fault of its own, a signal or an interrupt, so its peak may be too low."""
         ended = self.observation.ended if self.observation else None
         return self.returncode != 0 or ended is None or ended.how not in ("finished", "steps")
 

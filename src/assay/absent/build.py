@@ -1,7 +1,7 @@
 """Build the library for one torch, once, and keep it.
 
-gcc compiles the sources of `c/` and the generated stand-ins with the headers that came with torch. The result is kept in
-the cache of the home, under torch's version and a digest of all that went into it. The folder is made under another
+gcc compiles the sources of `c/` and the generated stand-ins with the headers that came with torch. The result is kept
+in the cache of the home, under torch's version and a digest of all that went into it. The folder is made under another
 name and renamed, so two commands that build at once do not disturb each other.
 """
 
@@ -92,5 +92,7 @@ def _gcc(arguments: Sequence[str], text: str = "") -> str:
     done = subprocess.run(["gcc", *arguments], input=text, capture_output=True, text=True)
     if done.returncode:
         complaint = next((one for one in done.stderr.splitlines() if "error" in one), done.stderr)
-        raise UsageError(f"gcc could not build the absent GPU: {one_line(complaint)[:300]}; torch's headers may be too new")
+        raise UsageError(
+            f"gcc could not build the absent GPU: {one_line(complaint)[:300]}; torch's headers may be too new"
+        )
     return done.stdout

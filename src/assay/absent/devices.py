@@ -3,7 +3,7 @@
 The memory of a device has three figures. A datasheet counts 80 GB. The driver (`nvidia-smi`) shows what is left after
 error correction and firmware. CUDA, and so torch, sees a little less again, which differs by some 100 MB between
 versions of the driver. Where a public listing has what torch saw, that figure is taken; otherwise the driver's.
-Threads, blocks and shared memory are those of the compute capability (CUDA C++ Programming Guide, compute capabilities).
+Threads, blocks and shared memory are those of the compute capability (CUDA C++ Programming Guide).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from assay.errors import UsageError, among, shown
 
 MIB, KIB = 2**20, 2**10
 CONTEXT_BYTES = (700_000_000, 790_000_000)
-"""Least and most bytes of a CUDA context with torch's kernels: three runs on one H200, torch 2.11.0+cu130, driver 580."""
+"""Least and most bytes of a CUDA context with torch's kernels: three runs on one H200, torch 2.11.0+cu130."""
 
 
 class AbsentDevice(NamedTuple):
@@ -64,23 +64,62 @@ ABSENT: Mapping[str, AbsentDevice] = {
         "NVIDIA A100-SXM4-80GB", (8, 0), 108, 81920 * MIB, 81049 * MIB, 40 * MIB, 5120, "nvidia-smi; mixbench issue 47"
     ),
     "a100-40gb": AbsentDevice(
-        "NVIDIA A100-SXM4-40GB", (8, 0), 108, 40960 * MIB, 40339 * MIB, 40 * MIB, 5120, "nvidia-smi; bottlerocket PR 3873"
+        "NVIDIA A100-SXM4-40GB",
+        (8, 0),
+        108,
+        40960 * MIB,
+        40339 * MIB,
+        40 * MIB,
+        5120,
+        "nvidia-smi; bottlerocket PR 3873",
     ),
     "h100": AbsentDevice("NVIDIA H100 80GB HBM3", (9, 0), 132, 81559 * MIB, 81089 * MIB, 50 * MIB, 5120, _SEEN),
     "h200": AbsentDevice(
-        "NVIDIA H200", (9, 0), 132, 143771 * MIB, 143771 * MIB, 60 * MIB, 6144, "nvidia-smi; torch saw no less on one H200"
+        "NVIDIA H200",
+        (9, 0),
+        132,
+        143771 * MIB,
+        143771 * MIB,
+        60 * MIB,
+        6144,
+        "nvidia-smi; torch saw no less on one H200",
     ),
     "rtx3090": AbsentDevice(
-        "NVIDIA GeForce RTX 3090", (8, 6), 82, 24576 * MIB, 24258 * MIB, 6 * MIB, 384, "nvidia-smi; torch's errors say 23.69 GiB"
+        "NVIDIA GeForce RTX 3090",
+        (8, 6),
+        82,
+        24576 * MIB,
+        24258 * MIB,
+        6 * MIB,
+        384,
+        "nvidia-smi; torch's errors say 23.69 GiB",
     ),
     "rtx4090": AbsentDevice(
-        "NVIDIA GeForce RTX 4090", (8, 9), 128, 24564 * MIB, 24207 * MIB, 72 * MIB, 384, "nvidia-smi; torch's errors say 23.64 GiB"
+        "NVIDIA GeForce RTX 4090",
+        (8, 9),
+        128,
+        24564 * MIB,
+        24207 * MIB,
+        72 * MIB,
+        384,
+        "nvidia-smi; torch's errors say 23.64 GiB",
     ),
     "rtx5090": AbsentDevice(
-        "NVIDIA GeForce RTX 5090", (12, 0), 170, 32607 * MIB, 32117 * MIB, 96 * MIB, 512, "nvidia-smi; deviceQuery in a public listing"
+        "NVIDIA GeForce RTX 5090",
+        (12, 0),
+        170,
+        32607 * MIB,
+        32117 * MIB,
+        96 * MIB,
+        512,
+        "nvidia-smi; deviceQuery in a public listing",
     ),
-    "l4": AbsentDevice("NVIDIA L4", (8, 9), 58, 23034 * MIB, 22700 * MIB, 48 * MIB, 192, "nvidia-smi; torch's errors say 22.17 GiB"),
-    "t4": AbsentDevice("Tesla T4", (7, 5), 40, 15360 * MIB, 15102 * MIB, 4 * MIB, 256, "nvidia-smi; torch's errors say 14.75 GiB"),
+    "l4": AbsentDevice(
+        "NVIDIA L4", (8, 9), 58, 23034 * MIB, 22700 * MIB, 48 * MIB, 192, "nvidia-smi; torch's errors say 22.17 GiB"
+    ),
+    "t4": AbsentDevice(
+        "Tesla T4", (7, 5), 40, 15360 * MIB, 15102 * MIB, 4 * MIB, 256, "nvidia-smi; torch's errors say 14.75 GiB"
+    ),
 }
 """GPUs by the name that a user gives."""
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from assay.absent.build import LIBRARY, built
 from assay.absent.devices import AbsentDevice, description
 from assay.absent.observation import Observation
-from assay.absent.toolchain import Environment, check_no_gpu, check_settings, environment
+from assay.absent.toolchain import check_no_gpu, check_settings, environment
 from assay.config import Home
 from assay.errors import UsageError, shown
 
@@ -63,7 +63,7 @@ class Launched(NamedTuple):
 
 
 def stated_read(text: str) -> StatedRead:
-    """Parse ``train.py:12=300``. Raises `UsageError` if the text has another form, or the value is no number or bool."""
+    """Parse ``train.py:12=300``. Raises `UsageError` for another form, or a value that is no number or bool."""
     place, _, value = text.partition("=")
     file, _, line = place.rpartition(":")
     try:
@@ -97,31 +97,38 @@ def run_absent(
     place = environment(command)
     library = built(place, Home().cache / "absent", tell)
     with tempfile.TemporaryDirectory(prefix="assay-absent-") as folder:
-        variables = child_environment(library, Path(folder), place) | description(device, count)
+        variables = child_environment(library, Path(folder)) | description(device, count)
         variables["ASSAY_ABSENT_STEPS"] = str(steps or 0)
         variables["ASSAY_ABSENT_READS"] = json.dumps(reads)
         returncode = _waited(command, variables)
         return Launched(returncode, _found(Path(folder) / "found"))
 
 
-def child_environment(library: Path, folder: Path, place: Environment) -> dict[str, str]:
+def child_environment(library: Path, folder: Path) -> dict[str, str]:
     """Return the environment of the script, and write the `sitecustomize` that it finds first."""
     site, found = folder / "site", folder / "found"
     site.mkdir()
     found.mkdir()
     (site / "sitecustomize.py").write_text(_SITE.format(inside=str(INSIDE)), encoding="utf-8")
-    variables = dict(os.environ)
-
-    def first(name: str, value: str) -> str:
-        return f"{value}{os.pathsep}{variables[name]}" if variables.get(name) else value
-
-    return variables | {
-        "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(library)),
-        "LD_PRELOAD": first("LD_PRELOAD", str(library / LIBRARY)),
-        "PYTHONPATH": first("PYTHONPATH", str(site)),
-        "TRITON_LIBCUDA_PATH": str(library),
+    return dict(os.environ) | {
+        **library_environment(library),
+        "PYTHONPATH": _first("PYTHONPATH", str(site)),
         "ASSAY_ABSENT_FOUND": str(found),
     }
+
+
+def library_environment(library: Path) -> dict[str, str]:
+    """Return the variables with which a process loads the library of a folder in the place of CUDA."""
+    return {
+        "LD_LIBRARY_PATH": _first("LD_LIBRARY_PATH", str(library)),
+        "LD_PRELOAD": _first("LD_PRELOAD", str(library / LIBRARY)),
+        "TRITON_LIBCUDA_PATH": str(library),
+    }
+
+
+def _first(name: str, value: str) -> str:
+    """A value before those that a variable has already."""
+    return f"{value}{os.pathsep}{os.environ[name]}" if os.environ.get(name) else value
 
 
 def _waited(command: Sequence[str], variables: dict[str, str]) -> int:

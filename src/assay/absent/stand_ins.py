@@ -52,7 +52,10 @@ LIBRARIES = (
     Library("the driver", r"cu(?!File)[A-Z]\w*", rf"(?!\w*({_HARMLESS}))", 801),
 )
 """Libraries in the order in which a name is looked for."""
-_PRODUCT = re.compile(r"cublas\w*?(gemm|gemv|ger[cu]?|dot[cu]?|Dot|symm|hemm|symv|hemv|syrk?|herk?|syr2k?|her2k?|trmm|trmv|trs[mv]|Matmul$|Gemm)")
+_PRODUCT = re.compile(
+    r"cublas\w*?(gemm|Gemm|gemv|ger[cu]?|dot[cu]?|Dot|symm|hemm|symv|hemv|trmm|trmv|tr[sm]|syr|her|Matmul$)"
+)
+"""Functions that multiply, or solve with a triangle."""
 _RETURNS = re.compile(r"Create|create|Get|Size|Find|Init|Nnz|zeroPivot|Version|Subscribe|WorkEstimation")
 """Names of functions that return something through a pointer."""
 _NO_NUMBER = re.compile(r"\b(const|void|float|double|char|cuComplex|cuDoubleComplex|__half|FILE)\b")
@@ -104,14 +107,16 @@ def includes(headers: Collection[str]) -> str:
     return "".join(f"#include <{one}>\n" for one in headers)
 
 
-def source(declared: dict[str, Prototype], wanted: Collection[str], defined: Collection[str], headers: Collection[str]) -> str:
+def source(
+    declared: dict[str, Prototype], wanted: Collection[str], defined: Collection[str], headers: Collection[str]
+) -> str:
     """Return C source with a stand-in for each function that is wanted or belongs to CUDA, and is not `defined`."""
     ours = {name for name in declared if re.match(r"(cuda|cu)[A-Z]", name)}
-    names = sorted(name for name in {*wanted, *ours} - set(defined) if library_of(name) and _possible(declared.get(name)))
-    head = includes(("string.h", "stdlib.h", *headers))
-    return f'{head}#include "absent.h"\n\n' + "".join(
-        _stand_in(name, declared.get(name)) for name in names
+    names = sorted(
+        name for name in {*wanted, *ours} - set(defined) if library_of(name) and _possible(declared.get(name))
     )
+    head = includes(("string.h", "stdlib.h", *headers))
+    return f'{head}#include "absent.h"\n\n' + "".join(_stand_in(name, declared.get(name)) for name in names)
 
 
 def _possible(declared: Prototype | None) -> bool:
@@ -133,7 +138,9 @@ def _stand_in(name: str, declared: Prototype | None) -> str:
     if declared.result == "void":
         return f"void {name}({', '.join(parameters) or 'void'}) {{ {body} }}\n"
     value = '""' if "*" in declared.result else str(status)
-    return f"{declared.result} {name}({', '.join(parameters) or 'void'}) {{ {body} return ({declared.result}){value}; }}\n"
+    return (
+        f"{declared.result} {name}({', '.join(parameters) or 'void'}) {{ {body} return ({declared.result}){value}; }}\n"
+    )
 
 
 def _named(parameters: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -151,7 +158,9 @@ def _named(parameters: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return whole, names
 
 
-_TYPES = frozenset({"int", "unsigned", "float", "double", "char", "long", "size_t", "int64_t", "uint64_t", "uint32_t", "void"})
+_TYPES = frozenset(
+    {"int", "unsigned", "float", "double", "char", "long", "size_t", "int64_t", "uint64_t", "uint32_t", "void"}
+)
 
 
 def _product(name: str, names: list[str], parameters: list[str]) -> list[str]:
@@ -173,12 +182,15 @@ def _written(name: str, parameters: list[str], names: list[str]) -> list[str]:
     """Statements that write what the function returns through pointers, or free what it destroys."""
     if "Destroy" in name or "destroy" in name:
         by_value = len(names) == 1 and "*" not in parameters[0]
-        return [f"if (__builtin_classify_type({names[0]}) == 5) free((void *)(uintptr_t){names[0]});"] if by_value else []
+        return (
+            [f"if (__builtin_classify_type({names[0]}) == 5) free((void *)(uintptr_t){names[0]});"] if by_value else []
+        )
     lines = []
     for one, whole in zip(names, parameters, strict=True):
         single = whole.count("*") == 1 and "(" not in whole and not _NO_NUMBER.search(whole)
         if single and _RETURNS.search(name):
-            handle = f"if (__builtin_classify_type(*{one}) == 5) {{ void *made = absent_handle(); memcpy({one}, &made, sizeof made); }}"
+            make = f"void *made = absent_handle(); memcpy({one}, &made, sizeof made);"
+            handle = f"if (__builtin_classify_type(*{one}) == 5) {{ {make} }}"
             lines.append(f"if ({one}) {{ memset({one}, 0, sizeof *{one}); {handle if 'reate' in name else ''} }}")
         elif one == "result" and name.startswith("cublas"):
             lines.append(f"if ({one}) memset((void *){one}, 0, sizeof *{one});")

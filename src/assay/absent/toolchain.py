@@ -74,7 +74,7 @@ def interpreter(command: Sequence[str]) -> str:
 
 
 def environment(command: Sequence[str]) -> Environment:
-    """Return the environment of a command. Raises `UsageError` with the remedy if torch in it cannot run without a GPU."""
+    """Return the environment of a command. Raises `UsageError` with the remedy if its torch needs a GPU."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         raise UsageError("an absent GPU needs Linux on x86-64 (WSL2 is one); use `assay estimate --device` here")
     python = interpreter(command)
@@ -97,7 +97,9 @@ def _looked(python: str) -> dict[str, str]:
         done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, timeout=60)
         found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, IndexError, ValueError) as error:
-        raise UsageError(f"{python} could not be asked for its torch ({type(error).__name__}); does it start?") from error
+        raise UsageError(
+            f"{python} could not be asked for its torch ({type(error).__name__}); does it start?"
+        ) from error
     return found
 
 
@@ -139,6 +141,8 @@ def check_settings(variables: dict[str, str] | None = None) -> None:
     given = os.environ if variables is None else variables
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         if "cudaMallocAsync" in given.get(name, ""):
-            raise UsageError(f"{name} asks for cudaMallocAsync, whose memory only CUDA knows; unset it for this command")
+            raise UsageError(
+                f"{name} asks for cudaMallocAsync, whose memory only CUDA knows; unset it for this command"
+            )
     if given.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
         raise UsageError("PYTORCH_NO_CUDA_MEMORY_CACHING turns torch's counts of memory off; unset it for this command")

@@ -21,7 +21,7 @@ def absent(
     """Run a command such as ``["python", "train.py"]`` on an absent GPU, and return its peaks, counts and reads.
 
     `steps` ends the script after so many steps of its optimizer. `reads` states values, as in ``train.py:12=300``. The
-    command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that environment does not allow it.
+    command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that Python does not allow it.
     """
     from assay.absent.answer import AbsentAnswer
     from assay.absent.devices import absent_device
@@ -29,7 +29,9 @@ def absent(
 
     found = absent_device(device)
     if not command:
-        raise UsageError(f"no script is given; write it after two dashes, as in: assay absent {device} -- python train.py")
+        raise UsageError(
+            f"no script is given; write it after two dashes, as in: assay absent {device} -- python train.py"
+        )
     stated = [stated_read(one) for one in reads]
     launched = run_absent(command, found, count=devices, steps=steps, reads=stated, tell=on_progress)
     return AbsentAnswer(found, devices, command, launched)

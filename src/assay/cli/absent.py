@@ -15,7 +15,9 @@ _Read = Annotated[
     list[str] | None,
     typer.Option("--read", metavar="FILE:LINE=VALUE", help="State a value that a line reads: 300, 0.5 or True."),
 ]
-_Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write the answer as JSON; - prints it alone.")]
+_Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the answer as JSON; - prints it alone.")
+]
 
 
 def absent(
@@ -36,7 +38,7 @@ def absent(
         assay absent h100 --steps 3 -- python train.py --batch_size 32
         assay absent rtx4090 --read train.py:12=300 --json answer.json -- python train.py
 
-    Exit codes: 0 done; 2 wrong input, or an environment that cannot; 3 the script does not fit or failed; 130 interrupted.
+    Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script does not fit, or failed; 130 interrupted.
     """
     from pathlib import Path
 

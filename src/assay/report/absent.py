@@ -1,12 +1,12 @@
-"""The answer of `assay absent` as plain rows: the sentence first, then memory, counts, reads and what cannot be told."""
+"""The answer of `assay absent` as plain rows: the sentence first, then memory, counts, reads and what is unknown."""
 
 from collections.abc import Iterator, Mapping
 
 from assay.absent.answer import AbsentAnswer, Fit
 from assay.absent.devices import AbsentDevice
-from assay.absent.observation import Observation, Read
+from assay.absent.observation import Observation, Read, Unknown
 from assay.report.blocks import Block, Facts, Table
-from assay.units import format_bytes
+from assay.units import format_bytes, format_steps
 
 CANNOT_TELL = (
     "Nothing was computed: losses and other values mean nothing (numbers that are read are 0, a bool is true), "
@@ -59,7 +59,8 @@ def headline(answer: AbsentAnswer) -> str:
     if answer.fit is Fit.BARELY:
         return f"It may just fit {_one(device)}, or just not: {used}."
     if answer.sizes:
-        return f"Whether it fits {_one(device)} is not known, and neither is its peak: shapes hang on values that nobody computed."
+        unknown = "is not known, and neither is its peak: shapes hang on values that nobody computed"
+        return f"Whether it fits {_one(device)} {unknown}."
     return f"Whether it fits {_one(device)} is not known; so far {used}."
 
 
@@ -83,40 +84,46 @@ def _reasons(answer: AbsentAnswer) -> Iterator[Block]:
             f"--read {_where(one)}=VALUE, and the peak can be told."
         )
     for use in answer.refused[:_MOST_LINES]:
-        yield f"{use.short} needs {use.library} ({use.function}), which an absent GPU does not have."
+        yield f"{use.short} needs {use.library} ({use.function}), which an absent GPU does not have.{_remedy(use)}"
     for use in answer.unknown[:_MOST_LINES]:
         yield f"{use.short} uses {use.library}, whose workspace is not known: the peak is at least the one below."
     if seen.refused:
-        yield f"The script chose {seen.refused}, which torch does not count; memory cannot be told."
+        yield f"The script chose {seen.refused}; its memory cannot be told."
     yield from _ending(answer, seen)
     if seen.exhausted and not answer.out_of_memory:
         first = seen.exhausted[0]
-        yield f"Memory was exhausted at {first.short} ({format_bytes(first.wanted_bytes)} more), and the script went on."
+        more = format_bytes(first.wanted_bytes)
+        yield f"Memory was exhausted at {first.short} ({more} more), and the script went on."
     if len(answer.observations) > 1:
         yield f"{len(answer.observations)} processes used the device; the figures are of the one with the highest peak."
 
 
+def _remedy(use: Unknown) -> str:
+    """What can be done about a library that is missing; empty if nothing can."""
+    recurrent = "recurrent" in use.library
+    return " With torch.backends.cudnn.enabled = False torch uses kernels of its own." if recurrent else ""
+
+
 def _ending(answer: AbsentAnswer, seen: Observation) -> Iterator[str]:
     ended = seen.ended
-    steps = "1 step" if seen.steps == 1 else f"{seen.steps} steps"
+    steps = f"after {format_steps(seen.steps)}" if seen.steps else "before its first step"
     if ended.how == "endless":
         yield (
-            f"The script was stopped after {steps}: {ended.place.short} had read 10,000 times without a step of an "
+            f"The script was stopped {steps}: {ended.place.short} had read 10,000 times without a step of an "
             "optimizer, perhaps because it waits for a value that nobody computes."
         )
     elif ended.how == "raised" and not answer.out_of_memory:
-        yield f"The script ended after {steps} by {ended.error} at {ended.place.short}: {ended.message}"
+        yield f"The script ended {steps} by {ended.error} at {ended.place.short}: {ended.message}"
     elif ended.how == "interrupted":
-        yield f"The script was interrupted after {steps}."
+        yield f"The script was interrupted {steps}."
     elif ended.how in ("signal", "running"):
-        yield f"The script was killed after about {steps}; the figures reach up to its last step but a few seconds."
-    elif answer.returncode:
-        yield f"The script ended after {steps} with exit code {answer.returncode}."
+        yield f"The script was killed {steps}, or a little later; the figures are those of its last seconds but two."
+    elif answer.returncode and not answer.out_of_memory:
+        yield f"The script ended {steps} with exit code {answer.returncode}."
 
 
 def _where(one: Read) -> str:
-    name = one.caller.rpartition("/")[2] if one.caller else f"{one.file.rpartition('/')[2]}:{one.line}"
-    return name
+    return (one.caller or f"{one.file}:{one.line}").rpartition("/")[2]
 
 
 def _memory(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
@@ -142,7 +149,9 @@ def _devices(seen: Observation) -> Table:
 def _counts(answer: AbsentAnswer, seen: Observation) -> Iterator[Block]:
     if not seen.by_step:
         yield "No optimizer of torch took a step, so the counts are those of the whole script."
-        yield Table.of(("", "in all"), ((title, f"{seen.counts[name]}") for name, title in _COUNTS.items()), right=("in all",))
+        yield Table.of(
+            ("", "in all"), ((title, f"{seen.counts[name]}") for name, title in _COUNTS.items()), right=("in all",)
+        )
         return
     rows = []
     for name, title in _COUNTS.items():
@@ -156,7 +165,9 @@ def _counts(answer: AbsentAnswer, seen: Observation) -> Iterator[Block]:
 
 def _reads(reads: tuple[Read, ...], steps: int) -> Table:
     most = sorted(reads, key=lambda one: -one.count)[:_MOST_LINES]
-    rows = [(one.short, one.operator or "-", one.kind, str(one.count), format_bytes(one.bytes)) for one in most]
+    rows: list[tuple[str, ...]] = [
+        (one.short, one.operator or "-", one.kind, str(one.count), format_bytes(one.bytes)) for one in most
+    ]
     if len(reads) > _MOST_LINES:
         rest = reads[_MOST_LINES:]
         rows.append((f"{len(rest)} more lines", "", "", str(sum(one.count for one in rest)), ""))

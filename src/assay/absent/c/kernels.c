@@ -77,13 +77,20 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_b
     return cudaSuccess;
 }
 
+/* Architecture of the code that runs on the device: the newest that torch was compiled for and the device understands.
+   CUB refuses a kernel whose architecture it was not compiled for. */
+static int code_architecture;
+
+void absent_set_code(int architecture) { code_architecture = architecture; }
+
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *found, const void *kernel) {
     (void)kernel;
     memset(found, 0, sizeof *found);
     found->maxThreadsPerBlock = 1024;
     found->numRegs = 32;
     found->maxDynamicSharedSizeBytes = absent_gpu.shared_optin_bytes;
-    found->binaryVersion = found->ptxVersion = 10 * absent_gpu.major + absent_gpu.minor;
+    int device = 10 * absent_gpu.major + absent_gpu.minor;
+    found->binaryVersion = found->ptxVersion = code_architecture ? code_architecture : device;
     return cudaSuccess;
 }
 
@@ -140,6 +147,9 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
     if (result) *result = found ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
     return found;
 }
+
+/* Private tables of the driver, which NVIDIA's own libraries look for when they are loaded. They do without. */
+CUresult cuGetExportTable(const void **table, const CUuuid *which) { return (void)which, *table = NULL, CUDA_ERROR_NOT_SUPPORTED; }
 
 /* Code that is loaded at run time: Triton's kernels, and those that torch compiles. */
 static CUresult handle(void **made) { return *made = absent_handle(), *made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY; }

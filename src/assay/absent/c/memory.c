@@ -1,8 +1,9 @@
 /* Memory of the devices, and pinned memory of the host.
 
    Each device has a range of addresses, four times its memory. It is reserved and never touched by this file, so it takes
-   no memory of the host. Blocks are placed at the lowest address that fits, in steps of 2 MiB as CUDA does, so that two
-   runs get the same addresses. What a device has given out is counted, and ends where the device's memory ends. */
+   no memory of the host. Blocks are placed at the highest address that fits, in steps of 2 MiB, so that two runs get the
+   same addresses. torch takes the lowest of equal free blocks, so the order matters for what it reserves: from high to
+   low comes nearest to what was measured. What a device has given out is counted, and ends where the device's memory ends. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static void forget(size_t at) {
     memmove(ranges + at, ranges + at + 1, (count - at) * sizeof *ranges);
 }
 
-/* The lowest address of a device's arena at which a block fits; 0 if there is none. */
+/* The highest address of a device's arena at which a block fits; 0 if there is none. */
 static uintptr_t place(int device, size_t bytes) {
     size_t span = ARENA_FACTOR * rounded(absent_gpu.memory_bytes);
     if (!arenas[device]) {
@@ -69,12 +70,14 @@ static uintptr_t place(int device, size_t bytes) {
         if (!start) return 0;
         arenas[device] = (start + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
     }
-    uintptr_t at = arenas[device], end = arenas[device] + span;
-    for (size_t index = first_after(at); index < count && ranges[index].start < end; index++) {
-        if (ranges[index].start >= at + bytes) break;
-        at = arenas[device] + rounded(ranges[index].start + ranges[index].bytes - arenas[device]);
+    uintptr_t low = arenas[device], top = low + span;
+    size_t needed = rounded(bytes);
+    for (size_t index = first_after(top); index-- > 0 && ranges[index].start >= low;) {
+        uintptr_t end = low + rounded(ranges[index].start + ranges[index].bytes - low);
+        if (top - end >= needed) break;
+        top = ranges[index].start;
     }
-    return at + bytes <= end ? at : 0;
+    return top - low >= needed ? top - needed : 0;
 }
 
 static int has_room(int device, size_t bytes) {

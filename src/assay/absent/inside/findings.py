@@ -42,7 +42,8 @@ class Findings:
 
         if torch.cuda.get_allocator_backend() != "native":
             self.refused = f"the allocator {torch.cuda.get_allocator_backend()}"
-        torch.cuda._lazy_call(lambda: torch._C._cuda_attach_out_of_memory_observer(self._exhausted))  # type: ignore[attr-defined]
+        self._set_architecture(torch._C._cuda_getArchFlags() or "")
+        torch.cuda._lazy_call(self._cuda_starts)  # type: ignore[no-untyped-call]
         reset = torch._C._cuda_resetPeakMemoryStats
 
         def remembered(device: int) -> None:
@@ -50,6 +51,23 @@ class Findings:
             reset(device)
 
         torch._C._cuda_resetPeakMemoryStats = remembered
+
+    def _set_architecture(self, compiled: str) -> None:
+        """Choose the newest architecture of torch's kernels that the device runs, which has its major version."""
+        described = dict(one.split("=") for one in os.environ.get("ASSAY_ABSENT_DEVICE", "").split())
+        device = 10 * int(described.get("major", 0)) + int(described.get("minor", 0))
+        known = [int(one[3:]) for one in compiled.split() if one.startswith("sm_") and one[3:].isdigit()]
+        fitting = [one for one in known if one // 10 == device // 10 and one <= device]
+        if fitting:
+            self.library.set_architecture(max(fitting))
+        elif known:
+            self.refused = f"a torch without kernels for this device (it has {compiled})"
+
+    def _cuda_starts(self) -> None:
+        import torch
+
+        torch._C._cuda_attach_out_of_memory_observer(self._exhausted)  # type: ignore[attr-defined]
+        self.write()  # a process that is killed before its first step has a file, too
 
     def _exhausted(self, device: int, wanted: int, allocated: int, free: int) -> None:
         if len(self.exhausted) < _MOST_EXHAUSTED:

@@ -22,6 +22,7 @@ class Library:
         self._counts = loaded.absent_counts
         self._observe = loaded.absent_observe
         self._known = loaded.absent_known
+        self._set_code = loaded.absent_set_code
         self._most_used = loaded.absent_most_used
         self._most_used.restype = ctypes.c_uint64
         self._array = (ctypes.c_uint64 * len(COUNTS))()
@@ -39,6 +40,10 @@ class Library:
     def set_known(self, address: int, value: int, size: int) -> None:
         """Say that all bytes of a block of the device have this value."""
         self._known(ctypes.c_void_p(address), ctypes.c_int(value), ctypes.c_size_t(size))
+
+    def set_architecture(self, number: int) -> None:
+        """Say for which architecture the kernels are compiled, such as 86."""
+        self._set_code(ctypes.c_int(number))
 
     def observe(self, read: Callable[[str, int, int], None], unknown: Callable[[str, str, bool], None]) -> None:
         """Let the library call `read(operator, address, bytes)` and `unknown(library, function, runs)`."""

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import json
 import os
+import re
 import struct
 import sys
 import threading
@@ -16,11 +17,10 @@ MOST_READS = 10_000
 """Reads of one line without a step, after which the script is stopped."""
 STOPPED = 5
 """Exit code of a script that is stopped."""
-VALUES = frozenset(
-    (*("item", "_local_scalar_dense", "is_nonzero", "equal", "allclose", "to", "_to_copy", "copy_", "cpu", "clone"),)
-    + ("_linalg_check_errors", "_assert_async", "linalg_eigh", "linalg_svd", "_linalg_svd", "linalg_inv_ex", "")
+VALUES = re.compile(
+    r"(item|_local_scalar_dense|is_nonzero|equal|allclose|to|_to_copy|copy|cpu|clone|_assert_async)(_|$)|_?linalg_|$"
 )
-"""Operators whose reads become a Python value or a copy on the host, and no size of a tensor."""
+"""Operators, with any overload, whose reads become a Python value or a copy on the host, and no size of a tensor."""
 
 
 class Reads:
@@ -48,8 +48,7 @@ class Reads:
 
     def _read(self, operator: str, address: int, size: int) -> None:
         place = place_now()
-        base = operator.partition("_Tensor")[0].rstrip("_") or operator
-        is_size = operator not in VALUES and not operator.startswith(("to_", "copy", "linalg_", "_linalg_")) and base != ""
+        is_size = VALUES.match(operator) is None
         stated = self._value(place)
         if stated is not None:
             _write(address, size, stated)
@@ -88,7 +87,7 @@ class Reads:
         one["runs"] = one["runs"] and runs
 
     def follow_torch(self) -> None:
-        """Let `isnan` and `isinf` answer false, and `any` of their answers too: nothing was computed that could be NaN."""
+        """Let `isnan` and `isinf` answer false, and `any` of their answers too: nothing that was computed is NaN."""
         import torch
 
         for name in ("isnan", "isinf", "any", "logical_or"):
@@ -105,7 +104,10 @@ class Reads:
             found = function(*given, **named)
             if torch.compiler.is_compiling() or not getattr(found, "is_cuda", False) or type(found) is not torch.Tensor:
                 return found
-            if all(getattr(one, "_absent_false", False) for one in given if isinstance(one, torch.Tensor)) or not checked:
+            if (
+                all(getattr(one, "_absent_false", False) for one in given if isinstance(one, torch.Tensor))
+                or not checked
+            ):
                 found._absent_false = True  # type: ignore[attr-defined]
                 if found.numel() <= 4096 and not torch.cuda.is_current_stream_capturing():
                     library.set_known(found.data_ptr(), 0, found.numel())
@@ -115,7 +117,7 @@ class Reads:
 
 
 def _write(address: int, size: int, text: str) -> None:
-    """Write a stated value where the host reads: a whole number as an integer, one with a point as a float, or a bool."""
+    """Write a stated value: a whole number as an integer, one with a point as a float, a bool as one byte."""
     if text in ("True", "False"):
         ctypes.memset(address, int(text == "True"), size)
         return
