@@ -83,7 +83,8 @@ def nanogpts(row: dict[str, Any]) -> dict[str, int]:
         tokens = torch.zeros(rows // parts, length, dtype=torch.long, device="cuda")
         targets = torch.zeros_like(tokens)
         with torch.autocast("cuda", dtype=_HALF[cell]) if cell in _HALF else contextlib.nullcontext():
-            loss = model(tokens, targets)[1] / parts
+            _logits, loss = model(tokens, targets)  # train.py keeps the logits through the backward pass
+            loss = loss / parts
         scaler.scale(loss).backward()
 
     def step(index: int) -> None:
