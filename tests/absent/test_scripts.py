@@ -306,6 +306,58 @@ for (rows,) in DataLoader(data, batch_size=16, num_workers=2, pin_memory=True):
     assert ran.answer.per_step("pageable_copies") == (0, 0, 0)
 
 
+def test_a_fork_that_uses_the_device_is_observed(run: Run) -> None:
+    ran = run("""
+import multiprocessing, torch
+def train():
+    (torch.zeros(2**24, device="cuda") + 1).sum().item()
+process = multiprocessing.get_context("fork").Process(target=train)
+process.start()
+process.join()
+assert process.exitcode == 0
+""")
+    assert ran.answer.fit is Fit.YES
+    assert ran.found.devices[0].requested_bytes >= 2**27
+    assert [one.line for one in ran.found.reads] == [4]
+
+
+def test_scripted_compiled_and_mapped_functions_may_ask_for_nan(run: Run) -> None:
+    ran = run("""
+import torch
+@torch.jit.script
+def scripted(x):
+    return torch.any(torch.isnan(x)) | torch.isinf(x).any()
+x = torch.randn(3, 4, device="cuda")
+scripted(x)
+torch.vmap(lambda row: torch.isnan(row).any())(x)
+assert not torch.isnan(x).any() and not torch.logical_or(torch.isnan(x), torch.isinf(x)).any()
+print("right")
+""")
+    assert ran.printed.splitlines()[-1] == "right"
+
+
+def test_an_allocator_that_the_script_chooses_is_refused(run: Run) -> None:
+    ran = run("""
+import os
+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"
+import torch
+torch.zeros(2**20, device="cuda")
+""")
+    assert ran.found.refused == "the allocator cudaMallocAsync"
+    assert ran.answer.fit is Fit.UNKNOWN
+
+
+def test_a_missing_nccl_is_named_with_its_line(run: Run) -> None:
+    ran = run("""
+import os, torch, torch.distributed as dist
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511", "RANK": "0", "WORLD_SIZE": "1"}
+dist.init_process_group("nccl")
+dist.all_reduce(torch.ones(3, device="cuda"))
+""")
+    assert {(one.library, one.line) for one in ran.answer.refused} == {("NCCL", 5)}
+    assert ran.answer.fit is Fit.UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("line", "how", "code"),
     [

@@ -1,4 +1,4 @@
-"""What follows from a run on an absent GPU: whether it fits, and what could not be told.
+"""The answer that follows from a run on an absent GPU: whether it fits, and what could not be told.
 
 A peak is withdrawn if the shape of a tensor hangs on a value that the device would have computed. *Fits* is withdrawn
 with it, and where a library's workspace is not known.

@@ -1,7 +1,7 @@
 """Start a script with the absent GPU, wait for it, and read what its observer found.
 
-The library is preloaded, so that its functions come before CUDA's. A folder of its own is first on the path of Python:
-its `sitecustomize` starts the observer, and then runs the user's own `sitecustomize`, if there is one.
+The library is preloaded, so that its functions come before CUDA's. A folder of its own is first on the path of Python.
+Its `sitecustomize` starts the observer, and then runs the user's own `sitecustomize`, if there is one.
 """
 
 import json

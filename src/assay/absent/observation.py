@@ -1,4 +1,4 @@
-"""What the observer of one process found, as it wrote it."""
+"""Findings of the observer of one process, as it wrote them."""
 
 from typing import Literal
 

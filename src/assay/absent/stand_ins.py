@@ -24,7 +24,7 @@ class Prototype(NamedTuple):
 
 
 class Library(NamedTuple):
-    """How the functions of one library behave if nobody wrote them by hand."""
+    """One library of CUDA, and the behaviour of its functions if nobody wrote them by hand."""
 
     title: str
     names: str
@@ -32,7 +32,7 @@ class Library(NamedTuple):
     refused: str = r"(?!)"
     """Names of functions that fail, because a script cannot go on without their results."""
     status: int = 0
-    """What a refused function returns."""
+    """Status that a refused function returns."""
     unknown: str = r"(?!)"
     """Names of functions that run, but whose workspace is not known."""
 

@@ -32,7 +32,7 @@ print(json.dumps(answer))
 
 
 class Environment(NamedTuple):
-    """What a script runs in."""
+    """A script's Python and its torch."""
 
     python: str
     torch: str

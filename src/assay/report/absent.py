@@ -29,7 +29,7 @@ def absent_report(answer: AbsentAnswer) -> Iterator[Block]:
     yield headline(answer)
     yield from _reasons(answer)
     seen = answer.observation
-    if seen is None or answer.peak is None:
+    if seen is None or seen.refused or answer.peak is None:
         return
     yield Facts.of(_memory(answer))
     if len(seen.devices) > 1:
@@ -50,6 +50,8 @@ def headline(answer: AbsentAnswer) -> str:
         one = seen.exhausted[-1] if seen.exhausted else None
         asked = f" when {one.short} asked for {format_bytes(one.wanted_bytes)}" if one else ""
         return f"It does not fit {_one(device)}: the {total} were exhausted{asked}, in step {seen.steps + 1}."
+    if seen.refused:
+        return f"Whether it fits {_one(device)} is not known."
     if in_use is None:
         return "The script used no GPU." if answer.fit is Fit.UNUSED else f"Whether it fits {device} is not known."
     peaks = f"at its peak {format_bytes(answer.peak.reserved_bytes if answer.peak else 0)} are reserved"
@@ -99,7 +101,7 @@ def _reasons(answer: AbsentAnswer) -> Iterator[Block]:
 
 
 def _remedy(use: Unknown) -> str:
-    """What can be done about a library that is missing; empty if nothing can."""
+    """Remedy for a library that is missing; empty if there is none."""
     recurrent = "recurrent" in use.library
     return " With torch.backends.cudnn.enabled = False torch uses kernels of its own." if recurrent else ""
 

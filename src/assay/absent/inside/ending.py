@@ -16,7 +16,7 @@ from .findings import Findings
 def follow_end(findings: Findings) -> None:
     """Write the findings at exit, after an exception, before `os._exit`, and at SIGTERM."""
     atexit.register(_at_exit, findings)
-    os.register_at_fork(after_in_child=findings.library.let_go)
+    os.register_at_fork(after_in_child=findings.begin_fork)
     _follow_exceptions(findings)
     _follow_exits(findings)
     _follow_signal(findings)

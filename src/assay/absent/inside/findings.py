@@ -1,4 +1,4 @@
-"""What the observer has found so far, and the file that it writes."""
+"""Findings of the observer so far, and the file that it writes."""
 
 import json
 import os
@@ -21,6 +21,10 @@ class Findings:
 
     def __init__(self, library: Library) -> None:
         self.library = library
+        self._is_fork = False
+        self._clear()
+
+    def _clear(self) -> None:
         self.process = os.getpid()
         self.steps: list[dict[str, int]] = []
         """Counts of each step of the first optimizer."""
@@ -34,15 +38,16 @@ class Findings:
         self.refused: str | None = None
         self._before_reset: dict[int, dict[str, int]] = {}
         self._written = 0.0
-        self._first_step: dict[str, dict[str, int]] | None = None
+
+    def begin_fork(self) -> None:
+        """Start anew, because this process is a fork now. It writes a file only if it uses the device."""
+        self._clear()
+        self._is_fork = True
 
     def follow_torch(self) -> None:
-        """Learn when memory is exhausted and when a peak is reset; refuse allocators that do not count."""
+        """Learn when CUDA starts, when memory is exhausted, and when a peak is reset."""
         import torch
 
-        if torch.cuda.get_allocator_backend() != "native":
-            self.refused = f"the allocator {torch.cuda.get_allocator_backend()}"
-        self._set_architecture(torch._C._cuda_getArchFlags() or "")
         torch.cuda._lazy_call(self._cuda_starts)  # type: ignore[no-untyped-call]
         reset = torch._C._cuda_resetPeakMemoryStats
 
@@ -64,9 +69,15 @@ class Findings:
             self.refused = f"a torch without kernels for this device (it has {compiled})"
 
     def _cuda_starts(self) -> None:
+        """Refuse an allocator that does not count. Before this, torch must not be asked: it would forbid forks."""
         import torch
 
-        torch._C._cuda_attach_out_of_memory_observer(self._exhausted)  # type: ignore[attr-defined]
+        self._set_architecture(torch._C._cuda_getArchFlags() or "")
+        backend = torch.cuda.get_allocator_backend()
+        if backend == "native":
+            torch._C._cuda_attach_out_of_memory_observer(self._exhausted)  # type: ignore[attr-defined]
+        else:
+            self.refused = f"the allocator {backend}"
         self.write()  # a process that is killed before its first step has a file, too
 
     def _exhausted(self, device: int, wanted: int, allocated: int, free: int) -> None:
@@ -115,8 +126,9 @@ class Findings:
         }
 
     def write(self, *, may_wait: bool = False) -> None:
-        """Write the file; with `may_wait` only if the last one is older than two seconds. A fork writes nothing."""
-        if os.getpid() != self.process or (may_wait and time.monotonic() - self._written < _SECONDS):
+        """Write the file; with `may_wait` only if the last one is older than two seconds."""
+        waits = may_wait and time.monotonic() - self._written < _SECONDS
+        if waits or os.getpid() != self.process or (self._is_fork and not self.devices()):
             return
         folder = os.environ.get("ASSAY_ABSENT_FOUND", "")
         path = os.path.join(folder, f"{self.process}.json")

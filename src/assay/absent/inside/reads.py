@@ -1,5 +1,6 @@
 """Reads by the host, by line. A line that reads on and on is stopped; one whose value was stated gets it."""
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -15,6 +16,8 @@ from .places import place_now
 
 MOST_READS = 10_000
 """Reads of one line without a step, after which the script is stopped."""
+MOST_KNOWN = 4096
+"""Most elements of an answer of `isnan` whose values are told to the library."""
 STOPPED = 5
 """Exit code of a script that is stopped."""
 VALUES = re.compile(
@@ -89,31 +92,39 @@ class Reads:
     def follow_torch(self) -> None:
         """Let `isnan` and `isinf` answer false, and `any` of their answers too: nothing that was computed is NaN."""
         import torch
+        from torch.jit import _builtins
 
         for name in ("isnan", "isinf", "any", "logical_or"):
             for owner in (torch, torch.Tensor):
-                setattr(owner, name, self._false(getattr(owner, name), checked=name in ("any", "logical_or")))
+                answered = self._false(getattr(owner, name), checked=name in ("any", "logical_or"))
+                setattr(owner, name, answered)
+                if owner is torch:  # TorchScript knows torch's functions by their identity
+                    _builtins._register_builtin(answered, f"aten::{name}")
 
     def _false(self, function: Any, *, checked: bool) -> Any:
+        """The function, with values that are false; if `checked`, only if its arguments are such answers."""
         import torch
-
-        library = self._findings.library
 
         @functools.wraps(function)
         def answered(*given: Any, **named: Any) -> Any:
             found = function(*given, **named)
             if torch.compiler.is_compiling() or not getattr(found, "is_cuda", False) or type(found) is not torch.Tensor:
                 return found
-            if (
-                all(getattr(one, "_absent_false", False) for one in given if isinstance(one, torch.Tensor))
-                or not checked
-            ):
-                found._absent_false = True  # type: ignore[attr-defined]
-                if found.numel() <= 4096 and not torch.cuda.is_current_stream_capturing():
-                    library.set_known(found.data_ptr(), 0, found.numel())
+            tensors = [one for one in given if isinstance(one, torch.Tensor)]
+            if not checked or all(getattr(one, "_absent_false", False) for one in tensors):
+                self._say_false(found)
             return found
 
         return answered
+
+    def _say_false(self, found: Any) -> None:
+        import torch
+
+        found._absent_false = True
+        # Wrappers of transforms such as vmap have no memory of their own.
+        with contextlib.suppress(RuntimeError):
+            if found.numel() <= MOST_KNOWN and not torch.cuda.is_current_stream_capturing():
+                self._findings.library.set_known(found.data_ptr(), 0, found.numel())
 
 
 def _write(address: int, size: int, text: str) -> None:
