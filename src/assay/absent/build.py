@@ -23,7 +23,8 @@ SOURCES = Path(__file__).parent / "c"
 """Folder of the C sources."""
 LIBRARY = "libcuda.so.1"
 """Name of the library: the driver's, because programs open that one by name."""
-FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-D_GNU_SOURCE")
+FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-D_GNU_SOURCE", "-Dalignas=_Alignas")
+"""Flags of gcc. Some headers of CUDA use C++'s word for an alignment."""
 _EXTERNAL = re.compile(r"^\S+ [TWBDR] (\w+)", re.MULTILINE)
 
 

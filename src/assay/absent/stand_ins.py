@@ -37,7 +37,7 @@ class Library(NamedTuple):
     """Names of functions that run, but whose workspace is not known."""
 
 
-_HARMLESS = r"Set|Profiler|Trim|Destroy|Prefetch|Advise|Unload|Release|Flush|ResetPersisting"
+_HARMLESS = r"Logs|Set|Profiler|Trim|Destroy|Prefetch|Advise|Unload|Release|Flush|ResetPersisting"
 LIBRARIES = (
     Library("CUDA", r"(__)?cuda[A-Z]\w*", rf"(?!\w*({_HARMLESS}))", 801),
     Library("cuBLAS", r"cublas\w*"),
@@ -56,7 +56,7 @@ _PRODUCT = re.compile(
     r"cublas\w*?(gemm|Gemm|gemv|ger[cu]?|dot[cu]?|Dot|symm|hemm|symv|hemv|trmm|trmv|tr[sm]|syr|her|Matmul$)"
 )
 """Functions that multiply, or solve with a triangle."""
-_RETURNS = re.compile(r"Create|create|Get|Size|Find|Init|Nnz|zeroPivot|Version|Subscribe|WorkEstimation")
+_RETURNS = re.compile(r"Create|create|Get|Size|Find|Init|Nnz|zeroPivot|Version|Subscribe|WorkEstimation|LogsRegister")
 """Names of functions that return something through a pointer."""
 _NO_NUMBER = re.compile(r"\b(const|void|float|double|char|cuComplex|cuDoubleComplex|__half|FILE)\b")
 _DECLARED = re.compile(r"(?:^|[;}])\s*(?:extern\s+)?([A-Za-z_][\w\s*]*?)\b((?:__cuda|cu|nccl)\w+)\s*\(")
