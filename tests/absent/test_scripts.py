@@ -172,6 +172,26 @@ print("right")
     assert run(run_text).printed.splitlines()[-1] == "right"
 
 
+def test_whole_numbers_are_told_from_others_and_from_what_was_sent(run: Run) -> None:
+    ran = run("""
+import torch
+x = torch.randn(10, device="cuda")
+lengths = torch.tensor([3, 4], device="cuda")
+lengths.tolist()
+(x > 0).sum().item()
+x.sum().item()
+print(x)
+(lengths + 1).tolist()
+bool((x > 0).any())
+range((x > 0).sum())
+""")
+    kinds = {one.line: one.kind for one in ran.found.reads if one.line != 8}
+    assert kinds == {5: "sent", 6: "whole", 7: "value", 9: "whole", 10: "value", 11: "whole"}
+    assert {one.kind for one in ran.found.reads if one.line == 8} <= {"value"}
+    assert ran.answer.fit is Fit.YES
+    assert [one.line for one in ran.answer.whole] == [6, 9, 11]
+
+
 def test_a_loop_that_waits_for_a_value_is_stopped_by_name(run: Run) -> None:
     ran = run("import torch\nx = torch.ones(4, device='cuda')\nwhile (x > 0).any():\n    x = x - 1\n")
     assert ran.found.ended.how == "endless"

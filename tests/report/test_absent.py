@@ -107,6 +107,13 @@ def test_more_than_ten_lines_that_read_are_summed() -> None:
     assert table.rows[-1] == ("2 more lines", "", "", "19", "")
 
 
+def test_whole_numbers_are_a_warning_and_no_withdrawal() -> None:
+    found = answer(observation(reads=tuple(read("whole", line=line) for line in range(1, 6))))
+    assert found.fit.value == "yes"
+    assert "Whole numbers are read at train.py:1, train.py:2, train.py:3, …, and are 0 here" in " ".join(texts(found))
+    assert not any("Whole" in one for one in texts(answer(observation(reads=(read("whole", stated=True),)))))
+
+
 def test_without_a_step_the_whole_script_is_counted() -> None:
     found = texts(answer(observation(by_step=(), steps=0)))
     assert "No optimizer of torch took a step, so the counts are those of the whole script." in found

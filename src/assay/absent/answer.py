@@ -69,6 +69,11 @@ class AbsentAnswer:
         return tuple(one for one in self._reads if one.kind == "size" and not one.stated)
 
     @property
+    def whole(self) -> tuple[Read, ...]:
+        """Reads of whole numbers that nobody stated; sizes may hang on them, which cannot be seen."""
+        return tuple(one for one in self._reads if one.kind == "whole" and not one.stated)
+
+    @property
     def _reads(self) -> tuple[Read, ...]:
         return self.observation.reads if self.observation else ()
 

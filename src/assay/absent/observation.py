@@ -43,8 +43,8 @@ class Read(Place):
     """Reads of one line by one operator of torch."""
 
     operator: str
-    kind: Literal["value", "size"]
-    """A Python value, or a size of a tensor that hangs on it."""
+    kind: Literal["value", "whole", "size", "sent"]
+    """A Python value, a whole one that may decide a size, a size of a tensor, or what had been sent."""
     count: int
     bytes: int
     stated: bool

@@ -21,6 +21,7 @@ _COUNTS = {
     "graph_nodes": "nodes of replayed graphs",
     "reads": "reads by the host",
 }
+_BECOMES = {"value": "value", "whole": "whole number", "size": "size", "sent": "what was sent"}
 _MOST_LINES = 10
 
 
@@ -85,6 +86,9 @@ def _reasons(answer: AbsentAnswer) -> Iterator[Block]:
             f"{one.short} reads a size ({one.operator}) that the device would have computed. State it with "
             f"--read {_where(one)}=VALUE, and the peak can be told."
         )
+    if answer.whole:
+        lines = ", ".join(one.short for one in answer.whole[:3]) + (", …" if len(answer.whole) > 3 else "")
+        yield f"Whole numbers are read at {lines}, and are 0 here: if a size hangs on one, state it with --read."
     for use in answer.refused[:_MOST_LINES]:
         yield f"{use.short} needs {use.library} ({use.function}), which an absent GPU does not have.{_remedy(use)}"
     for use in answer.unknown[:_MOST_LINES]:
@@ -168,7 +172,7 @@ def _counts(answer: AbsentAnswer, seen: Observation) -> Iterator[Block]:
 def _reads(reads: tuple[Read, ...], steps: int) -> Table:
     most = sorted(reads, key=lambda one: -one.count)[:_MOST_LINES]
     rows: list[tuple[str, ...]] = [
-        (one.short, one.operator or "-", one.kind, str(one.count), format_bytes(one.bytes)) for one in most
+        (one.short, one.operator or "-", _BECOMES[one.kind], str(one.count), format_bytes(one.bytes)) for one in most
     ]
     if len(reads) > _MOST_LINES:
         rest = reads[_MOST_LINES:]

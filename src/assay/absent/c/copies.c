@@ -34,9 +34,10 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t s
         if (bytes <= sizeof kept && absent_as_sent(kept, from, bytes)) absent_sent(to, kept, bytes);
         else absent_overwritten(to, bytes);
     } else if (source.kind == DEVICE_MEMORY) {
-        if (!absent_as_sent(to, from, bytes)) fill(to, bytes);
-        if (target.kind == PINNED_MEMORY && !waits) absent_copied_to_pinned(to, bytes, stream);
-        else absent_read(to, bytes);
+        int known = absent_as_sent(to, from, bytes);
+        if (!known) fill(to, bytes);
+        if (target.kind == PINNED_MEMORY && !waits) absent_copied_to_pinned(to, bytes, known, stream);
+        else absent_read(to, bytes, known);
     } else {
         memmove(to, from, bytes);
     }

@@ -15,7 +15,7 @@
 #define CACHE (1u << 14)
 #define NAME 64
 
-typedef void (*read_observer)(const char *operator, void *to, uint64_t bytes);
+typedef void (*read_observer)(const char *operator, void *to, uint64_t bytes, int known);
 typedef void (*unknown_observer)(const char *library, const char *function, int runs);
 static read_observer observe_read;
 static unknown_observer observe_unknown;
@@ -67,19 +67,21 @@ int absent_inside(const char *operator) {
     return 0;
 }
 
-void absent_read(void *to, size_t bytes) {
+/* `known` says that the bytes came back as they were sent. */
+void absent_read(void *to, size_t bytes, int known) {
     absent_add(READS, 1);
     absent_add(BYTES_READ, bytes);
     read_observer observer = observe_read;
-    if (observer) observer(absent_operator(), to, bytes);
+    if (observer) observer(absent_operator(), to, bytes, known);
 }
 
-static __thread struct { void *to; size_t bytes; cudaStream_t stream; } pending;
+static __thread struct { void *to; size_t bytes; cudaStream_t stream; int known; } pending;
 
-void absent_copied_to_pinned(void *to, size_t bytes, cudaStream_t stream) {
+void absent_copied_to_pinned(void *to, size_t bytes, int known, cudaStream_t stream) {
     pending.to = to;
     pending.bytes = bytes;
     pending.stream = stream;
+    pending.known = known;
     absent_add(COPIES_TO_PINNED, 1);
     absent_add(BYTES_TO_PINNED, bytes);
 }
@@ -92,7 +94,7 @@ void absent_synchronized(cudaStream_t stream) {
     if (!to || pending.stream != stream) return;
     absent_add(COPIES_TO_PINNED, (uint64_t)-1);
     absent_add(BYTES_TO_PINNED, -(uint64_t)pending.bytes);
-    absent_read(to, pending.bytes);
+    absent_read(to, pending.bytes, pending.known);
 }
 
 /* A library was asked for something that is not known here: `runs` says whether it goes on without it. */

@@ -7,6 +7,7 @@ it found as one JSON file, atomically.
 
 from .ending import follow_end
 from .findings import Findings
+from .functions import wrap_functions
 from .importing import after_import
 from .library import Library
 from .reads import Reads
@@ -25,6 +26,6 @@ def start() -> None:
     def torch_is_there() -> None:
         steps.follow()
         findings.follow_torch()
-        reads.follow_torch()
+        wrap_functions(library, reads)
 
     after_import("torch", torch_is_there)

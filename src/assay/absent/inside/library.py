@@ -10,7 +10,7 @@ COUNTS = (
 )
 """Counts in the order of `absent.h`."""
 
-_READ = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64)
+_READ = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int)
 _UNKNOWN = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)
 
 
@@ -45,11 +45,11 @@ class Library:
         """Say for which architecture the kernels are compiled, such as 86."""
         self._set_code(ctypes.c_int(number))
 
-    def observe(self, read: Callable[[str, int, int], None], unknown: Callable[[str, str, bool], None]) -> None:
-        """Let the library call `read(operator, address, bytes)` and `unknown(library, function, runs)`."""
+    def observe(self, read: Callable[[str, int, int, bool], None], unknown: Callable[[str, str, bool], None]) -> None:
+        """Let the library call `read(operator, address, bytes, known)` and `unknown(library, function, runs)`."""
 
-        def on_read(operator: bytes, address: int, size: int) -> None:
-            read(operator.decode(), address, size)
+        def on_read(operator: bytes, address: int, size: int, known: int) -> None:
+            read(operator.decode(), address, size, bool(known))
 
         def on_unknown(library: bytes, function: bytes, runs: int) -> None:
             unknown(library.decode(), function.decode(), bool(runs))

@@ -16,6 +16,16 @@ def _is_torchs(file: str) -> bool:
     return within or standard or file.startswith((_HERE, "<"))
 
 
+def prints_now() -> bool:
+    """True if torch is making the text of a tensor, for which it selects some of its values."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_torchs(frame.f_code.co_filename):
+        if frame.f_code.co_filename.endswith("_tensor_str.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def place_now() -> dict[str, Any]:
     """Return the innermost line outside torch, and the innermost of the user's own files if that is another.
 

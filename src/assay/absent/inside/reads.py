@@ -1,8 +1,6 @@
 """Reads by the host, by line. A line that reads on and on is stopped; one whose value was stated gets it."""
 
-import contextlib
 import ctypes
-import functools
 import json
 import os
 import re
@@ -12,12 +10,10 @@ import threading
 from typing import Any
 
 from .findings import Findings
-from .places import place_now
+from .places import place_now, prints_now
 
 MOST_READS = 10_000
 """Reads of one line without a step, after which the script is stopped."""
-MOST_KNOWN = 4096
-"""Most elements of an answer of `isnan` whose values are told to the library."""
 STOPPED = 5
 """Exit code of a script that is stopped."""
 VALUES = re.compile(
@@ -34,30 +30,32 @@ class Reads:
         self._since_step: dict[tuple[str, int], int] = {}
         self._stated: list[tuple[str, int, str]] = json.loads(os.environ.get("ASSAY_ABSENT_READS", "[]"))
         self._busy = threading.local()
+        self.whole = threading.local()
+        """`now` is true while a tensor of whole numbers is turned into Python's."""
 
     def stepped(self) -> None:
         """A step has ended: lines may read on."""
         self._since_step.clear()
 
-    def read(self, operator: str, address: int, size: int) -> None:
-        """The host has read `size` bytes, which are at `address` now."""
+    def read(self, operator: str, address: int, size: int, known: bool) -> None:
+        """The host has read `size` bytes, which are at `address` now; `known` if they came back as they were sent."""
         if getattr(self._busy, "now", False) or os.getpid() != self._findings.process:
             return
         self._busy.now = True
         try:
-            self._read(operator, address, size)
+            self._read(operator, address, size, known)
         finally:
             self._busy.now = False
 
-    def _read(self, operator: str, address: int, size: int) -> None:
+    def _read(self, operator: str, address: int, size: int, known: bool) -> None:
         place = place_now()
-        is_size = VALUES.match(operator) is None
         stated = self._value(place)
         if stated is not None:
             _write(address, size, stated)
-        key = (place["file"], place["line"], operator, "size" if is_size else "value")
+        kind = "sent" if known else self._kind(operator)
+        key = (place["file"], place["line"], operator, kind)
         site = self._findings.sites.setdefault(
-            key, {**place, "operator": operator, "kind": key[3], "count": 0, "bytes": 0, "stated": stated is not None}
+            key, {**place, "operator": operator, "kind": kind, "count": 0, "bytes": 0, "stated": stated is not None}
         )
         site["count"] += 1
         site["bytes"] += size
@@ -65,6 +63,12 @@ class Reads:
         self._since_step[line] = self._since_step.get(line, 0) + 1
         if self._since_step[line] >= MOST_READS:
             self._stop(place)
+
+    def _kind(self, operator: str) -> str:
+        """A size of a tensor, a whole number that may become one, or another value."""
+        if VALUES.match(operator) is None and not prints_now():
+            return "size"
+        return "whole" if getattr(self.whole, "now", False) else "value"
 
     def _value(self, place: dict[str, Any]) -> str | None:
         """The value that the user has stated for a line; its file is given by the end of its path."""
@@ -88,43 +92,6 @@ class Reads:
         key = (library, place["file"], place["line"])
         one = self._findings.unknown.setdefault(key, {"library": library, "function": function, "runs": runs, **place})
         one["runs"] = one["runs"] and runs
-
-    def follow_torch(self) -> None:
-        """Let `isnan` and `isinf` answer false, and `any` of their answers too: nothing that was computed is NaN."""
-        import torch
-        from torch.jit import _builtins
-
-        for name in ("isnan", "isinf", "any", "logical_or"):
-            for owner in (torch, torch.Tensor):
-                answered = self._false(getattr(owner, name), checked=name in ("any", "logical_or"))
-                setattr(owner, name, answered)
-                if owner is torch:  # TorchScript knows torch's functions by their identity
-                    _builtins._register_builtin(answered, f"aten::{name}")
-
-    def _false(self, function: Any, *, checked: bool) -> Any:
-        """The function, with values that are false; if `checked`, only if its arguments are such answers."""
-        import torch
-
-        @functools.wraps(function)
-        def answered(*given: Any, **named: Any) -> Any:
-            found = function(*given, **named)
-            if torch.compiler.is_compiling() or not getattr(found, "is_cuda", False) or type(found) is not torch.Tensor:
-                return found
-            tensors = [one for one in given if isinstance(one, torch.Tensor)]
-            if not checked or all(getattr(one, "_absent_false", False) for one in tensors):
-                self._say_false(found)
-            return found
-
-        return answered
-
-    def _say_false(self, found: Any) -> None:
-        import torch
-
-        found._absent_false = True
-        # Wrappers of transforms such as vmap have no memory of their own.
-        with contextlib.suppress(RuntimeError):
-            if found.numel() <= MOST_KNOWN and not torch.cuda.is_current_stream_capturing():
-                self._findings.library.set_known(found.data_ptr(), 0, found.numel())
 
 
 def _write(address: int, size: int, text: str) -> None:
