@@ -18,6 +18,8 @@ from assay.errors import UsageError, shown
 
 OLDEST_TORCH = (2, 11)
 """Oldest torch that was tried."""
+OLDEST_CUDA = 13
+"""Oldest CUDA whose structures and functions the sources follow."""
 _LOOK = """
 import importlib.util, json, os, runpy, sys
 found = importlib.util.find_spec("torch")
@@ -89,6 +91,11 @@ def environment(command: Sequence[str]) -> Environment:
     version = tuple(int(one) for one in found["torch"].split("+")[0].split(".")[:2])
     if version < OLDEST_TORCH:
         raise UsageError(f"torch {found['torch']} is too old for an absent GPU; install torch 2.11 or newer")
+    if int(found["cuda"].split(".")[0]) < OLDEST_CUDA:
+        raise UsageError(
+            f"torch {found['torch']} is built for CUDA {found['cuda']}, and an absent GPU knows CUDA 13; "
+            "install torch's build for CUDA 13"
+        )
     return Environment(found["python"], found["torch"], found["cuda"], Path(found["folder"]))
 
 
@@ -112,7 +119,7 @@ def check_tools(place: Environment) -> None:
     if not any((folder / header).exists() for folder in place.includes):
         raise UsageError(
             f"CUDA's header {header} is not beside torch {place.torch}; install it there: "
-            f"pip install nvidia-cuda-runtime (for CUDA 12: nvidia-cuda-runtime-cu12)"
+            "pip install nvidia-cuda-runtime"
         )
 
 

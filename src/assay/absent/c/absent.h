@@ -60,7 +60,6 @@ void absent_forget_pending(void);
 void absent_unknown(const char *library, const char *function, int runs);
 
 /* Streams and captures (streams.c). */
-int absent_capturing(cudaStream_t stream);
 int absent_captured_node(cudaStream_t stream);
 cudaError_t absent_must_not_capture(cudaStream_t stream);
 cudaError_t absent_nobody_captures(void);

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include "absent.h"
 
-struct capture { unsigned long long id; size_t nodes; int invalid, streams; cudaStream_t origin; enum cudaStreamCaptureMode mode; };
+struct capture { unsigned long long id; size_t nodes; int invalid; }; /* `id` is 0 once it has ended */
 struct stream { int device, priority; struct capture *capture; };
 struct event { struct capture *capture; unsigned long long id; };
 struct graph { size_t nodes; };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long long captures;
+static struct capture *latest;
 static int active; /* captures in progress, of all threads */
 static struct stream defaults[ABSENT_MOST_DEVICES];
 static __thread enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
@@ -18,6 +19,13 @@ static __thread enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGl
 /* Handles 0, 1 and 2 are the default streams of the current device. */
 static struct stream *of(cudaStream_t handle) {
     return (uintptr_t)handle > 2 ? (struct stream *)handle : &defaults[absent_current()];
+}
+
+/* The capture in which a stream takes part. One that it had joined may have ended meanwhile. */
+static struct capture *capture_of(cudaStream_t handle) {
+    struct stream *one = of(handle);
+    if (one->capture && !one->capture->id) one->capture = NULL;
+    return one->capture;
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
@@ -55,7 +63,7 @@ static int still_captured(const struct event *event) { return event->capture && 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     struct event *one = (struct event *)event;
     pthread_mutex_lock(&lock);
-    one->capture = of(stream)->capture;
+    one->capture = capture_of(stream);
     one->id = one->capture ? one->capture->id : 0;
     pthread_mutex_unlock(&lock);
     return cudaSuccess;
@@ -70,10 +78,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     (void)flags;
     struct event *one = (struct event *)event;
     pthread_mutex_lock(&lock);
-    if (still_captured(one) && !of(stream)->capture) {
-        of(stream)->capture = one->capture;
-        one->capture->streams++;
-    }
+    if (still_captured(one) && !capture_of(stream)) of(stream)->capture = one->capture;
     pthread_mutex_unlock(&lock);
     return cudaSuccess;
 }
@@ -99,31 +104,25 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
     return *milliseconds = NAN, cudaSuccess;
 }
 
-int absent_capturing(cudaStream_t stream) { return of(stream)->capture != NULL; }
-
 /* If a stream captures, what is asked of it becomes a node of the graph. */
 int absent_captured_node(cudaStream_t stream) {
-    struct capture *capture = of(stream)->capture;
+    struct capture *capture = capture_of(stream);
     if (capture) __atomic_add_fetch(&capture->nodes, 1, __ATOMIC_RELAXED);
     return capture != NULL;
 }
 
 /* The host must not wait for a stream that captures: the capture is invalid from then on. */
 cudaError_t absent_must_not_capture(cudaStream_t stream) {
-    struct capture *capture = of(stream)->capture;
+    struct capture *capture = capture_of(stream);
     if (!capture) return cudaSuccess;
     capture->invalid = 1;
     return absent_failed(cudaErrorStreamCaptureUnsupported);
 }
 
-static void invalidate(struct stream *stream) {
-    if (stream->capture) stream->capture->invalid = 1;
-}
-
 /* The host must not wait for a whole device while a stream of the thread captures. */
 cudaError_t absent_nobody_captures(void) {
     if (!__atomic_load_n(&active, __ATOMIC_RELAXED) || thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-    for (int device = 0; device < absent_gpu.count; device++) invalidate(&defaults[device]);
+    latest->invalid = 1;
     return absent_failed(cudaErrorStreamCaptureUnsupported);
 }
 
@@ -135,22 +134,20 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-    if ((uintptr_t)stream <= 1 || of(stream)->capture) return absent_failed(cudaErrorStreamCaptureUnsupported);
+    (void)mode;
+    if ((uintptr_t)stream <= 1 || capture_of(stream)) return absent_failed(cudaErrorStreamCaptureUnsupported);
     struct capture *made = calloc(1, sizeof *made);
     if (!made) return absent_failed(cudaErrorMemoryAllocation);
     pthread_mutex_lock(&lock);
     made->id = ++captures;
-    made->origin = stream;
-    made->mode = mode;
-    made->streams = 1;
-    of(stream)->capture = made;
+    of(stream)->capture = latest = made;
     active++;
     pthread_mutex_unlock(&lock);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
-    struct capture *capture = of(stream)->capture;
+    struct capture *capture = capture_of(stream);
     if (graph) *graph = NULL;
     if (!capture) return absent_failed(cudaErrorInvalidValue);
     pthread_mutex_lock(&lock);
@@ -166,40 +163,25 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
-    struct stream *one = of(stream);
-    if (one->capture && !one->capture->id) one->capture = NULL; /* it had joined a capture that ended */
-    *status = !one->capture           ? cudaStreamCaptureStatusNone
-              : one->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                      : cudaStreamCaptureStatusActive;
+    struct capture *capture = capture_of(stream);
+    *status = !capture           ? cudaStreamCaptureStatusNone
+              : capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                 : cudaStreamCaptureStatusActive;
     return cudaSuccess;
 }
 
-#if CUDART_VERSION >= 13000
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
                                      cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges, size_t *many) {
     static struct graph being_made;
     static const cudaGraphNode_t none;
     cudaStreamIsCapturing(stream, status);
-    if (id) *id = of(stream)->capture ? of(stream)->capture->id : 0;
+    if (id) *id = capture_of(stream) ? capture_of(stream)->id : 0;
     if (graph) *graph = (cudaGraph_t)&being_made;
     if (nodes) *nodes = &none;
     if (edges) *edges = NULL;
     if (many) *many = 0;
     return cudaSuccess;
 }
-#else
-cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-                                        cudaGraph_t *graph, const cudaGraphNode_t **nodes, size_t *many) {
-    static struct graph being_made;
-    static const cudaGraphNode_t none;
-    cudaStreamIsCapturing(stream, status);
-    if (id) *id = of(stream)->capture ? of(stream)->capture->id : 0;
-    if (graph) *graph = (cudaGraph_t)&being_made;
-    if (nodes) *nodes = &none;
-    if (many) *many = 0;
-    return cudaSuccess;
-}
-#endif
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *many) {
     size_t all = ((struct graph *)graph)->nodes;
