@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.absent.inside.places import place_now
+from assay.absent.inside.places import _is_torchs, place_now
 from assay.absent.inside.reads import VALUES, _write
 from assay.absent.launch import INSIDE
 
@@ -28,6 +28,24 @@ def test_a_line_is_the_innermost_outside_of_torch() -> None:
     found = place_now()
     assert found["file"].endswith("test_inside.py")
     assert found["caller"] is None
+
+
+@pytest.mark.parametrize(
+    ("file", "torchs"),
+    [
+        ("/env/lib/python3.11/site-packages/torch/_tensor.py", True),
+        ("/usr/lib/python3/dist-packages/torch/nn/modules/module.py", True),
+        ("/tmp/torchinductor_me/ab/cab.py", True),
+        (ast.__file__, True),
+        ("<frozen runpy>", True),
+        ("<eval_with_key>.3", True),
+        ("<string>", False),
+        ("/home/me/torch/train.py", False),
+        ("/env/lib/python3.11/site-packages/transformers/trainer.py", False),
+    ],
+)
+def test_files_of_torch_are_known(file: str, torchs: bool) -> None:
+    assert _is_torchs(file) is torchs
 
 
 @pytest.mark.parametrize("name", ["item", "to_dtype_layout", "copy_", "_to_copy", "is_nonzero", "linalg_eigh", ""])

@@ -78,5 +78,11 @@ def test_a_gpu_is_looked_for_before_anything_else(monkeypatch: pytest.MonkeyPatc
         run_absent(["nothing-of-this-name"], ABSENT["h100"])
 
 
+def test_the_command_s_own_process_imports_no_torch() -> None:
+    rooms = "assay.absent.launch, assay.api.absent_gpu, assay.report.absent, assay.cli.absent"
+    check = f"import {rooms}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
+
+
 def test_the_observer_is_part_of_the_package() -> None:
     assert (INSIDE / "__init__.py").exists()

@@ -9,11 +9,20 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _STANDARD = os.path.dirname(os.__file__)
 
 
+_TYPED = ("<string>", "<stdin>", "<ipython")
+"""Files of code that a user has typed; other names in angle brackets are made by libraries."""
+
+
+def _is_installed(file: str) -> bool:
+    """True for files of installed packages."""
+    return "site-packages" in file or "dist-packages" in file
+
+
 def _is_torchs(file: str) -> bool:
-    """True for files of torch, of this observer and of the standard library; the last may stand between two others."""
-    within = f"{os.sep}torch{os.sep}" in file and "site-packages" in file
-    standard = file.startswith(_STANDARD) and "site-packages" not in file
-    return within or standard or file.startswith((_HERE, "<"))
+    """True for files of torch and what it makes, of this observer, and of the standard library between two others."""
+    within = (f"{os.sep}torch{os.sep}" in file and _is_installed(file)) or "torchinductor" in file
+    standard = file.startswith(_STANDARD) and not _is_installed(file)
+    return within or standard or file.startswith(_HERE) or (file.startswith("<") and not file.startswith(_TYPED))
 
 
 def prints_now() -> bool:
@@ -38,7 +47,7 @@ def place_now() -> dict[str, Any]:
         return {"file": "", "line": 0, "caller": None}
     found = {"file": frame.f_code.co_filename, "line": frame.f_lineno, "caller": None}
     outer: FrameType | None = frame
-    while outer is not None and ("site-packages" in outer.f_code.co_filename or _is_torchs(outer.f_code.co_filename)):
+    while outer is not None and (_is_installed(outer.f_code.co_filename) or _is_torchs(outer.f_code.co_filename)):
         outer = outer.f_back
     if outer is not None and outer is not frame:
         found["caller"] = f"{outer.f_code.co_filename}:{outer.f_lineno}"
