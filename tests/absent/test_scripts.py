@@ -253,6 +253,7 @@ def test_a_captured_graph_is_replayed_as_nodes(run: Run) -> None:
     ran = run(
         LOOP
         + """
+del loss  # its graph belongs to the stream of the warm-up
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     model(inputs).square().mean().backward()

@@ -86,7 +86,8 @@ def compile_library(place: Environment, wanted: set[str], folder: Path) -> None:
         _gcc([*flags, "-w", "-c", str(written), "-o", str(objects[-1])])
         named = ["-shared", f"-Wl,-soname,{LIBRARY}", *map(str, objects), "-o", str(folder / LIBRARY)]
         _gcc([*named, "-lpthread", "-ldl", "-lm"])
-    (folder / "libcuda.so").symlink_to(LIBRARY)
+    for name in ("libcuda.so", "libnvidia-ml.so.1"):
+        (folder / name).symlink_to(LIBRARY)
 
 
 def _gcc(arguments: Sequence[str], text: str = "") -> str:
