@@ -31,7 +31,7 @@ class DevicePeaks(Frozen):
     requested_bytes: int
     """Sum of what tensors and workspaces asked for."""
     allocated_bytes: int
-    """The same, each rounded up as torch's allocator does."""
+    """Sum of the same, each rounded up as torch's allocator does."""
     reserved_bytes: int
     """Memory that the allocator took from the device."""
     given_out_bytes: int
@@ -69,7 +69,7 @@ class Exhausted(Place):
 
 
 class End(Frozen):
-    """How the process ended."""
+    """End of the process."""
 
     how: Literal["running", "finished", "steps", "raised", "interrupted", "signal", "endless"]
     """`running` if it was killed before it could write."""
