@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 TRACK := .venv-track
+ABSENT := .venv-absent
 PACKAGE := .venv-package
 
-.PHONY: demo test slow browser track package check gpu setup bench docs docs-run site notebooks clean
+.PHONY: demo test slow browser track absent package check gpu setup bench docs docs-run site notebooks clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -33,6 +34,16 @@ $(TRACK)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TRACK)
 	$(TRACK)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  "$$(grep '^torch==' constraints.txt)" --editable '.[track]' pytest hypothesis
+	touch $@
+
+# Scripts on an absent GPU, with a CUDA build of torch in an environment of its own: 5 GB, only on Linux on x86-64.
+absent: setup $(ABSENT)/.ready
+	ASSAY_ABSENT_PYTHON=$(CURDIR)/$(ABSENT)/bin/python $(BIN)/pytest -m absent tests/absent
+	$(BIN)/python benchmarks/absent_peaks.py --python $(CURDIR)/$(ABSENT)/bin/python --only shakespeare-char
+
+$(ABSENT)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(ABSENT)
+	$(ABSENT)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 --editable .
 	touch $@
 
 # The wheel and the sdist: built, checked, and the wheel run in an environment without the repository. Minutes.
@@ -88,4 +99,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TRACK) $(PACKAGE) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRACK) $(ABSENT) $(PACKAGE) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

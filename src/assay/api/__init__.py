@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.api.absent_gpu import absent as absent
     from assay.api.advising.recommending import recommend as recommend
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
@@ -43,6 +44,7 @@ _MODULES = {
     "Source": "configuration",
     "Stack": "configuration",
     "OwnModel": "own.models",
+    "absent": "absent_gpu",
     "accuracy": "predictions",
     "anatomy": "measuring",
     "calibrate": "estimating",

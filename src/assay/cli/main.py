@@ -29,6 +29,7 @@ VERBS = (
     "recommend",
     "anatomy",
     "measure",
+    "absent",
     "gradients",
     "mesh",
     "optimizations",

@@ -1,0 +1,149 @@
+"""The answer that follows from a run on an absent GPU: whether it fits, and what could not be told.
+
+A peak is withdrawn if the shape of a tensor hangs on a value that the device would have computed. *Fits* is withdrawn
+with it, and where a library's workspace is not known.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cached_property
+from statistics import median_low
+from typing import NamedTuple
+
+from assay.absent.devices import CONTEXT_BYTES, AbsentDevice
+from assay.absent.launch import Launched
+from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
+from assay.records.status import Status
+
+
+class Fit(StrEnum):
+    """Whether a script fits a device."""
+
+    YES = "yes"
+    BARELY = "barely"
+    """It does if its context is one of the small ones that were measured."""
+    NO = "no"
+    UNKNOWN = "unknown"
+    UNUSED = "unused"
+    """The script used no GPU."""
+
+
+class PerStep(NamedTuple):
+    """One count of a step: the median of all steps after the first, and its range."""
+
+    median: int
+    least: int
+    most: int
+
+
+class AbsentAnswer:
+    """The answer to one run."""
+
+    def __init__(self, device: AbsentDevice, count: int, command: Sequence[str], launched: Launched) -> None:
+        self.device, self.device_count, self.command = device, count, tuple(command)
+        self.returncode = launched.returncode
+        self.observations = launched.observations
+
+    @cached_property
+    def observation(self) -> Observation | None:
+        """Findings of the process with the highest peak; None if no process was observed."""
+        return self.observations[0] if self.observations else None
+
+    @property
+    def peak(self) -> DevicePeaks | None:
+        """Peaks of the device with the most reserved memory; None if none was used."""
+        found = self.observation.devices if self.observation else ()
+        return max(found, key=lambda one: one.reserved_bytes, default=None)
+
+    @property
+    def in_use_bytes(self) -> tuple[int, int] | None:
+        """Least and most memory in use on the device, with the context; None if the device was not used."""
+        if self.peak is None:
+            return None
+        held = max(self.peak.reserved_bytes, self.peak.given_out_bytes)
+        return held + CONTEXT_BYTES[0], held + CONTEXT_BYTES[1]
+
+    @property
+    def sizes(self) -> tuple[Read, ...]:
+        """Reads that a shape hangs on and whose value nobody stated; each withdraws the peak."""
+        return tuple(one for one in self._reads if one.kind == "size" and not one.stated)
+
+    @property
+    def whole(self) -> tuple[Read, ...]:
+        """Reads of whole numbers that nobody stated; sizes may hang on them, which cannot be seen."""
+        return tuple(one for one in self._reads if one.kind == "whole" and not one.stated)
+
+    @property
+    def _reads(self) -> tuple[Read, ...]:
+        return self.observation.reads if self.observation else ()
+
+    @property
+    def unknown(self) -> tuple[Unknown, ...]:
+        """Uses of libraries whose workspace is not known."""
+        return tuple(one for one in self.observation.unknown if one.runs) if self.observation else ()
+
+    @property
+    def refused(self) -> tuple[Unknown, ...]:
+        """Uses of libraries that an absent GPU does not have."""
+        return tuple(one for one in self.observation.unknown if not one.runs) if self.observation else ()
+
+    @property
+    def out_of_memory(self) -> bool:
+        """True if the script ended because the device's memory was exhausted."""
+        ended = self.observation.ended if self.observation else None
+        return ended is not None and ended.error == "OutOfMemoryError"
+
+    @property
+    def failed(self) -> bool:
+        """True if the script ended by a fault of its own, a signal or an interrupt, so its peak may be too low."""
+        ended = self.observation.ended if self.observation else None
+        return self.returncode != 0 or ended is None or ended.how not in ("finished", "steps")
+
+    @property
+    def fit(self) -> Fit:
+        """Whether the script fits the device."""
+        if self.out_of_memory:
+            return Fit.NO
+        in_use = self.in_use_bytes
+        if in_use is None:
+            return Fit.UNKNOWN if self.failed else Fit.UNUSED
+        assert self.observation is not None
+        if self.sizes or self.unknown or self.failed or self.observation.refused:
+            return Fit.UNKNOWN
+        return Fit.YES if in_use[1] <= self.device.visible_bytes else Fit.BARELY
+
+    @property
+    def status(self) -> Status:
+        """Status of the run, which has the exit code of the command."""
+        if self.out_of_memory:
+            return Status.OUT_OF_MEMORY
+        how = self.observation.ended.how if self.observation else "running"
+        if how == "interrupted" or self.returncode in (130, -2):
+            return Status.INTERRUPTED
+        return Status.KILLED if self.failed else Status.DONE
+
+    def per_step(self, name: str) -> PerStep | None:
+        """Return a count of one step; None without a step. The first step is left out if there are others."""
+        steps = self.observation.by_step if self.observation else ()
+        later = [one[name] for one in (steps[1:] or steps)]
+        return PerStep(median_low(later), min(later), max(later)) if later else None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the answer as plain values."""
+        peak, in_use = self.peak, self.in_use_bytes
+        names = self.observation.counts if self.observation else ()
+        return {
+            "device": self.device.name,
+            "devices": self.device_count,
+            "memory_bytes": self.device.visible_bytes,
+            "command": list(self.command),
+            "status": self.status.value,
+            "fits": self.fit.value,
+            "peak_is_withdrawn": bool(self.sizes),
+            "requested_peak_bytes": peak.requested_bytes if peak else None,
+            "allocated_peak_bytes": peak.allocated_bytes if peak else None,
+            "reserved_peak_bytes": peak.reserved_bytes if peak else None,
+            "in_use_bytes": list(in_use) if in_use else None,
+            "per_step": {name: found._asdict() for name in names if (found := self.per_step(name))},
+            "processes": [one.model_dump() for one in self.observations],
+        }

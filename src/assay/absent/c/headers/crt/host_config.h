@@ -1,0 +1,1 @@
+/* Limits of the compiler of CUDA, of which this compiler needs none. */

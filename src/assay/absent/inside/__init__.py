@@ -1,0 +1,31 @@
+"""The observer in the script's process. It imports the standard library and torch only.
+
+assay need not be installed where the script runs, so this folder is loaded by its path, as the package `absent_inside`.
+It learns when torch is imported, when an optimizer steps, what the host reads, and how the process ends. It writes what
+it found as one JSON file, atomically.
+"""
+
+from .ending import follow_end
+from .findings import Findings
+from .functions import wrap_functions
+from .importing import after_import
+from .library import Library
+from .reads import Reads
+from .steps import Steps
+
+
+def start() -> None:
+    """Begin to observe this process. Call it once, before the script runs."""
+    library = Library()
+    findings = Findings(library)
+    reads = Reads(findings)
+    steps = Steps(findings, reads)
+    library.observe(reads.read, reads.unknown)
+    follow_end(findings)
+
+    def torch_is_there() -> None:
+        steps.follow()
+        findings.follow_torch()
+        wrap_functions(library, reads)
+
+    after_import("torch", torch_is_there)

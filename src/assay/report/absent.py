@@ -1,0 +1,199 @@
+"""The answer of `assay absent` as plain rows: the sentence first, then memory, counts, reads and what is unknown."""
+
+from collections.abc import Iterator, Mapping
+
+from assay.absent.answer import AbsentAnswer, Fit
+from assay.absent.devices import AbsentDevice
+from assay.absent.observation import Observation, Read, Unknown
+from assay.report.blocks import Block, Facts, Table
+from assay.units import format_bytes, format_steps
+
+CANNOT_TELL = (
+    "Nothing was computed: losses and other values mean nothing (numbers that are read are 0, a bool is true), "
+    "and no time means anything."
+)
+_COUNTS = {
+    "launches": "launches of kernels",
+    "products": "products (cuBLAS)",
+    "synchronizations": "synchronizations",
+    "pageable_copies": "copies from pageable memory",
+    "copies_to_pinned": "copies to pinned memory",
+    "graph_nodes": "nodes of replayed graphs",
+    "reads": "reads by the host",
+}
+_BECOMES = {"value": "value", "whole": "whole number", "size": "size", "sent": "what was sent"}
+_MOST_LINES = 10
+
+
+def absent_report(answer: AbsentAnswer) -> Iterator[Block]:
+    """Yield the parts of the answer."""
+    yield headline(answer)
+    yield from _reasons(answer)
+    seen = answer.observation
+    if seen is None or seen.refused or answer.peak is None:
+        return
+    yield Facts.of(_memory(answer))
+    if len(seen.devices) > 1:
+        yield _devices(seen)
+    yield from _counts(answer, seen)
+    if seen.reads:
+        yield _reads(seen.reads, seen.steps)
+    yield CANNOT_TELL
+
+
+def headline(answer: AbsentAnswer) -> str:
+    """Return the sentence that a colleague would say first."""
+    device, total = answer.device.name, format_bytes(answer.device.visible_bytes)
+    seen, in_use = answer.observation, answer.in_use_bytes
+    if seen is None:
+        return "The script was not observed: no process of the command loaded the observer (python -I and -S hide it)."
+    if answer.fit is Fit.NO:
+        one = seen.exhausted[-1] if seen.exhausted else None
+        asked = f" when {one.short} asked for {format_bytes(one.wanted_bytes)}" if one else ""
+        return f"It does not fit {_one(device)}: the {total} were exhausted{asked}, in step {seen.steps + 1}."
+    if seen.refused:
+        return f"Whether it fits {_one(device)} is not known."
+    if in_use is None:
+        return "The script used no GPU." if answer.fit is Fit.UNUSED else f"Whether it fits {device} is not known."
+    peaks = f"at its peak {format_bytes(answer.peak.reserved_bytes if answer.peak else 0)} are reserved"
+    used = f"{peaks} and {_range(in_use)} of {total} in use"
+    if answer.fit is Fit.YES:
+        return f"It fits {_one(device)}: {used}."
+    if answer.fit is Fit.BARELY:
+        return f"It may just fit {_one(device)}, or just not: {used}."
+    if answer.sizes:
+        unknown = "is not known, and neither is its peak: shapes hang on values that nobody computed"
+        return f"Whether it fits {_one(device)} {unknown}."
+    return f"Whether it fits {_one(device)} is not known; so far {used}."
+
+
+def _one(device: str) -> str:
+    return f"one {device}"
+
+
+def _range(span: tuple[int, int]) -> str:
+    low, high = (format_bytes(one) for one in span)
+    return low if low == high else f"{low} to {high}"
+
+
+def _reasons(answer: AbsentAnswer) -> Iterator[Block]:
+    """Sentences on what limits the answer."""
+    seen = answer.observation
+    if seen is None:
+        return
+    for one in answer.sizes[:_MOST_LINES]:
+        yield (
+            f"{one.short} reads a size ({one.operator}) that the device would have computed. State it with "
+            f"--read {_where(one)}=VALUE, and the peak can be told."
+        )
+    if answer.whole:
+        lines = ", ".join(one.short for one in answer.whole[:3]) + (", …" if len(answer.whole) > 3 else "")
+        yield f"Whole numbers are read at {lines}, and are 0 here: if a size hangs on one, state it with --read."
+    for use in answer.refused[:_MOST_LINES]:
+        yield f"{use.short} needs {use.library} ({use.function}), which an absent GPU does not have.{_remedy(use)}"
+    for use in answer.unknown[:_MOST_LINES]:
+        yield f"{use.short} uses {use.library}, whose workspace is not known: the peak is at least the one below."
+    if seen.refused:
+        yield f"The script chose {seen.refused}; its memory cannot be told."
+    yield from _ending(answer, seen)
+    if seen.exhausted and not answer.out_of_memory:
+        first = seen.exhausted[0]
+        more = format_bytes(first.wanted_bytes)
+        yield f"Memory was exhausted at {first.short} ({more} more), and the script went on."
+    if len(answer.observations) > 1:
+        yield f"{len(answer.observations)} processes used the device; the figures are of the one with the highest peak."
+
+
+def _remedy(use: Unknown) -> str:
+    """Remedy for a library that is missing; empty if there is none."""
+    recurrent = "recurrent" in use.library
+    return " With torch.backends.cudnn.enabled = False torch uses kernels of its own." if recurrent else ""
+
+
+def _ending(answer: AbsentAnswer, seen: Observation) -> Iterator[str]:
+    ended = seen.ended
+    steps = f"after {format_steps(seen.steps)}" if seen.steps else "before its first step"
+    if ended.how == "endless":
+        yield (
+            f"The script was stopped {steps}: {ended.place.short} had read 10,000 times without a step of an "
+            "optimizer, perhaps because it waits for a value that nobody computes."
+        )
+    elif ended.how == "raised" and not answer.out_of_memory:
+        yield f"The script ended {steps} by {ended.error} at {ended.place.short}: {ended.message}"
+    elif ended.how == "interrupted":
+        yield f"The script was interrupted {steps}."
+    elif ended.how in ("signal", "running"):
+        yield f"The script was killed {steps}, or a little later; the figures are those of its last seconds but two."
+    elif answer.returncode and not answer.out_of_memory:
+        yield f"The script ended {steps} with exit code {answer.returncode}."
+
+
+def _where(one: Read) -> str:
+    return (one.caller or f"{one.file}:{one.line}").rpartition("/")[2]
+
+
+def _memory(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
+    peak, in_use = answer.peak, answer.in_use_bytes
+    assert peak is not None
+    assert in_use is not None
+    withdrawn = " or more" if answer.sizes or answer.unknown else ""
+    yield "requested", f"{format_bytes(peak.requested_bytes)}{withdrawn}, by tensors and workspaces"
+    yield "allocated", f"{format_bytes(peak.allocated_bytes)}{withdrawn}, each rounded up"
+    yield "reserved", f"{format_bytes(peak.reserved_bytes)}{withdrawn}, by torch's allocator"
+    yield "in use", f"{_range(in_use)}{withdrawn}, with a context of 0.70 to 0.79 GB (measured on one H200)"
+
+
+def _devices(seen: Observation) -> Table:
+    rows = (
+        (str(one.device), *map(format_bytes, (one.requested_bytes, one.allocated_bytes, one.reserved_bytes)))
+        for one in seen.devices
+    )
+    columns = ("device", "requested", "allocated", "reserved")
+    return Table.of(columns, rows, right=columns[1:])
+
+
+def _counts(answer: AbsentAnswer, seen: Observation) -> Iterator[Block]:
+    if not seen.by_step:
+        yield "No optimizer of torch took a step, so the counts are those of the whole script."
+        yield Table.of(
+            ("", "in all"), ((title, f"{seen.counts[name]}") for name, title in _COUNTS.items()), right=("in all",)
+        )
+        return
+    rows = []
+    for name, title in _COUNTS.items():
+        found = answer.per_step(name)
+        assert found is not None
+        span = "" if found.least == found.most else f"{found.least} to {found.most}"
+        rows.append((title, str(found.median), span, str(seen.by_step[0][name])))
+    columns = (f"in one of {seen.steps} steps", "median", "range", "first step")
+    yield Table.of(columns, rows, right=columns[1:])
+
+
+def _reads(reads: tuple[Read, ...], steps: int) -> Table:
+    most = sorted(reads, key=lambda one: -one.count)[:_MOST_LINES]
+    rows: list[tuple[str, ...]] = [
+        (one.short, one.operator or "-", _BECOMES[one.kind], str(one.count), format_bytes(one.bytes)) for one in most
+    ]
+    if len(reads) > _MOST_LINES:
+        rest = reads[_MOST_LINES:]
+        rows.append((f"{len(rest)} more lines", "", "", str(sum(one.count for one in rest)), ""))
+    columns = ("read by", "operator", "becomes", "times", "bytes")
+    return Table.of(columns, rows, right=columns[3:])
+
+
+def device_table(devices: Mapping[str, AbsentDevice]) -> Table:
+    """Return the table of GPUs that can be absent."""
+    rows = (
+        (
+            name,
+            one.name,
+            ".".join(map(str, one.capability)),
+            str(one.multiprocessors),
+            f"{one.driver_bytes >> 20} MiB",
+            f"{one.visible_bytes >> 20} MiB",
+            one.source,
+        )
+        for name, one in devices.items()
+    )
+    columns = ("name", "device", "capability", "SMs", "driver", "torch sees", "source of the memory")
+    return Table.of(columns, rows, right=columns[3:6], spare=columns[6:])

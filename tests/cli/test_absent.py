@@ -1,0 +1,80 @@
+"""`assay absent`: the list of devices, wrong words, and the answer as text and JSON."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.absent.devices import ABSENT
+from assay.absent.launch import Launched
+from cli.conftest import Assay
+from support.absent import answer, observation
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the function behind the verb is asked; it answers with stored findings."""
+    calls: list[dict[str, Any]] = []
+
+    def run_absent(command: Any, device: Any, **options: Any) -> Launched:
+        options.pop("tell")
+        calls.append({"command": command, "device": device.name, **options})
+        return Launched(0, (observation(),))
+
+    monkeypatch.setattr("assay.absent.launch.run_absent", run_absent)
+    return calls
+
+
+def test_without_a_device_all_are_listed(assay: Assay) -> None:
+    assert [line.split("\t")[0] for line in assay("absent").out.splitlines()[1:]] == list(ABSENT)
+
+
+def test_what_follows_two_dashes_is_the_command(assay: Assay, asked: list[dict[str, Any]]) -> None:
+    words = ("h100", "--steps", "3", "--devices", "2", "--read", "a.py:3=7", "--", "python", "train.py", "--steps", "9")
+    said = assay("absent", *words)
+    assert said.code == 0
+    assert said.out.startswith("It fits one NVIDIA H100 80GB HBM3")
+    (call,) = asked
+    assert call["command"] == ["python", "train.py", "--steps", "9"]
+    assert (call["count"], call["steps"], call["reads"][0].line) == (2, 3, 3)
+
+
+def test_a_dash_prints_json_alone(assay: Assay, asked: list[dict[str, Any]]) -> None:
+    value = assay("absent", "h100", "--json", "-", "--", "python", "train.py").value
+    assert value == answer(observation()).to_dict() | {"processes": value["processes"]}
+
+
+def test_a_file_is_written_beside_the_text(assay: Assay, asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    target = tmp_path / "answer.json"
+    said = assay("absent", "h100", "--json", str(target), "--", "python", "train.py")
+    assert said.out.startswith("It fits")
+    assert json.loads(target.read_text())["fits"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("h101", "--", "python", "a.py"), "no absent GPU is called 'h101'; did you mean 'h100'"),
+        (("h100",), "no script is given; write it after two dashes"),
+        (("h100", "--read", "a.py=1", "--", "python", "a.py"), "--read is 'a.py=1'; write a line and its value"),
+        (("h100", "--json", "answer.txt", "--", "python", "a.py"), "must end in .json"),
+        (("h100", "--steps", "0", "--", "python", "a.py"), "greater than or equal to 1"),
+        (("h100", "--", "nothing-of-this-name"), "there is no program 'nothing-of-this-name'"),
+    ],
+)
+def test_wrong_words_are_answered_in_a_sentence(
+    assay: Assay, words: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.absent.launch.check_no_gpu", lambda: None)
+    said = assay("absent", *words)
+    assert said.code == 2
+    assert sentence in said.err
+
+
+def test_a_script_that_does_not_fit_has_an_exit_code(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = {"how": "raised", "error": "OutOfMemoryError", "message": "", "place": {}}
+    launched: Callable[..., Launched] = lambda *given, **options: Launched(1, (observation(ended=end),))  # noqa: E731
+    monkeypatch.setattr("assay.absent.launch.run_absent", launched)
+    assert assay("absent", "h100", "--", "python", "train.py").code == 3

@@ -1,0 +1,80 @@
+"""Stored findings of an absent GPU's observer, and scripts that run on one."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.absent.answer import AbsentAnswer
+from assay.absent.devices import ABSENT
+from assay.absent.launch import Launched
+from assay.absent.observation import Observation
+
+PYTHON = os.environ.get("ASSAY_ABSENT_PYTHON", "")
+"""Python of an environment with a CUDA build of torch; `make absent` makes one."""
+needs_cuda_build = pytest.mark.skipif(
+    not PYTHON, reason="ASSAY_ABSENT_PYTHON names no Python with a CUDA build of torch; run make absent"
+)
+COUNTS = {
+    "launches": 10,
+    "products": 2,
+    "synchronizations": 1,
+    "reads": 1,
+    "pageable_copies": 0,
+    "copies_to_pinned": 0,
+    "graph_nodes": 0,
+}
+PLACE = {"file": "/home/me/train.py", "line": 12, "caller": None}
+
+
+def observation(**changes: Any) -> Observation:
+    """Findings of a script that took three steps; changes replace fields."""
+    peaks = {"requested_bytes": 900, "allocated_bytes": 1024, "reserved_bytes": 2**21, "given_out_bytes": 2**21}
+    fields: dict[str, Any] = {
+        "process": 1,
+        "torch": "2.11.0+cu130",
+        "devices": ({"device": 0, **peaks, "total_bytes": 2**36},),
+        "counts": COUNTS,
+        "steps": 3,
+        "optimizers": 1,
+        "by_step": ({**COUNTS, "launches": 15}, COUNTS, COUNTS),
+        "reads": (),
+        "unknown": (),
+        "exhausted": (),
+        "ended": {"how": "finished"},
+        "refused": None,
+    }
+    return Observation.model_validate({**fields, **changes}, strict=False)
+
+
+def answer(*found: Observation, returncode: int = 0, device: str = "h100") -> AbsentAnswer:
+    """The answer that follows from findings."""
+    return AbsentAnswer(ABSENT[device], 1, ("python", "train.py"), Launched(returncode, found))
+
+
+def read(kind: str = "size", **changes: Any) -> dict[str, Any]:
+    """A line that reads."""
+    return {**PLACE, "operator": "index_Tensor", "kind": kind, "count": 3, "bytes": 12, "stated": False, **changes}
+
+
+@dataclass
+class Ran:
+    """A script that ran on an absent GPU."""
+
+    answer: AbsentAnswer
+    printed: str
+
+    @property
+    def found(self) -> Observation:
+        """Findings of its process."""
+        assert self.answer.observation is not None
+        return self.answer.observation
+
+
+def script(folder: Path, text: str, name: str = "train.py") -> str:
+    """Write a script, and return its path."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
