@@ -89,10 +89,10 @@ ABSENT: Mapping[str, AbsentDevice] = {
         (8, 6),
         82,
         24576 * MIB,
-        24258 * MIB,
+        24268 * MIB,
         6 * MIB,
         384,
-        "nvidia-smi; torch's errors say 23.69 GiB",
+        "nvidia-smi; torch's error in GaoLii/DSP issue 10, 23.70 GiB",
     ),
     "rtx4090": AbsentDevice(
         "NVIDIA GeForce RTX 4090",
@@ -102,7 +102,7 @@ ABSENT: Mapping[str, AbsentDevice] = {
         24207 * MIB,
         72 * MIB,
         384,
-        "nvidia-smi; torch's errors say 23.64 GiB",
+        "nvidia-smi; torch's error in ali-vilab/VGen issue 104, 23.64 GiB",
     ),
     "rtx5090": AbsentDevice(
         "NVIDIA GeForce RTX 5090",
@@ -115,10 +115,24 @@ ABSENT: Mapping[str, AbsentDevice] = {
         "nvidia-smi; deviceQuery in a public listing",
     ),
     "l4": AbsentDevice(
-        "NVIDIA L4", (8, 9), 58, 23034 * MIB, 22700 * MIB, 48 * MIB, 192, "nvidia-smi; torch's errors say 22.17 GiB"
+        "NVIDIA L4",
+        (8, 9),
+        58,
+        23034 * MIB,
+        22558 * MIB,
+        48 * MIB,
+        192,
+        "nvidia-smi; torch's error in ArcInstitute/evo2 issue 190, 22.03 GiB",
     ),
     "t4": AbsentDevice(
-        "Tesla T4", (7, 5), 40, 15360 * MIB, 15102 * MIB, 4 * MIB, 256, "nvidia-smi; torch's errors say 14.75 GiB"
+        "Tesla T4",
+        (7, 5),
+        40,
+        15360 * MIB,
+        14909 * MIB,
+        4 * MIB,
+        256,
+        "nvidia-smi; torch's error in Zheng-Chong/CatVTON issue 133, 14.56 GiB",
     ),
 }
 """GPUs by the name that a user gives."""
