@@ -13,6 +13,7 @@ from assay.units import (
     format_percent,
     format_seconds,
     format_steps,
+    json_text,
     parse_bytes,
     parse_count,
 )
@@ -70,3 +71,8 @@ def test_what_is_no_count_is_refused(text: str) -> None:
 
 def test_numbers_that_json_cannot_write_become_none() -> None:
     assert finite({"a": [1.0, float("inf")], "b": (float("nan"), "x", 2)}) == {"a": [1.0, None], "b": [None, "x", 2]}
+
+
+def test_json_has_null_for_what_it_cannot_write() -> None:
+    assert json_text({"b": [1.5, float("inf")], "a": float("nan")}) == '{"b": [1.5, null], "a": null}'
+    assert json_text({"ü": 1}, ensure_ascii=False) == '{"ü": 1}'

@@ -4,6 +4,7 @@ Every figure in the package is a plain number in a base unit, with the unit in i
 ``step_seconds``). Only this file converts between such numbers and text.
 """
 
+import json
 import math
 import re
 from typing import Any
@@ -122,6 +123,14 @@ def _three(value: float) -> str:
     rounded = float(f"{value:.3g}")  # rounded first: 0.9999 becomes 1.00, with one decimal fewer
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:.{digits}f}"
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """Return a value as JSON, with the options of `json.dumps`. What JSON cannot write becomes null."""
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(finite(value), allow_nan=False, **options)
 
 
 def finite(value: Any) -> Any:

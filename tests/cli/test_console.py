@@ -82,3 +82,8 @@ def test_json_keeps_a_text_without_sending_its_characters(capsys: pytest.Capture
     assert json.loads(text) == value
     assert "ü" in text
     assert text.replace("\n", "").isprintable()
+
+
+def test_a_figure_that_is_not_finite_is_null_in_printed_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"tokens_per_second": float("inf")})
+    assert json.loads(capsys.readouterr().out) == {"tokens_per_second": None}

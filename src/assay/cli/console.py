@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from assay.errors import legible
+from assay.units import json_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,7 +38,7 @@ def plain(record: "BaseModel") -> Any:
 
 def print_json(value: Any) -> None:
     """Print the one JSON value of a command's output."""
-    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    text = json_text(value, indent=1, ensure_ascii=False)
     typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
 
 

@@ -4,7 +4,6 @@ Templates are in `templates/` and extend `layout.html`; `blocks.html` of the wri
 page has an inline script or an inline style.
 """
 
-import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from assay.errors import legible
+from assay.units import json_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -68,18 +68,7 @@ def _finalized(value: Any) -> Any:
 
 def script_json(value: object) -> Markup:
     """Return a value as JSON for `<script type="application/json">`; a number that is not finite becomes null."""
-    text = json.dumps(_finite(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json_text(value, ensure_ascii=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
     return Markup(text)
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with None for each number that JSON does not have."""
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return value

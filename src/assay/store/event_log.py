@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from assay.files import refused
 from assay.records.events import typed
 from assay.store.sealed import open_line, seal_line
+from assay.units import json_text
 
 Event = dict[str, Any]
 """One line of `events.jsonl`; its kind is under the key "event"."""
@@ -35,7 +36,7 @@ def append(path: Path, event: Event, *, flushed: bool = True) -> None:
 
     If the last line was cut off, it is ended first, so that it spoils no other.
     """
-    line = seal_line(json.dumps(event, allow_nan=False).encode() + b"\n")
+    line = seal_line(json_text(event).encode() + b"\n")
     with refused(path), path.open("ab+") as log:
         log.write(line if _whole(log) else b"\n" + line)
         log.flush()

@@ -6,7 +6,6 @@ same record gives the same bytes.
 """
 
 import io
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.files import write_file
 from assay.records.study import CellResult
+from assay.units import json_text
 
 if TYPE_CHECKING:
     import pandas
@@ -111,7 +111,7 @@ def _memory(comparison: Comparison) -> Iterator[tuple[str, int, str, str, int]]:
 
 
 def _json(value: Any) -> bytes:
-    return f"{json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)}\n".encode()
+    return f"{json_text(value, indent=1, ensure_ascii=False)}\n".encode()
 
 
 def _csv(table: "pyarrow.Table") -> bytes:

@@ -9,7 +9,6 @@ SIGHUP and the word `stop` are requests to stop, answered between steps. Under t
 process handles its events itself, and there are no turns.
 """
 
-import json
 import os
 import queue
 import signal
@@ -26,7 +25,7 @@ from assay.files import refused
 from assay.platforms import BINARY, HANG_UP, STOPPING, closed, orphaned
 from assay.records.events import AGAIN, GO, STOP
 from assay.store.sealed import seal_line
-from assay.units import finite
+from assay.units import json_text
 
 PARENT_GONE = 3
 """Exit code of a child whose parent has ended. Its run is recorded as killed."""
@@ -195,10 +194,7 @@ class ParentChannel(_Stoppable):
 
 
 def _line(event: dict[str, Any]) -> bytes:
-    try:
-        return json.dumps(event, allow_nan=False).encode() + b"\n"
-    except ValueError:
-        return json.dumps(finite(event), allow_nan=False).encode() + b"\n"
+    return json_text(event).encode() + b"\n"
 
 
 def _write(descriptor: int, line: bytes) -> None:
