@@ -48,13 +48,6 @@ def test_a_pipe_gets_fields_between_tabs(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "a\tb\n1\t2 3\n"
 
 
-def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"a": "ü", "b": None})
-    assert json.loads(capsys.readouterr().out) == {"a": "ü", "b": None}
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        print_json(float("nan"))
-
-
 def test_long_names_of_rows_are_folded_where_nothing_is_spare() -> None:
     rows = "[('sdpa_attention+compile', '−12 %')]"
     long = f"from assay.cli.console import print_table\nprint_table(('name', 'change'), {rows})"
