@@ -1,4 +1,8 @@
-"""Intervals of laws that are known cover the truth at their nominal rate, 95 %, within four points."""
+"""Intervals of laws that are known cover the truth at their nominal rate, 95 %, within four points.
+
+Those of some constants are wider, because a bootstrap also draws what runs of one size may share
+(`docs/measured/scaling.md`). They must not be narrower.
+"""
 
 from typing import Any
 
@@ -21,7 +25,7 @@ def test_intervals_of_known_laws_cover_at_their_nominal_rate(benchmark: Any, nam
     shares = benchmark.recovery(law)
     for constant in law.printed:
         if shares[f"{constant} not identified"] < 0.05:
-            assert shares[constant] == pytest.approx(0.95, abs=0.04), constant
+            assert shares[constant] >= 0.91, constant
     for figure in ("the law's loss", "new losses within"):
         assert shares[figure] == pytest.approx(0.95, abs=0.04), figure
 
