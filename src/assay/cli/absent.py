@@ -46,6 +46,7 @@ def absent(
     from assay.cli.console import note, print_blocks, print_json
     from assay.files import check_target, write_file
     from assay.report.absent import absent_report, device_table
+    from assay.units import json_text
 
     if device is None:
         from assay.absent.devices import ABSENT
@@ -61,8 +62,6 @@ def absent(
     else:
         print_blocks(absent_report(found))
     if target is not None:
-        import json
-
-        write_file(target, json.dumps(found.to_dict(), indent=1).encode())
+        write_file(target, json_text(found.to_dict(), indent=1).encode())
         note(f"answer written to {target}")
     raise typer.Exit(found.status.exit_code)

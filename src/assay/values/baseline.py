@@ -143,12 +143,11 @@ class Reference:
         batches: Sequence[tuple[Tensor, Tensor]],
         noise: Mapping[str, Tensor],
         draw: int,
-        *,
-        dropout: bool = True,
+        **options: Any,
     ) -> Computed:
         """Like `at`, with errors such as another order of summation has: of weights, and of a fused attention."""
         with FusedAttention():
-            return self.at(shaken(weights, unit_roundoff(torch.float32), draw), batches, noise, dropout=dropout)
+            return self.at(shaken(weights, unit_roundoff(torch.float32), draw), batches, noise, **options)
 
     def evaluated_at(
         self,

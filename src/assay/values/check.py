@@ -230,12 +230,14 @@ class Check:
         return judged
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
-        weights, batches = self.recorded.tensors("weight", step), self._batches(step)
-        return reference.at(weights, batches, self.recorded.noise(step), dropout=dropout)
+        return reference.at(*self._given(step), dropout=dropout)
 
     def _disturbed(self, step: int, draw: int, *, dropout: bool = True) -> Computed:
-        weights, batches = self.recorded.tensors("weight", step), self._batches(step)
-        return self.references.near.disturbed_at(weights, batches, self.recorded.noise(step), draw, dropout=dropout)
+        return self.references.near.disturbed_at(*self._given(step), draw, dropout=dropout)
+
+    def _given(self, step: int) -> tuple[dict[str, Tensor], list[tuple[Tensor, Tensor]], dict[str, Tensor]]:
+        """Return what a reference of a step begins with: weights, batches and random state."""
+        return self.recorded.tensors("weight", step), self._batches(step), self.recorded.noise(step)
 
     def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
         model = self.run.model  # a mixture balances the tokens of one forward, and masks are drawn forward by forward
