@@ -33,6 +33,10 @@ void absent_add(enum absent_count which, uint64_t more);
 /* Errors (errors.c): remembered for cudaGetLastError, by thread. */
 cudaError_t absent_failed(cudaError_t error);
 
+/* Spans of addresses, sorted by start and without overlap, at the head of structures of `each` bytes (spans.c). */
+struct absent_span { uintptr_t start; size_t bytes; };
+size_t absent_first_after(const void *spans, size_t count, size_t each, uintptr_t address);
+
 /* Memory (memory.c). */
 enum absent_kind { PAGEABLE_MEMORY = -1, PINNED_MEMORY = 0, DEVICE_MEMORY = 1 };
 struct absent_place { enum absent_kind kind; int device; uintptr_t start; size_t bytes; };

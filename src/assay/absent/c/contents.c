@@ -16,22 +16,14 @@
 #define MOST_ARGUMENT_BYTES 4096 /* of one launch; a few kernels have more, in parts that hold no pointers */
 #define MOST_ARGUMENTS 64
 
-struct sent { uintptr_t start; size_t bytes; };
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sent *all; /* sorted by start, and none overlaps another */
+static struct absent_span *all; /* sorted by start, and none overlaps another */
 static size_t count, room, kept;
 static atomic_uintptr_t lowest = UINTPTR_MAX, highest = 0; /* bounds of all sent ranges, to pass over launches quickly */
 static atomic_int blocks_are_seen = 0;
 
 static size_t first_after(uintptr_t address) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (all[middle].start + all[middle].bytes > address) high = middle;
-        else low = middle + 1;
-    }
-    return low;
+    return absent_first_after(all, count, sizeof *all, address);
 }
 
 static void set_bounds(void) {
@@ -73,14 +65,14 @@ void absent_sent(void *to, const void *from, size_t bytes) {
     pthread_mutex_lock(&lock);
     forget_overlaps((uintptr_t)to, bytes);
     if (count == room) {
-        struct sent *moved = realloc(all, (room ? 2 * room : 256) * sizeof *all);
+        struct absent_span *moved = realloc(all, (room ? 2 * room : 256) * sizeof *all);
         if (moved) all = moved, room = room ? 2 * room : 256;
     }
     int keeps = atomic_load(&blocks_are_seen) && bytes && kept + bytes <= KEPT_BYTES && count < room;
     if (keeps) {
         size_t at = first_after((uintptr_t)to);
         memmove(all + at + 1, all + at, (count - at) * sizeof *all);
-        all[at] = (struct sent){(uintptr_t)to, bytes};
+        all[at] = (struct absent_span){(uintptr_t)to, bytes};
         count++;
         kept += bytes;
         memmove(to, from, bytes);

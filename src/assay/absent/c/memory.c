@@ -13,6 +13,7 @@
 #define GRANULARITY ((size_t)2 << 20)
 #define ARENA_FACTOR 4
 
+/* It begins with an absent_span. */
 struct range { uintptr_t start; size_t bytes; enum absent_kind kind; int device, owned; };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,13 +34,7 @@ static void *reserve(size_t bytes) {
 
 /* Index of the first range that ends after an address; `count` if there is none. The lock is held. */
 static size_t first_after(uintptr_t address) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (ranges[middle].start + ranges[middle].bytes > address) high = middle;
-        else low = middle + 1;
-    }
-    return low;
+    return absent_first_after(ranges, count, sizeof *ranges, address);
 }
 
 static int insert(struct range one) {
