@@ -7,14 +7,16 @@ smallest elements of every gradient set to zero, and noise on the gradients of n
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.reference.expected import Closeness
-from assay.values.check import Check
-from assay.values.pooled import Pooled, group_of
+from assay.values.baseline import Computed, Rounded
+from assay.values.check import Check, _Found
+from assay.values.nearness import Judged
+from assay.values.pooled import group_of
 
 Change = Callable[[str, Tensor], Tensor]
 LEVELS = (0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
@@ -23,26 +25,32 @@ SEEN_IN = (0.5, 0.95)
 NEVER = float("inf")
 
 
-@dataclass
-class Kept(Pooled):
-    """Keeps the gradients that it collects."""
-
-    given: list[tuple[int, str, Tensor, Tensor, Tensor, float]] = field(default_factory=list)
-
-    def add(self, step: int, name: str, found: Tensor, truth: Tensor, rounded: Tensor, typical: float) -> None:
-        self.given.append((step, name, found, truth, rounded, typical))
-        super().add(step, name, found, truth, rounded, typical)
-
-
 @dataclass(frozen=True)
 class Keeping(Check):
-    """A check whose gradients can be judged once more, with errors in them."""
+    """A check whose gradients can be judged once more, with errors in them and the same references."""
 
-    kept: list[Kept] = field(default_factory=list)
+    held: list[tuple[_Found, Computed, Computed]] = field(default_factory=list)
+    imitations: dict[int, Rounded | None] = field(default_factory=dict)
 
-    def _pooled(self) -> Kept:
-        self.kept.append(Kept(self._close(), self.run.model.n_expert is not None))
-        return self.kept[-1]
+    def refuses(self, change: Change) -> bool:
+        """True if a step's gradients are not within their bounds with an error in them."""
+        ((values, near, exact),) = self.held[:1]
+        assert values.gradients is not None
+        changed = {name: change(name, one) for name, one in values.gradients.items()}
+        return any(one.failed for one in self._imitated(replace(values, gradients=changed), near, exact))
+
+    def _held(self, values: _Found, near: Computed, exact: Computed) -> list[Judged]:
+        self.held.append((values, near, exact))
+        return super()._held(values, near, exact)
+
+    def _rounded(self, step: int, *args: Any, draw: int = 0, **named: Any) -> Rounded | None:
+        if draw not in self.imitations:
+            self.imitations[draw] = super()._rounded(step, *args, draw=draw, **named)
+        return self.imitations[draw]
+
+    def _judged(self, *given: Any) -> list[Judged]:
+        """Leave the reported norm out, which is not changed with the gradients."""
+        return [one for one in super()._judged(*given) if one.what != "norm"]
 
 
 def scaled(size: float) -> Change:
@@ -78,22 +86,13 @@ ERRORS: Mapping[str, Callable[[float], Change]] = {
 }
 
 
-def refused(kept: Kept, close: Closeness, change: Change) -> bool:
-    """True if the gradients with an error are not within their bounds."""
-    changed = Pooled(close, kept.mixture)
-    for step, name, found, truth, rounded, typical in kept.given:
-        changed.add(step, name, change(name, found), truth, rounded, typical)
-    return any(one.failed for one in changed.judged())
-
-
 def smallest_seen(check: Keeping) -> dict[str, float]:
     """Return the smallest level of each error from which on it is refused. The honest gradients must pass."""
     check.judged()
-    (kept,) = check.kept
     found = dict.fromkeys(ERRORS, NEVER)
     for name, error in ERRORS.items():
         for level in reversed(LEVELS):
-            if not refused(kept, kept.close, error(level)):
+            if not check.refuses(error(level)):
                 break
             found[name] = level
     return found

@@ -174,21 +174,34 @@ def judged(run: ResolvedRun, place: Path, text: Any, first: int = 0) -> tuple[li
     return one.judged(), list(one.proof().failures)
 
 
-def systematic(count: int, text: Any) -> dict[str, list[dict[str, float]]]:
-    """The smallest errors of gradients that are seen in random runs in mixed precision, by kind of run."""
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+Levels = dict[str, list[dict[str, float]]]
+"""The smallest levels of errors that are seen in each draw, by kind of run."""
+
+
+def systematic(count: int, text: Any) -> tuple[Levels, Levels]:
+    """The smallest errors that are seen in random runs in mixed precision, by kind of run.
+
+    The first levels are of errors in one step after some training; the second of errors in all steps, of which that
+    step and one of the first three are compared.
+    """
+    late: Levels = defaultdict(list)
+    whole: Levels = defaultdict(list)
     for seed in range(count):
-        rate, first = RATES[seed % len(RATES)], (0, 30, 100)[seed % 3]
+        rate, first = RATES[seed % len(RATES)], (10, 30, 100)[seed % 3]
         run = drawn(seed, vocabulary=256)
         changes = {"learning_rate": rate, "min_learning_rate": rate / 10, "warmup_steps": 2, "steps": first + 10}
         training = run.training.model_copy(update={**changes, "schedule": "constant"})
         run = run.model_copy(update={"training": training, "optimizations": (Spec(name="bf16_mixed"),)})
-        with tempfile.TemporaryDirectory() as place:
-            levels = smallest_seen(recorded(run, Path(place), text, first, Keeping))
+        seen = []
+        for begun in (first, 0):
+            with tempfile.TemporaryDirectory() as place:
+                seen.append(smallest_seen(recorded(run, Path(place), text, begun, Keeping)))
         dense = f"rate {'up to 0.003' if rate < HIGH_RATE else 'of 0.01 and more'}"
-        found["mixtures" if run.model.n_expert else dense].append(levels)
-        print(f"{seed} at {rate} after {first}: {list(levels.values())}", flush=True)
-    return found
+        kind = "mixtures" if run.model.n_expert else dense
+        late[kind].append(seen[0])
+        whole[kind].append({name: min(one[name] for one in seen) for name in seen[0]})
+        print(f"{seed} at {rate} after {first}: {[list(one.values()) for one in seen]}", flush=True)
+    return late, whole
 
 
 Used = dict[tuple[str, str], list[float]]
@@ -234,7 +247,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
     if options.systematic:
-        print(*levels_of(systematic(options.systematic, Text(200_000))), sep="\n")
+        for levels in systematic(options.systematic, Text(200_000)):
+            print(*levels_of(levels), "", sep="\n")
         return
     new = ((drawn(seed), 0) for seed in range(options.count))
     trained = ((drawn(seed, vocabulary=256), (10, 60, 300)[seed % 3]) for seed in range(options.trained))

@@ -5,7 +5,7 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import Run
 from assay.optimizations import Numerics, numerics_of
-from assay.records.evidence import Evidence
+from assay.records.evidence import Evidence, ValueProof
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
@@ -43,6 +43,24 @@ def test_a_treatment_that_trains_differently_and_has_the_baselines_losses_is_too
     assert any("too equal: the loss equals the baseline's to the last bit at seeds 0, 1" in flag for flag in row.flags)
     other = record(treatments=("lion",), factors={**FACTORS, "lion": (1.0, 1.0, 1.0, 9.0)})
     assert analyse(other).rows[0].flags == ()
+
+
+@pytest.mark.parametrize(("groups", "flagged"), [((0, 0), False), ((1, 0), False), ((1, 1), True)])
+def test_a_row_that_rounds_and_evaluates_in_float32_at_several_seeds_is_too_equal(
+    groups: tuple[int, int], *, flagged: bool
+) -> None:
+    made = record()
+    wide = dict(zip((one.cell.name for one in made.of(BF16)), groups, strict=False))
+    cells = tuple(
+        one.model_copy(
+            update={"result": one.result.model_copy(update={"values": ValueProof(verdict=True, wide_groups=number)})}
+        )
+        if (number := wide.get(one.cell.name)) is not None
+        else one
+        for one in made.cells
+    )
+    said = flags_of(analyse(made.model_copy(update={"cells": cells})), BF16)
+    assert ("2 evaluated groups of batches have float32's loss" in said) == flagged
 
 
 def test_two_treatments_that_train_unlike_and_end_alike_are_too_equal() -> None:

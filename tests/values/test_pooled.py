@@ -30,7 +30,7 @@ def drawn() -> Iterator[tuple[int, str, Tensor, Tensor, Tensor]]:
 def failed(change: Callable[[Tensor], Tensor], mixture: bool = False) -> set[str]:
     pooled = Pooled(IN_BFLOAT16, mixture)
     for step, name, found, truth, rounded in drawn():
-        pooled.add(step, name, change(found), truth, rounded, typical=1.0)
+        pooled.add(step, name, change(found), truth, [rounded], typical=1.0)
     return {f"{one.what} of {one.name}" for one in pooled.judged() if one.failed}
 
 
@@ -83,3 +83,36 @@ def test_a_token_of_a_mixture_may_go_to_another_expert() -> None:
 )
 def test_every_parameter_is_in_a_group(name: str, group: str) -> None:
     assert group_of(name) == group
+
+
+def by_several(found: Tensor, imitated_errors: list[Tensor], truth: Tensor) -> set[str]:
+    """What fails of one gradient that is held against several imitations."""
+    pooled = Pooled(IN_BFLOAT16)
+    imitations = [truth + error for error in imitated_errors]
+    pooled.add(0, NAMES[0], found, truth, imitations, typical=1.0)
+    return {f"{one.what} of {one.name}" for one in pooled.judged() if one.failed}
+
+
+def test_several_imitations_together_see_a_scale_that_one_of_them_would_let_pass() -> None:
+    generator = torch.Generator().manual_seed(2)
+    truth, *errors = (torch.randn(64, 32, generator=generator, dtype=torch.float64) for _ in range(6))
+    unlike = [0.04 * errors[0], *(ERROR * one for one in errors[1:])]
+    assert by_several(1.03 * truth, unlike[:1], truth) == set()
+    assert "scale of MLPs" in by_several(1.03 * truth, unlike[1:], truth)
+    assert by_several(truth + ERROR * errors[0], unlike[1:], truth) == set()
+
+
+def test_slopes_that_vary_between_imitations_allow_another_slope() -> None:
+    generator = torch.Generator().manual_seed(3)
+    truth, noise = (torch.randn(64, 32, generator=generator, dtype=torch.float64) for _ in range(2))
+    scales = [0.02 * off * truth + ERROR * noise for off in (-1, -0.5, 0, 0.5, 1)]
+    assert by_several(1.03 * truth, scales, truth) == set()
+    assert by_several(1.2 * truth, scales, truth) >= {"scale of MLPs"}
+
+
+def test_bounds_of_several_imitations_do_not_grow_with_their_distance() -> None:
+    generator = torch.Generator().manual_seed(4)
+    truth, *errors = (torch.randn(64, 32, generator=generator, dtype=torch.float64) for _ in range(7))
+    far = [0.03 * one for one in errors[1:]]
+    assert by_several(truth + 0.03 * errors[0], far, truth) == set()
+    assert "residual of MLPs" in by_several(truth + 0.2 * errors[0], far, truth)

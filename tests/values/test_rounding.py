@@ -97,6 +97,30 @@ def value_gradient(dtype: torch.dtype, context: AbstractContextManager[object], 
     return gradient.double()
 
 
+def test_gradients_of_a_token_that_comes_often_are_added_up_in_few_bits() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ids, weight = torch.zeros(1, 512, dtype=torch.long), torch.randn(3, 8, generator=generator)
+    seen = 1 + 0.1 * torch.randn(1, 512, 8, generator=generator)
+
+    def gradient(leaf: Tensor, context: AbstractContextManager[object]) -> Tensor:
+        with context:
+            F.embedding(ids, leaf).backward(seen.to(leaf))
+        assert leaf.grad is not None
+        return leaf.grad.float()[0]
+
+    exact, narrow, imitated = (
+        gradient(leaf.requires_grad_(), context)
+        for leaf, context in (
+            (weight.clone(), nullcontext()),
+            (weight.bfloat16(), nullcontext()),
+            (weight.clone(), Imitated(Rounding(dtype="bfloat16", everywhere=True))),
+        )
+    )
+    error, found = (float((one - exact).norm() / exact.norm()) for one in (narrow, imitated))
+    assert error > 0.01  # a sum of 512 in 8 bits of mantissa
+    assert found == pytest.approx(error, rel=0.1)
+
+
 def test_a_fused_attention_has_the_error_of_its_logsumexp() -> None:
     truth = value_gradient(torch.float64, nullcontext())
     plain, fused, imitated = (

@@ -14,6 +14,7 @@ from assay.analysis.flags import (
     peak_flags,
     same_environment,
     twin_flags,
+    wide_flags,
 )
 from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.losses.resolution import loss_resolution
@@ -243,7 +244,8 @@ def _judged(row: Row, again: Row) -> Row:
 
 def _flagged(row: Row, cells: Sequence[CellResult], suspect: Sequence[str]) -> Row:
     results = [one.result for one in usable(cells)]
-    return row.model_copy(update={"flags": (*row.flags, *suspect, *evidence_flags(results), *peak_flags(results))})
+    found = (*suspect, *wide_flags(results), *evidence_flags(results), *peak_flags(results))
+    return row.model_copy(update={"flags": (*row.flags, *found)})
 
 
 def _two_runs(record: ComparisonRecord, cells: Sequence[CellResult]) -> tuple[ResolvedRun, ResolvedRun] | None:

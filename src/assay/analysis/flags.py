@@ -17,6 +17,7 @@ from assay.optimizations import Numerics
 from assay.optimizations.registry import all_known, resolve
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
+from assay.records.evidence import WIDE_GROUPS
 from assay.records.run import RunResult
 from assay.records.study import CellResult
 
@@ -49,6 +50,14 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
             found[one].append(f"too equal: {said.format(other)}")
             found[other].append(f"too equal: {said.format(one)}")
     return found
+
+
+def wide_flags(results: Sequence[RunResult]) -> list[str]:
+    """Return a sentence if runs that round have evaluations in float32. In a single run one group may be chance."""
+    wide = sum(one.values.wide_groups for one in results if one.values is not None)
+    if wide < WIDE_GROUPS:
+        return []
+    return [f"too equal: {wide} evaluated groups of batches have float32's loss, and not that of fewer bits"]
 
 
 def _should_differ(run: ResolvedRun, other: ResolvedRun) -> bool:

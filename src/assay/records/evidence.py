@@ -17,6 +17,10 @@ class Evidence(Frozen):
 
 
 # More than 20 fields: it is a published record, whose readers know these names.
+WIDE_GROUPS = 2
+"""Groups of a lossy run's evaluations with float32's loss from which on a run, or a row of several, is suspect."""
+
+
 class ValueProof(Record):
     """Result of the value check: losses, gradients and updates of some of a run's steps against their references.
 
@@ -47,6 +51,8 @@ class ValueProof(Record):
     """Evaluations of the run of which groups of batches were evaluated again."""
     all_evaluations: int = 0
     """Evaluations that the proven process made."""
+    wide_groups: int = 0
+    """Groups of a lossy run's repeated evaluations that have float32's loss; `WIDE_GROUPS` of them are no chance."""
     watched_updates: int = 0
     """Updates of which a sample of elements was replayed, whatever part of the run they belong to."""
     gradients: int = 0
@@ -85,7 +91,8 @@ class ValueProof(Record):
         """Return the proof of this part of a run and a later one together."""
         if not later.checked or not self.checked:
             return self if later.unchecked else later
-        sums = ("steps", "updates", "replayed", "evaluations", "seconds", "process_seconds", "baseline_steps")
+        counts = ("steps", "updates", "replayed", "evaluations", "wide_groups")
+        sums = (*counts, "seconds", "process_seconds", "baseline_steps")
         highest = (
             "middle_steps",
             "since",

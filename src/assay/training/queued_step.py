@@ -31,7 +31,7 @@ class Taken:
     seconds: float
     """Seconds until all was queued."""
     data_seconds: float
-    """Part of `seconds` that the host waited for the batch."""
+    """Part of `seconds` until the host had the batch."""
     left_out: bool
     """True if figures that are not finite mean a skipped update."""
     figures: Tensor
@@ -49,9 +49,8 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     for group in step.optimizer.param_groups:
         group["lr"] = rate
     scale = program.precision.loss_scale.value
-    asked = time.perf_counter()
     micro_batches = micro_batches_of(program, index)
-    data_seconds = time.perf_counter() - asked
+    data_seconds = time.perf_counter() - start  # a batch may also be made before the step asks for it
     targets = sum(rows.numel() for _, rows in micro_batches) * program.parallel.share[1]
     summed = program.gradients(step, micro_batches, targets)
     tokens = counted_targets(program, targets)

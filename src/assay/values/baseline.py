@@ -195,7 +195,7 @@ class Reference:
         dtype = dtype_of(rounding)
         unit = unit_roundoff(dtype)
         if draw:
-            weights = shaken(weights, unit, draw)
+            weights = shaken(weights, _TYPICAL_ROUNDOFF * unit, draw)
         with _results_watched(self._step, unit) as squares:
             found = self.at(weights, batches, noise, rounding=rounding, **options)
         caught = self._optimizer.caught if self._optimizer is not None else {}
@@ -221,6 +221,8 @@ class References:
         self._clip = 0.0 if self.probes else run.training.gradient_clip
         self.step_seconds = 0.0
         """Time of the last step of the float32 program."""
+        self.wide_groups = 0
+        """Groups of a lossy run's evaluations, so far, that have float32's loss."""
         self._built = run, expected.model, data, device
 
     @cached_property

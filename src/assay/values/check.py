@@ -8,9 +8,10 @@ something rounded where it had to be?
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch import Tensor
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.optimizations import expected_of
-from assay.records.evidence import ValueProof
+from assay.records.evidence import WIDE_GROUPS, ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
 from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
@@ -32,14 +33,16 @@ from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
 from assay.values.whole_batch import whole_batch_failures
 
+_Imitation = TypeVar("_Imitation")
+
 _ROUTED = 4.0
 """Factor on a mixture's lossy bounds: rounding sends some tokens to other experts."""
 _OWN_ROUNDING = Rounding(dtype="bfloat16")
 """Rounding by which lossy values of a user's own are judged if their techniques state none."""
 _DRAWS = 5
 """References of honest rounding, at most, by which a value that is not exact is judged."""
-_FLOAT32_ERROR, _FLOAT32_GROUPS = 2e-8, 2
-"""Groups of a lossy evaluation with a loss within this part of float32's; so many are no chance."""
+_FLOAT32_ERROR = 2e-8
+"""Error of a lossy evaluation's group, relative to float32's loss, that rounding hardly ever is below."""
 _COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
 """Bounds of a reassociated step of the middle within which float64 is not needed."""
 _FEW_TARGETS = 0.1
@@ -80,7 +83,8 @@ class Check:
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
         judged += self._updates()
-        failures += failed + nearness.sentences(judged) + self._too_equal(judged)
+        wide = self._wide_groups(judged)
+        failures += failed + nearness.sentences(judged) + self._too_equal(judged, wide)
         if self.recorded.part in ("beginning", "end") and not any(step.updated for step in self.recorded.steps):
             failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
         return ValueProof(
@@ -90,6 +94,7 @@ class Check:
             updates=sum(step.updated for step in self.recorded.steps),
             replayed=len(self.recorded.steps) if self.recorded.part == "middle" else 0,
             evaluations=int(self.recorded.part == "evaluation"),
+            wide_groups=wide,
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
             **nearness.figures(judged),
@@ -138,9 +143,9 @@ class Check:
         values, exact, failed = _Found(step.index, step.loss, gradients), near, list[str]()
         if self.recorded.part == "middle":
             close = _COARSE if kind == "reassociated" else self._close()
-            judged = self._judged(values, near, near, None, close)
+            judged = self._judged(values, near, near, (), close)
             if kind == "reassociated" and any(one.failed for one in judged):
-                judged = self._judged(values, self._disturbed(step.index, 1), near, None, self._close())
+                judged = self._judged(values, self._disturbed(step.index, 1), near, (), self._close())
             if kind == "exact" or not any(one.failed for one in judged):
                 return judged, failed
         # An exact value must equal float32's, which is compared with float64 once.
@@ -157,23 +162,26 @@ class Check:
         """
         if self._close().kind == "lossy":
             return self._imitated(values, near, exact)
-        judged = self._judged(values, near, exact, None, self._close())
+        judged = self._judged(values, near, exact, (), self._close())
         for draw in range(1, _DRAWS):
             if self._close().kind == "exact" or not any(one.failed for one in judged):
                 break
             near = self._disturbed(values.step, draw, dropout=values.dropout)
-            more = self._judged(values, near, exact, None, self._close())
+            more = self._judged(values, near, exact, (), self._close())
             judged = [min(pair, key=lambda one: one.used) for pair in zip(judged, more, strict=True)]
         return judged
 
     def _imitated(self, values: _Found, near: Computed, exact: Computed) -> list[Judged]:
-        """Judge lossy values, which must be near to one of several imitations of honest rounding."""
-        for draw in range(_DRAWS):
-            rounded = self._rounded(values.step, dropout=values.dropout, draw=draw)
-            judged = self._judged(values, near, exact, rounded, self._close())
-            if rounded is None or not any(one.failed for one in judged):
-                break
-        return judged
+        """Judge lossy values by one imitation of honest rounding, and what it refuses by several together."""
+
+        def judged(draws: Sequence[int]) -> list[Judged]:
+            imitations = [self._rounded(values.step, dropout=values.dropout, draw=draw) for draw in draws]
+            return self._judged(values, near, exact, [one for one in imitations if one], self._close())
+
+        first = judged([0])
+        if not any(one.failed for one in first):
+            return first
+        return [min(pair, key=lambda one: one.used) for pair in zip(first, judged(range(_DRAWS)), strict=True)]
 
     def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
@@ -245,28 +253,35 @@ class Check:
         return self.recorded.micro_batches(step) if cut else [self.recorded.batch(step)]
 
     def _judged(
-        self, values: _Found, near: Computed, exact: Computed, rounded: Rounded | None, close: Closeness
+        self, values: _Found, near: Computed, exact: Computed, imitations: Sequence[Rounded], close: Closeness
     ) -> list[Judged]:
-        """Judge a loss, a norm, and gradients: one by one, or those with a `rounded` reference together."""
-        coarse = {} if rounded is None else rounded.gradients
+        """Judge a loss, a norm, and gradients: one by one, or those of `imitations` together.
+
+        A loss, a norm and a gradient of a user's own must be near to one of the imitations.
+        """
         pooled = Pooled(self._close(), self.run.model.n_expert is not None)
         step, found = values.step, values.gradients
-        judged = [nearness.loss(step, values.loss, near.loss, exact.loss, close, _moved(exact.loss, rounded))]
+        judged = [
+            _nearest(
+                imitations,
+                lambda one: nearness.loss(step, values.loss, near.loss, exact.loss, close, _moved(exact.loss, one)),
+            )
+        ]
         if found is None:
             return judged
         reported = [one.log_norm for one in self.recorded.steps if one.index == step]
         if reported and not self.references.probes:
-            judged.append(nearness.norm(step, reported[0], near, found, rounded))
+            judged.append(_nearest(imitations, lambda one: nearness.norm(step, reported[0], near, found, one)))
         elements = sum(one.numel() for one in exact.gradients.values())
         typical = (sum(float((one * one).sum()) for one in exact.gradients.values()) / elements) ** 0.5
-        for name, one in exact.gradients.items():
+        for name, truth in exact.gradients.items():
             own = found[name].to(self.device) if name in found else None
-            if name in coarse and own is not None and own.shape == one.shape and self.run.model.own is None:
-                pooled.add(step, name, own, one, coarse[name], typical)
+            coarse = [one.gradients[name] for one in imitations if name in one.gradients]
+            if coarse and own is not None and own.shape == truth.shape and self.run.model.own is None:
+                pooled.add(step, name, own, truth, coarse, typical)
                 continue
-            judged.append(
-                nearness.gradient(step, name, own, near.gradients[name], one, close, typical, coarse.get(name))
-            )
+            judge = partial(nearness.gradient, step, name, own, near.gradients[name], truth, close, typical)
+            judged.append(_nearest(coarse, judge))
         return judged + list(pooled.judged())
 
     def _close(self) -> Closeness:
@@ -335,13 +350,18 @@ class Check:
                 coarse = rule.rounds_state or weight.dtype.itemsize < 4
                 yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)
 
-    def _too_equal(self, judged: list[Judged]) -> list[str]:
+    def _wide_groups(self, judged: list[Judged]) -> int:
+        """Return how many groups of a lossy evaluation have float32's loss."""
+        if self.expected.gradients.rounding is None or self.expected.gradients.kind != "lossy":
+            return 0
+        return sum(one.error < _FLOAT32_ERROR for one in judged if one.what == "evaluation")
+
+    def _too_equal(self, judged: list[Judged], wide: int) -> list[str]:
         found = []
-        losses = [one.error for one in judged if one.what == "evaluation"]
-        rounds = self.expected.gradients.rounding is not None and self.expected.gradients.kind == "lossy"
-        wide = sum(error < _FLOAT32_ERROR for error in losses)
-        if rounds and wide >= _FLOAT32_GROUPS:
-            found.append(f"{wide} of {len(losses)} evaluated groups have float32's loss, and not that of fewer bits")
+        self.references.wide_groups += wide
+        if wide and self.references.wide_groups >= WIDE_GROUPS:
+            groups = f"{self.references.wide_groups} evaluated groups"
+            found.append(f"{groups} have float32's loss, and not that of fewer bits")
         for what, close in (("gradient", self.expected.gradients), ("update", self.expected.updates)):
             errors = [one.shown for one in judged if one.what == what]
             if errors and max(errors) < close.at_least:
@@ -350,6 +370,11 @@ class Check:
                     f"the largest relative error is {max(errors):.1e}"
                 )
         return found
+
+
+def _nearest(imitations: Sequence[_Imitation], judge: Callable[[_Imitation | None], Judged]) -> Judged:
+    """Judge a value by each of some imitations of rounding, or by none if there are none, and keep the best answer."""
+    return min((judge(one) for one in imitations or (None,)), key=lambda one: one.used)
 
 
 def _moved(exact: float, rounded: Rounded | None) -> float | None:

@@ -1,7 +1,7 @@
 """Lossy gradients of all layers together, against the errors of honest rounding.
 
-Rounding errors average out over elements, tensors and steps, and what is systematic stays. The reference x₁₆ rounds as
-the program does, at the same weights (`assay.values.rounding`). Its distance from x₆₄ shows how far rounding moves each
+Rounding errors average out over elements and tensors, and what is systematic stays. An imitation x₁₆ rounds as the
+program does, at the same weights (`assay.values.rounding`). Its distance from x₆₄ shows how far rounding moves each
 gradient x. Three kinds of bounds follow, for every tensor and for every group: attention, MLPs, norms, embeddings.
 
 - *Residual.* The relative error of a tensor is at most 6·a·D, and that of a group, as a root mean square, 2.5·a·D. D is
@@ -12,8 +12,12 @@ gradient x. Three kinds of bounds follow, for every tensor and for every group: 
   elements, and of the smallest hundredth, is 1 or that of x₁₆, within a·(1/4 + six standard errors).
 
 After training at a high rate, attention is sharp, and a few elements carry the error. Then honest errors vary more from
-one rounding to the next. So a = 1 + (D/u)²/6 with D over all tensors and the roundoff u. It is 1.4 in an ordinary run.
-Where rounding moves gradients by a third or more, as at a rate of 0.1, it is so large that hardly anything is refused.
+one rounding to the next. So a = 1 + (D/u)²/6, with D over all tensors and the roundoff u. It is 1.4 in an ordinary run,
+and at most 2 but for single rows. What misses these bounds is held against several imitations, which have other errors.
+D is then their root mean square. The bounds are 6·D for a tensor and 4.5·D for a group, and a = 1 for the smallest
+elements. A group's slope is that of the mean imitation within 5·max(s, 0.3·D), where s is the standard deviation of the
+imitations' slopes.
+
 Rounding that sends a token of a mixture to another expert moves much at once, so there the bounds that the technique
 states are added.
 
@@ -21,6 +25,7 @@ The constants are from honest runs (docs/measured/values.md).
 """
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +38,10 @@ from assay.values.nearness import ROW_RATIO, Judged, over, unit_roundoff, worst_
 from assay.values.rounding import dtype_of
 
 TENSOR_RATIO, GROUP_RATIO, SCALE_RATIO = 6.0, 2.5, 1.25
-AMPLIFIED = 1 / 6
-"""Growth of all bounds with the square of the mean distance D in roundoffs."""
+AMPLIFIED, MOST = 1 / 6, 2.0
+"""Growth of all bounds with the square of the mean distance D in roundoffs, by one imitation, and its limit."""
+SEVERAL_GROUP_RATIO, DEVIATIONS, LEAST_DEVIATION = 4.5, 5.0, 0.3
+"""By several imitations: the ratio of a group; multiples of the deviation of slopes, which is at least a part of D."""
 SMALL_ERROR, STANDARD_ERRORS = 0.25, 6.0
 """Bound of the slope of small elements: a part of it, and multiples of its standard error."""
 SHARES = (0.1, 0.01)
@@ -58,12 +65,12 @@ class _Smallest:
 
     found: float
     """Products of the program's and the true elements."""
-    rounded: float
-    """Products of the rounded reference's and the true elements."""
+    rounded: tuple[float, ...]
+    """Products of each imitation's and the true elements."""
     truth: float
     """Squares of true elements."""
     variance: float
-    """Squares of products of rounding errors and true elements."""
+    """Squares of products of rounding errors and true elements, of a mean imitation."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,12 @@ class _Figures:
     relative: float
     """Error relative to the gradient's own size."""
     error: float
-    moved: float
-    """Distance of x₁₆ from x₆₄."""
-    apart: float
-    """Distance of x from x₁₆."""
-    scales: tuple[float, float] | None
-    """Slopes of x and x₁₆; None for a gradient that is too small to have any."""
+    moved: tuple[float, ...]
+    """Distance of each imitation x₁₆ from x₆₄."""
+    apart: tuple[float, ...]
+    """Distance of x from each x₁₆."""
+    scales: tuple[float, tuple[float, ...]] | None
+    """Slopes of x and of each x₁₆; None for a gradient that is too small to have any."""
     row: float
     """Largest relative error of a row."""
     smallest: tuple[_Smallest | None, ...]
@@ -94,12 +101,16 @@ class Pooled:
     mixture: bool = False
     _seen: list[_Figures] = field(default_factory=list)
 
-    def add(self, step: int, name: str, found: Tensor, truth: Tensor, rounded: Tensor, typical: float) -> None:
-        """Add one gradient. `typical` is the root mean square of all elements of the step's true gradients."""
-        x, found, rounded = (one.double() for one in (truth, found, rounded))
+    def add(
+        self, step: int, name: str, found: Tensor, truth: Tensor, imitations: Sequence[Tensor], typical: float
+    ) -> None:
+        """Add one gradient. `typical` is the root mean square of all elements of the step's true gradients.
+
+        Every gradient has equally many imitations, which are numbered in the same order.
+        """
+        x, found, imitations = truth.double(), found.double(), [one.double() for one in imitations]
         least = self.close.small_tensor * typical * x.numel() ** 0.5
-        size = _norm(x)
-        error, moved, apart = (_norm(one) for one in (found - x, rounded - x, found - rounded))
+        size, error = _norm(x), _norm(found - x)
         scale, counts = max(size, least) or 1.0, size > least
         self._seen.append(
             _Figures(
@@ -107,11 +118,11 @@ class Pooled:
                 step,
                 error / size if size else error,
                 error / scale,
-                moved / scale,
-                apart / scale,
-                (_slope(found, x, size), _slope(rounded, x, size)) if counts else None,
-                worst_row(found, x, 4 * (rounded - x)) if counts else 0.0,
-                tuple(_smallest(found, x, rounded, share) if counts else None for share in SHARES),
+                tuple(_norm(one - x) / scale for one in imitations),
+                tuple(_norm(found - one) / scale for one in imitations),
+                (_slope(found, x, size), tuple(_slope(one, x, size) for one in imitations)) if counts else None,
+                min(worst_row(found, x, 4 * (one - x)) for one in imitations) if counts else 0.0,
+                tuple(_smallest(found, x, imitations, share) if counts else None for share in SHARES),
             )
         )
 
@@ -124,37 +135,46 @@ class Pooled:
         groups: dict[str, list[_Figures]] = defaultdict(list)
         for one in self._seen:
             groups[group_of(one.name)].append(one)
-        grown = 1 + AMPLIFIED * (_mean(one.moved for one in self._seen) / unit) ** 2
+        several = any(len(one.moved) > 1 for one in self._seen)
+        distance = _mean(moved for one in self._seen for moved in one.moved)
+        amplified = 1 + AMPLIFIED * (distance / unit) ** 2
+        grown = 1.0 if several else min(amplified, MOST)
         for name, members in groups.items():
-            distance = max(_mean(one.moved for one in members), least)
-            yield from self._tensors(members, distance, grown)
-            yield self._residual(name, members, distance, grown)
+            distance = max(_mean(moved for one in members for moved in one.moved), least)
+            yield from self._tensors(members, distance, grown, amplified)
+            yield self._residual(name, members, (SEVERAL_GROUP_RATIO if several else GROUP_RATIO * grown) * distance)
             yield from self._scale(name, members, least, grown)
             yield from self._small(name, members, grown)
 
-    def _tensors(self, members: Sequence[_Figures], distance: float, grown: float) -> Iterator[Judged]:
+    def _tensors(
+        self, members: Sequence[_Figures], distance: float, grown: float, amplified: float
+    ) -> Iterator[Judged]:
         own: dict[str, list[float]] = defaultdict(list)
         for one in members:
-            own[one.name].append(one.moved)
+            own[one.name].extend(one.moved)
         for one in members:
             bound = TENSOR_RATIO * grown * max(_mean(own[one.name]), distance)
             bound += self._routed(ROUTED_RATIO * self.close.relative)
-            row = one.row / (ROW_RATIO * self.close.relative * grown * (ROUTED_RATIO if self.mixture else 1.0))
+            row = one.row / (ROW_RATIO * self.close.relative * amplified * (ROUTED_RATIO if self.mixture else 1.0))
             yield Judged("gradient", one.name, one.step, one.relative, max(over(one.error, bound), row), one.relative)
 
-    def _residual(self, name: str, members: Sequence[_Figures], distance: float, grown: float) -> Judged:
-        error = min(_mean(one.error for one in members), _mean(one.apart for one in members))
-        bound = GROUP_RATIO * grown * distance + self._routed(self.close.relative)
-        return Judged("residual", name, members[0].step, error, over(error, bound))
+    def _residual(self, name: str, members: Sequence[_Figures], bound: float) -> Judged:
+        error = min(_mean(one.error for one in members), _mean(apart for one in members for apart in one.apart))
+        return Judged("residual", name, members[0].step, error, over(error, bound + self._routed(self.close.relative)))
 
     def _scale(self, name: str, members: Sequence[_Figures], least: float, grown: float) -> Iterator[Judged]:
-        differences = [one.scales[0] - one.scales[1] for one in members if one.scales]
-        if not differences:
+        scales = [one.scales for one in members if one.scales]
+        if not scales:
             return
-        off = abs(sum(differences) / len(differences))
-        distance = max(_mean(one.moved for one in members if one.scales), least)
-        rest = max(_mean(one.apart for one in members if one.scales) ** 2 - off**2, 0.0) ** 0.5
-        bound = SCALE_RATIO * grown * min(distance, max(rest, _LEAST_REST * distance))
+        slopes = [statistics.fmean(one) for one in zip(*(imitated for _, imitated in scales), strict=True)]
+        off = abs(statistics.fmean(found for found, _ in scales) - statistics.fmean(slopes))
+        distance = max(_mean(moved for one in members if one.scales for moved in one.moved), least)
+        if len(slopes) > 1:
+            bound = DEVIATIONS * max(statistics.stdev(slopes), LEAST_DEVIATION * distance)
+        else:
+            apart = _mean(apart for one in members if one.scales for apart in one.apart)
+            rest = max(apart**2 - off**2, 0.0) ** 0.5
+            bound = SCALE_RATIO * grown * min(distance, max(rest, _LEAST_REST * distance))
         yield Judged("scale", name, members[0].step, off, over(off, bound + self._routed(self.close.slope)))
 
     def _small(self, name: str, members: Sequence[_Figures], grown: float) -> Iterator[Judged]:
@@ -163,7 +183,8 @@ class Pooled:
             truth = sum(part.truth for part in parts)
             if not truth:
                 continue
-            found, rounded = (sum(one) / truth for one in zip(*((p.found, p.rounded) for p in parts), strict=True))
+            found = sum(part.found for part in parts) / truth
+            rounded = sum(statistics.fmean(part.rounded) for part in parts) / truth
             off = min(abs(found - 1), abs(found - rounded))
             deviation = sum(part.variance for part in parts) ** 0.5 / truth
             bound = grown * (SMALL_ERROR + STANDARD_ERRORS * deviation)
@@ -179,7 +200,7 @@ def group_of(name: str) -> str:
     return next((group for part, group in _GROUPS.items() if part in name), _OTHERS)
 
 
-def _smallest(found: Tensor, truth: Tensor, rounded: Tensor, share: float) -> _Smallest | None:
+def _smallest(found: Tensor, truth: Tensor, imitations: Sequence[Tensor], share: float) -> _Smallest | None:
     """Return the sums over the smallest elements that are not zero; None if these are too few."""
     sizes = truth.abs().flatten()
     sizes = sizes[sizes > 0]
@@ -187,10 +208,14 @@ def _smallest(found: Tensor, truth: Tensor, rounded: Tensor, share: float) -> _S
         return None
     largest = sizes.kthvalue(max(1, int(share * len(sizes)))).values
     chosen = (truth.abs() <= largest) & (truth != 0)
-    x, y, z = truth[chosen], found[chosen], rounded[chosen]
+    x, y, rounded = truth[chosen], found[chosen], [one[chosen] for one in imitations]
     weight = truth.numel() / float(truth.square().sum())
-    sums = ((y * x).sum(), (z * x).sum(), x.square().sum(), weight * ((z - x) * x).square().sum())
-    return _Smallest(*(weight * float(one) for one in sums))
+    return _Smallest(
+        weight * float((y * x).sum()),
+        tuple(weight * float((one * x).sum()) for one in rounded),
+        weight * float(x.square().sum()),
+        weight**2 * statistics.fmean(float(((one - x) * x).square().sum()) for one in rounded),
+    )
 
 
 def _slope(found: Tensor, truth: Tensor, size: float) -> float:

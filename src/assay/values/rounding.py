@@ -26,7 +26,8 @@ from assay.reference.expected import Rounding
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "convolution", "convolution_backward")
 _SOFTMAX = ("_softmax", "_softmax_backward_data")
-_NORM_BACKWARD = ("native_layer_norm_backward", "_fused_rms_norm_backward")
+_SUMS_OVER_TOKENS = ("native_layer_norm_backward", "_fused_rms_norm_backward", "embedding_dense_backward")
+"""Kernels of backward of which some add up over all tokens in the narrow dtype."""
 _LOSS = ("_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward")
 _MOVES = ("clone", "detach", "_to_copy", "embedding")
 """Operations that compute nothing."""
@@ -86,13 +87,13 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if narrow is torch.float8_e4m3fn and in_backward():
                 narrow = torch.float8_e5m2  # gradients; the other operand is rounded more than it is in the program
             return _each(lambda one: rounded(one, self._dtype), func(*_each(lambda one: rounded(one, narrow), args)))
-        if self._everywhere and name in _NORM_BACKWARD:
-            return self._norm_backward(func, *args, **kwargs)
+        if self._everywhere and name in _SUMS_OVER_TOKENS:
+            return self._summed_over_tokens(func, *args, **kwargs)
         found = func(*args, **kwargs)
         return _each(lambda one: rounded(one, self._dtype), found) if self._rounds(func, name, found) else found
 
-    def _norm_backward(self, func: Any, gradient: Tensor, *others: Any, **named: Any) -> Any:
-        """Run the kernel in the narrow dtype: some kernels also add up over all tokens in it."""
+    def _summed_over_tokens(self, func: Any, gradient: Tensor, *others: Any, **named: Any) -> Any:
+        """Run a kernel in the narrow dtype, because it may also add up in it."""
         scale = _scale(gradient, self._dtype) * _ROOM_FOR_SUMS
         found = func(*_each(lambda one: one.to(self._dtype), (gradient * scale, *others)), **named)
         return _each(lambda one: one.to(gradient) / scale, found)
