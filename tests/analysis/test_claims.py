@@ -102,6 +102,27 @@ def test_work_between_steps_ends_a_rows_claim_on_times(*, usual: float, more: fl
         assert f"the baselines' share is {100 * usual:.1f} %, and 5 points more are allowed" in said
 
 
+def with_gaps(made: ComparisonRecord, gaps: dict[str, float]) -> ComparisonRecord:
+    """The median time between two steps is 0.15 ms, and in some rows another, in seconds."""
+
+    def filled(one: CellResult) -> CellResult:
+        gap = {"usual_between_seconds": gaps.get(one.cell.treatment, 1.5e-4), "between_seconds": 0.0}
+        blocks = tuple(block.model_copy(update=gap) for block in one.result.blocks)
+        return one.model_copy(update={"result": one.result.model_copy(update={"blocks": blocks})})
+
+    return made.model_copy(update={"cells": tuple(filled(one) for one in made.cells)})
+
+
+def test_a_longer_time_between_all_steps_than_in_the_baselines_ends_a_rows_claim_on_times() -> None:
+    blocks = [block for one in record().of(SPINNER) for block in one.result.blocks]
+    seconds = sum(one.seconds for one in blocks) / sum(one.steps for one in blocks)
+    for more, flagged in ((1.3e-4 + 0.01 * seconds, False), (1.7e-4 + 0.01 * seconds, True)):
+        found = analyse(with_gaps(record(), {SPINNER: 1.5e-4 + more}))
+        assert [bool(row.flags) for row in found.rows] == [flagged and name == SPINNER for name in TREATMENTS]
+    (said,) = row_of(found, SPINNER).flags
+    assert "0.15 ms between two of a baseline: no step's clock has the difference" in said
+
+
 def test_a_few_ticks_of_the_kernels_clock_do_not_count() -> None:
     assert not Outside(seconds=0.04, of_seconds=0.1).too_much
     assert Outside(seconds=0.05, of_seconds=0.1).too_much

@@ -30,12 +30,11 @@ def between_of(record: ComparisonRecord, treatments: Collection[str]) -> Between
 def ended_claims(record: ComparisonRecord) -> dict[str, list[str]]:
     """Return the sentences on each row, baselines included, whose times are not compared."""
     usual = between_of(record, CONTROLS)
-    share = usual.seconds / usual.of_seconds if usual is not None and usual.of_seconds else 0.0
     found = {}
     for name in dict.fromkeys(one.cell.treatment for one in record.cells):
         said = _outside_said(outside_of(record, name))
         if _ranks(record, name) == _ranks(record, BASELINE):  # ranks wait for each other between two steps
-            said += _between_said(between_of(record, [name]), share)
+            said += _between_said(between_of(record, [name]), usual)
         if said:
             found[name] = [f"times are not compared: {one}" for one in said]
     return found
@@ -83,10 +82,19 @@ def _outside_said(found: Outside | None) -> list[str]:
     ]
 
 
-def _between_said(found: Between | None, usual_share: float) -> list[str]:
-    if found is None or not found.too_much(usual_share):
+def _between_said(found: Between | None, usual: Between | None) -> list[str]:
+    if found is None:
         return []
-    return [
-        f"{found.seconds:.2g} s passed between steps that took {found.of_seconds:.2g} s, and no step's clock has them; "
-        f"the baselines' share is {100 * usual_share:.1f} %, and {100 * BETWEEN_SHARE:.0f} points more are allowed"
-    ]
+    share = usual.seconds / usual.of_seconds if usual is not None and usual.of_seconds else 0.0
+    if found.too_much(share):
+        return [
+            f"{found.seconds:.2g} s passed between steps that took {found.of_seconds:.2g} s, and no step's clock has "
+            f"them; the baselines' share is {100 * share:.1f} %, and {100 * BETWEEN_SHARE:.0f} points more are allowed"
+        ]
+    if usual is not None and found.longer_than(usual):
+        gap, theirs = (1e3 * (one.gap_seconds or 0.0) for one in (found, usual))
+        return [
+            f"{gap:.2f} ms pass between two of its steps, and {theirs:.2f} ms between two of a baseline: no step's "
+            "clock has the difference"
+        ]
+    return []
