@@ -116,3 +116,11 @@ def test_bounds_of_several_imitations_do_not_grow_with_their_distance() -> None:
     far = [0.03 * one for one in errors[1:]]
     assert by_several(truth + 0.03 * errors[0], far, truth) == set()
     assert "residual of MLPs" in by_several(truth + 0.2 * errors[0], far, truth)
+
+
+def test_elements_that_are_smaller_than_what_float16_holds_do_not_count() -> None:
+    generator = torch.Generator().manual_seed(5)
+    truth = torch.randn(64, 32, generator=generator, dtype=torch.float64)
+    truth[:2] *= 1e-7
+    lost = torch.where(truth.abs() < 1e-6, 0.0, truth)
+    assert by_several(lost, [truth - truth * ERROR], truth) == set()

@@ -16,7 +16,7 @@ one rounding to the next. So a = 1 + (D/u)²/6, with D over all tensors and the 
 and at most 2 but for single rows. What misses these bounds is held against several imitations, which have other errors.
 D is then their root mean square. The bounds are 6·D for a tensor and 4.5·D for a group, and a = 1 for the smallest
 elements. A group's slope is that of the mean imitation within 5·max(s, 0.3·D), where s is the standard deviation of the
-imitations' slopes.
+imitations' slopes. The standard error of the smallest elements' slope is then at least theirs.
 
 Rounding that sends a token of a mixture to another expert moves much at once, so there the bounds that the technique
 states are added.
@@ -54,6 +54,8 @@ _LEAST_REST = 0.5
 """Smallest distance R that is assumed, relative to D."""
 _FEWEST = 20
 """Elements of a tensor, at least, whose smallest are looked at."""
+_LEAST_ELEMENT = 1e-4
+"""Smallest element that counts, relative to all gradients' elements: float16 loses smaller ones."""
 
 _GROUPS = {"norm": "norms", "mlp": "MLPs", "attention": "attention"}
 _OTHERS = "embeddings"
@@ -109,9 +111,9 @@ class Pooled:
         Every gradient has equally many imitations, which are numbered in the same order.
         """
         x, found, imitations = truth.double(), found.double(), [one.double() for one in imitations]
-        least = self.close.small_tensor * typical * x.numel() ** 0.5
+        small, least = self.close.small_tensor * typical * x.numel() ** 0.5, _LEAST_ELEMENT * typical
         size, error = _norm(x), _norm(found - x)
-        scale, counts = max(size, least) or 1.0, size > least
+        scale, counts = max(size, small) or 1.0, size > small
         self._seen.append(
             _Figures(
                 name,
@@ -122,7 +124,7 @@ class Pooled:
                 tuple(_norm(found - one) / scale for one in imitations),
                 (_slope(found, x, size), tuple(_slope(one, x, size) for one in imitations)) if counts else None,
                 min(worst_row(found, x, 4 * (one - x)) for one in imitations) if counts else 0.0,
-                tuple(_smallest(found, x, imitations, share) if counts else None for share in SHARES),
+                tuple(_smallest(found, x, imitations, share, least) if counts else None for share in SHARES),
             )
         )
 
@@ -184,9 +186,10 @@ class Pooled:
             if not truth:
                 continue
             found = sum(part.found for part in parts) / truth
-            rounded = sum(statistics.fmean(part.rounded) for part in parts) / truth
-            off = min(abs(found - 1), abs(found - rounded))
-            deviation = sum(part.variance for part in parts) ** 0.5 / truth
+            slopes = [sum(one) / truth for one in zip(*(part.rounded for part in parts), strict=True)]
+            off = min(abs(found - 1), abs(found - statistics.fmean(slopes)))
+            spread = statistics.stdev(slopes) if len(slopes) > 1 else 0.0
+            deviation = max(sum(part.variance for part in parts) ** 0.5 / truth, spread)
             bound = grown * (SMALL_ERROR + STANDARD_ERRORS * deviation)
             said = f"the smallest {share:.0%} of {name}"
             yield Judged("scale", said, members[0].step, off, over(off, bound + self._routed(SMALL_ERROR)))
@@ -200,14 +203,16 @@ def group_of(name: str) -> str:
     return next((group for part, group in _GROUPS.items() if part in name), _OTHERS)
 
 
-def _smallest(found: Tensor, truth: Tensor, imitations: Sequence[Tensor], share: float) -> _Smallest | None:
-    """Return the sums over the smallest elements that are not zero; None if these are too few."""
+def _smallest(
+    found: Tensor, truth: Tensor, imitations: Sequence[Tensor], share: float, least: float
+) -> _Smallest | None:
+    """Return the sums over the smallest elements that are larger than `least`; None if these are too few."""
     sizes = truth.abs().flatten()
-    sizes = sizes[sizes > 0]
+    sizes = sizes[sizes > least]
     if len(sizes) < _FEWEST:
         return None
     largest = sizes.kthvalue(max(1, int(share * len(sizes)))).values
-    chosen = (truth.abs() <= largest) & (truth != 0)
+    chosen = (truth.abs() <= largest) & (truth.abs() > least)
     x, y, rounded = truth[chosen], found[chosen], [one[chosen] for one in imitations]
     weight = truth.numel() / float(truth.square().sum())
     return _Smallest(
