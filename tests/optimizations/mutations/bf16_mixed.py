@@ -48,13 +48,13 @@ MUTANTS = (
         NORM_IN_16_BITS,
         {"training": {"gradient_clip": 0.1}},
     ),
-    # The sizes that are seen in 95 % of random runs (docs/measured/values.md); smaller ones may pass.
-    Mutant("MLPs scaled", "The gradients of MLPs are 7 % larger.", with_gradients(_NAME, scaled(".mlp.", 1.07))),
+    # Sizes that are seen here and in half of random runs (docs/measured/values.md).
+    Mutant("MLPs scaled", "The gradients of MLPs are 1 % larger.", with_gradients(_NAME, scaled(".mlp.", 1.01))),
     Mutant(
         "smallest lost",
-        "The smallest 30 % of the elements of every gradient are zero.",
-        with_gradients(_NAME, without_smallest(0.3)),
+        "The smallest tenth of the elements of every gradient are zero.",
+        with_gradients(_NAME, without_smallest(0.1)),
     ),
-    Mutant("norms noisy", "The gradients of norms have noise of 20 %.", with_gradients(_NAME, noisy("norm", 0.2))),
+    Mutant("norms noisy", "The gradients of norms have noise of 3 %.", with_gradients(_NAME, noisy("norm", 0.03))),
     Mutant("until late", "Late in the run products are in float32.", applied(_NAME, _until_late, late=True), late=True),
 )
