@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 TRACK := .venv-track
-ABSENT := .venv-absent
+ABSENT := $(CURDIR)/.venv-absent
+ON_ABSENT = ASSAY_ABSENT_PYTHON=$(ABSENT)/bin/python
 PACKAGE := .venv-package
 
-.PHONY: demo test slow browser track absent package check gpu setup bench docs docs-run site notebooks clean
+.PHONY: demo test slow browser track absent absent-quick absent-gpu-tests package check gpu setup bench docs docs-run site notebooks clean
 
 demo: setup
 	$(BIN)/assay compare demo --with sdpa_attention --with bf16_mixed --with activation_checkpointing \
@@ -36,14 +37,25 @@ $(TRACK)/.ready: pyproject.toml constraints.txt
 	  "$$(grep '^torch==' constraints.txt)" --editable '.[track]' pytest hypothesis
 	touch $@
 
-# Scripts on an absent GPU, with a CUDA build of torch in an environment of its own: 5 GB, only on Linux on x86-64.
-absent: setup $(ABSENT)/.ready
-	ASSAY_ABSENT_PYTHON=$(CURDIR)/$(ABSENT)/bin/python $(BIN)/pytest -m absent tests/absent
-	$(BIN)/python benchmarks/absent_peaks.py --python $(CURDIR)/$(ABSENT)/bin/python --only shakespeare-char
+# Scripts and the gpu tests on an absent GPU, with a CUDA build of torch in an environment of its own: 5 GB, only on Linux
+# on x86-64. `make absent-quick` is the part of it that CI runs.
+absent: absent-gpu-tests
+	$(ON_ABSENT) $(BIN)/pytest -m absent tests/absent
+	$(BIN)/python benchmarks/absent_peaks.py --python $(ABSENT)/bin/python
+
+absent-quick: absent-gpu-tests
+	$(ON_ABSENT) $(BIN)/pytest -m "absent and not slow" tests/absent
+	$(BIN)/python benchmarks/absent_peaks.py --python $(ABSENT)/bin/python --few
+
+# The files are found by their marker, because collecting all tests would need all extras.
+absent-gpu-tests: setup $(ABSENT)/.ready
+	$(BIN)/assay absent h200 -- $(ABSENT)/bin/python -m pytest -m "gpu and not device_values" -p no:cacheprovider \
+	  $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.gpu' tests)
 
 $(ABSENT)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(ABSENT)
-	$(ABSENT)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 --editable .
+	$(ABSENT)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 \
+	  --editable '.[low-bit]' pytest hypothesis transformers accelerate lightning
 	touch $@
 
 # The wheel and the sdist: built, checked, and the wheel run in an environment without the repository. Minutes.
