@@ -4,7 +4,8 @@
 
 PYTHON is the Python of an environment with a CUDA build of torch and assay's requirements. One folder `beside` has
 nanoGPT's `model.py`, another `foreign_steps.py`. Rows that need a folder which is not given are skipped, and named.
-It takes some minutes, most of them for compiled steps; `--few` takes a dozen quick rows. The page is written to `docs/measured/absent_peaks.md`.
+It takes some minutes, most of them for compiled steps; `--few` takes a dozen quick rows. The page is written to
+`docs/measured/absent_peaks.md`.
 """
 
 import argparse
