@@ -62,6 +62,7 @@ def test_a_file_is_written_beside_the_text(assay: Assay, asked: list[dict[str, A
         (("h100", "--largest", "--", "python", "a.py"), "--largest finds a number; write {} in its place"),
         (("h100", "--json", "answer.txt", "--", "python", "a.py"), "must end in .json"),
         (("h100", "--steps", "0", "--", "python", "a.py"), "greater than or equal to 1"),
+        (("setup",), "standard input is not a terminal to confirm on"),
         (("h100", "--", "nothing-of-this-name"), "there is no program 'nothing-of-this-name'"),
     ],
 )
