@@ -1,10 +1,11 @@
 """Peaks of 91 training steps on an absent H200, beside those that a real one had.
 
-    python benchmarks/absent_peaks.py --python PYTHON [--beside FOLDER]... [--only WORD] [--out PAGE.md]
+    python benchmarks/absent_peaks.py --python PYTHON [--beside FOLDER]... [--only WORD | --few] [--out PAGE.md]
 
 PYTHON is the Python of an environment with a CUDA build of torch and assay's requirements. One folder `beside` has
 nanoGPT's `model.py`, another `foreign_steps.py`. Rows that need a folder which is not given are skipped, and named.
-It takes some minutes, most of them for compiled steps. The page is written to `docs/measured/absent_peaks.md`.
+It takes some minutes, most of them for compiled steps; `--few` takes a dozen quick rows. The page is written to
+`docs/measured/absent_peaks.md`.
 """
 
 import argparse
@@ -109,10 +110,13 @@ def main() -> int:
     parser.add_argument("--python", required=True)
     parser.add_argument("--beside", action="append", default=[])
     parser.add_argument("--only", default="")
+    parser.add_argument("--few", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows = [json.loads(line) for line in MEASURED.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if given.only in title(row)]
+    if given.few:
+        rows = [row for row in rows if row.get("preset") == "shakespeare-char" and "compile" not in title(row)][:12]
     found = taken(rows, given.python, given.beside)
     if given.out:
         given.out.write_text(page(rows, found, environment([given.python]).torch), encoding="utf-8")

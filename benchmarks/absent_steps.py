@@ -109,6 +109,8 @@ def others(row: dict[str, Any]) -> dict[str, int]:
 def found(row: dict[str, Any]) -> dict[str, Any]:
     """Peaks of a row, or why there are none."""
     torch.set_num_threads(1)
+    if "nanogpt" in row and not any((Path(one) / "model.py").exists() for one in sys.argv[2:]):
+        return {"skipped": "needs nanoGPT's model.py"}
     take = assays if "preset" in row else nanogpts if "nanogpt" in row else others
     try:
         return take(row)

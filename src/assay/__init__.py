@@ -54,9 +54,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(import_module("assay.api"), name)
     if name == "__version__":
-        from importlib.metadata import version
-
-        return version("assay")
+        return import_module("assay.hardware.detect").assay_version()
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
 
 

@@ -17,11 +17,14 @@ def absent_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(
-    absent_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Ran]:
-    """Run the text of a script on an absent GPU."""
+def home(absent_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same home, as the command finds it."""
     monkeypatch.setenv("ASSAY_HOME", str(absent_home))
+
+
+@pytest.fixture
+def run(home: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the text of a script on an absent GPU."""
 
     def ran(text: str, *arguments: str, device: str = "rtx4090", **options: Any) -> Ran:
         found = api.absent(device, [PYTHON, script(tmp_path, text), *arguments], **options)

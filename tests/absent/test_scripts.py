@@ -192,6 +192,40 @@ range((x > 0).sum())
     assert [one.line for one in ran.answer.whole] == [6, 9, 11]
 
 
+def test_a_read_belongs_to_the_innermost_line(run: Run) -> None:
+    """A mode sees every operator, and reads inside of it: the operator around it has not asked."""
+    ran = run("""
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+class Reads(TorchDispatchMode):
+    def __torch_dispatch__(self, function, kinds, given=(), named=None):
+        found = function(*given, **(named or {}))
+        if function is torch.ops.aten.mm.default:
+            found.sum().item()
+        return found
+x = torch.randn(10, 10, device="cuda")
+with Reads():
+    torch.nn.functional.linear(x, x)
+""")
+    assert [(one.line, one.operator, one.kind) for one in ran.found.reads] == [(8, "item", "value")]
+
+
+def test_steps_of_any_optimizer_let_a_line_read_on(run: Run) -> None:
+    ran = run("""
+import torch
+first, other = (torch.nn.Linear(2, 2).cuda() for _ in range(2))
+kept = torch.optim.SGD(first.parameters(), lr=0.1)
+kept.step()
+optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+x = torch.randn(2, 2, device="cuda")
+for _ in range(3):
+    for _ in range(4000):
+        x.sum().item()
+    optimizer.step()
+""")
+    assert ran.found.ended.how == "finished"
+
+
 def test_a_loop_that_waits_for_a_value_is_stopped_by_name(run: Run) -> None:
     ran = run("import torch\nx = torch.ones(4, device='cuda')\nwhile (x > 0).any():\n    x = x - 1\n")
     assert ran.found.ended.how == "endless"
@@ -301,8 +335,9 @@ def test_snapshots_and_the_profiler_work(run: Run) -> None:
 import torch
 torch.cuda.memory._record_memory_history()
 x = torch.randn(100, 100, device="cuda")
-with torch.profiler.profile() as profile:
+with torch.profiler.profile(profile_memory=True) as profile:
     (x @ x).sum().item()
+assert sum(max(0, one.self_device_memory_usage) for one in profile.key_averages()) >= 40_000
 assert torch.cuda.memory._snapshot()["segments"] and profile.key_averages()
 assert sum(one.device_time_total for one in profile.key_averages()) == 0
 print("right")

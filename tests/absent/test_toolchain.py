@@ -41,7 +41,7 @@ def test_the_environment_is_that_of_the_named_python(found: dict[str, str | None
     ("field", "value", "sentence"),
     [
         ("torch", None, "has no torch; name the Python of the environment that runs your script"),
-        ("cuda", None, "is a CPU build; make an environment with a CUDA build"),
+        ("cuda", None, "is a CPU build; `assay absent setup -- "),
         ("cuda", "12.8", "is built for CUDA 12.8, and an absent GPU knows CUDA 13; install torch's build for CUDA 13"),
         ("torch", "2.10.0+cu128", "is too old for an absent GPU; install torch 2.11 or newer"),
     ],

@@ -59,8 +59,10 @@ def test_a_file_is_written_beside_the_text(assay: Assay, asked: list[dict[str, A
         (("h101", "--", "python", "a.py"), "no absent GPU is called 'h101'; did you mean 'h100'"),
         (("h100",), "no script is given; write it after two dashes"),
         (("h100", "--read", "a.py=1", "--", "python", "a.py"), "--read is 'a.py=1'; write a line and its value"),
+        (("h100", "--largest", "--", "python", "a.py"), "--largest finds a number; write {} in its place"),
         (("h100", "--json", "answer.txt", "--", "python", "a.py"), "must end in .json"),
         (("h100", "--steps", "0", "--", "python", "a.py"), "greater than or equal to 1"),
+        (("setup",), "standard input is not a terminal to confirm on"),
         (("h100", "--", "nothing-of-this-name"), "there is no program 'nothing-of-this-name'"),
     ],
 )
@@ -71,6 +73,28 @@ def test_wrong_words_are_answered_in_a_sentence(
     said = assay("absent", *words)
     assert said.code == 2
     assert sentence in said.err
+
+
+def test_the_largest_number_is_searched_by_several_runs(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tried: list[int] = []
+
+    def run_absent(command: Any, device: Any, **options: Any) -> Launched:
+        assert options["steps"] == 2
+        tried.append(int(command[-1].removeprefix("--rows=")))
+        end = {"how": "raised", "error": "OutOfMemoryError", "message": "", "place": {}}
+        return Launched(0, (observation(),)) if tried[-1] <= 5 else Launched(1, (observation(ended=end),))
+
+    monkeypatch.setattr("assay.absent.launch.run_absent", run_absent)
+    target = tmp_path / "answer.json"
+    words = ("h100", "--largest", "--json", str(target), "--", "python", "train.py", "--rows={}")
+    said = assay("absent", *words)
+    assert said.code == 0
+    assert said.out.startswith("The largest number that fits one NVIDIA H100 80GB HBM3 is 5.")
+    assert max(tried) > 5
+    value = json.loads(target.read_text())
+    assert (value["largest"], value["fits"], value["command"][-1]) == (5, "yes", "--rows=5")
 
 
 def test_a_script_that_does_not_fit_has_an_exit_code(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:

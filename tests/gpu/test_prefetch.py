@@ -15,6 +15,7 @@ pytestmark = [
 CUDA = torch.device("cuda")
 
 
+@pytest.mark.device_values("losses are compared")
 def test_losses_are_those_without_it_to_the_bit() -> None:
     plain, fetched = (
         run_with(*specs).model_copy(update={"device": "cuda"}) for specs in ((), (Spec(name="pinned_prefetch"),))

@@ -1,5 +1,6 @@
 """Bytes that the caching allocator reserves, and those in use on the device, are within the predicted intervals."""
 
+import os
 import subprocess
 import sys
 
@@ -36,9 +37,9 @@ def test_reserved_bytes_are_within_the_interval(stack: tuple[str, ...]) -> None:
     run = run_with(*specs_of(stack))
     shape = run.model.model_copy(update={"n_embd": 256, "context_length": 256, "vocab_size": 8192})
     run = run.model_copy(update={"device": "cuda", "model": shape})
-    said = subprocess.run(
-        [sys.executable, "-c", _FRESH, run.model_dump_json()], capture_output=True, text=True, check=True
-    )
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # it imports from the folder of tests
+    command = [sys.executable, "-c", _FRESH, run.model_dump_json()]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | path)
     reserved, in_use = map(int, said.stdout.split())
     found = device_memory(estimate(run, detect()))
     assert found is not None

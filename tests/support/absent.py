@@ -20,6 +20,9 @@ needs_cuda_build = pytest.mark.skipif(
 COUNTS = {
     "launches": 10,
     "products": 2,
+    "fills": 0,
+    "copies_on_device": 0,
+    "copies_to_device": 0,
     "synchronizations": 1,
     "reads": 1,
     "pageable_copies": 0,

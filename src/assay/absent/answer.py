@@ -27,6 +27,20 @@ class Fit(StrEnum):
     UNUSED = "unused"
     """The script used no GPU."""
 
+    @property
+    def words(self) -> str:
+        """Words of a sentence, such as ``does not fit``."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Fit.YES: "fits",
+    Fit.BARELY: "may just fit, or just not",
+    Fit.NO: "does not fit",
+    Fit.UNKNOWN: "cannot be told",
+    Fit.UNUSED: "uses no GPU",
+}
+
 
 class PerStep(NamedTuple):
     """One count of a step: the median of all steps after the first, and its range."""
@@ -114,13 +128,18 @@ class AbsentAnswer:
 
     @property
     def status(self) -> Status:
-        """Status of the run, which has the exit code of the command."""
+        """Status of the run."""
         if self.out_of_memory:
             return Status.OUT_OF_MEMORY
         how = self.observation.ended.how if self.observation else "running"
         if how == "interrupted" or self.returncode in (130, -2):
             return Status.INTERRUPTED
         return Status.KILLED if self.failed else Status.DONE
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command."""
+        return self.status.exit_code
 
     def per_step(self, name: str) -> PerStep | None:
         """Return a count of one step; None without a step. The first step is left out if there are others."""

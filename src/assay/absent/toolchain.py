@@ -85,8 +85,8 @@ def environment(command: Sequence[str]) -> Environment:
         raise UsageError(f"{python} has no torch; name the Python of the environment that runs your script")
     if not found["cuda"]:
         raise UsageError(
-            f"torch {found['torch']} of {python} is a CPU build; make an environment with a CUDA build "
-            "(on Linux: python -m venv cuda && cuda/bin/pip install torch, 5 GB) and name its Python"
+            f"torch {found['torch']} of {python} is a CPU build; `assay absent setup -- {python}` makes an environment "
+            "with a CUDA build beside it (5 GB and more)"
         )
     version = tuple(int(one) for one in found["torch"].split("+")[0].split(".")[:2])
     if version < OLDEST_TORCH:

@@ -1,10 +1,20 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-_Device = Annotated[str | None, typer.Argument(metavar="[DEVICE]", help="The GPU; without it, all of them are listed.")]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.absent.answer import AbsentAnswer
+    from assay.absent.largest import LargestFit
+    from assay.report.blocks import Block
+
+_Device = Annotated[
+    str | None, typer.Argument(metavar="[DEVICE]", help="The GPU, or setup; without it, all of them are listed.")
+]
 _Command = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- COMMAND]...", help="The script with its Python: python train.py --lr 1e-3."),
@@ -15,6 +25,10 @@ _Read = Annotated[
     list[str] | None,
     typer.Option("--read", metavar="FILE:LINE=VALUE", help="State a value that a line reads: 300, 0.5 or True."),
 ]
+_Largest = Annotated[
+    bool, typer.Option("--largest", help="Find the largest number in the place of {} that fits, by several runs.")
+]
+_Yes = Annotated[bool, typer.Option("--yes", help="Make the environment of `setup` without a question.")]
 _Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the answer as JSON; - prints it alone.")
 ]
@@ -26,6 +40,8 @@ def absent(
     steps: _Steps = None,
     devices: _Devices = 1,
     read: _Read = None,
+    largest: _Largest = False,
+    yes: _Yes = False,
     as_json: _Json = None,
 ) -> None:
     """Run an unchanged script on a GPU that is not there: does it fit, and what does a step do?
@@ -33,9 +49,13 @@ def absent(
     torch's CUDA build runs in the script's own environment, on Linux without a GPU. Memory is exact, nothing is
     computed, and times mean nothing. The script's output goes to standard error.
 
+    `setup` makes an environment with a CUDA build of torch beside the one whose Python follows.
+
     \b
         assay absent
+        assay absent setup -- .venv/bin/python
         assay absent h100 --steps 3 -- python train.py --batch_size 32
+        assay absent a100-40gb --largest -- python train.py --batch_size {}
         assay absent rtx4090 --read train.py:12=300 --json answer.json -- python train.py
 
     Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script does not fit, or failed; 130 interrupted.
@@ -43,25 +63,70 @@ def absent(
     from pathlib import Path
 
     from assay import api
-    from assay.cli.console import note, print_blocks, print_json
-    from assay.files import check_target, write_file
-    from assay.report.absent import absent_report, device_table
-    from assay.units import json_text
+    from assay.cli.console import note
+    from assay.files import check_target
 
     if device is None:
-        from assay.absent.devices import ABSENT
-
-        print_blocks([device_table(ABSENT)])
+        _list_devices()
+        return
+    if device == "setup":
+        _set_up(command or ["python"], yes=yes)
         return
     target = None if as_json in (None, "-") else Path(str(as_json))
     if target is not None:
         check_target(target, "answer", (".json",))
-    found = api.absent(device, command or (), steps=steps, devices=devices, reads=read or (), on_progress=note)
-    if as_json == "-":
+    run = api.absent_largest if largest else api.absent
+    found = run(device, command or (), steps=steps, devices=devices, reads=read or (), on_progress=note)
+    _say(found, target, alone=as_json == "-")
+    raise typer.Exit(found.exit_code)
+
+
+def _say(found: "AbsentAnswer | LargestFit", target: "Path | None", *, alone: bool) -> None:
+    """Print the answer as text, or `alone` as JSON, and write it to a file."""
+    from assay.cli.console import note, print_blocks, print_json
+    from assay.files import write_file
+    from assay.units import json_text
+
+    if alone:
         print_json(found.to_dict())
     else:
-        print_blocks(absent_report(found))
+        print_blocks(_report(found))
     if target is not None:
         write_file(target, json_text(found.to_dict(), indent=1).encode())
         note(f"answer written to {target}")
-    raise typer.Exit(found.status.exit_code)
+
+
+def _list_devices() -> None:
+    from assay.absent.devices import ABSENT
+    from assay.cli.console import print_blocks
+    from assay.report.absent import device_table
+
+    print_blocks([device_table(ABSENT)])
+
+
+def _set_up(command: list[str], *, yes: bool) -> None:
+    import sys
+
+    from assay.absent.setup import make, plan
+    from assay.cli.console import note
+    from assay.errors import UsageError
+    from assay.units import format_bytes
+
+    wanted = plan(command[0])
+    torch, *others = wanted.requirements
+    note(f"{wanted.folder} will have {torch} for CUDA and {len(others)} other packages of {wanted.python}.")
+    note(f"It takes about {format_bytes(wanted.nbytes)} on disk.")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("standard input is not a terminal to confirm on; give --yes to make it without a question")
+        typer.confirm("Make it?", abort=True, err=True)
+    make(wanted, note)
+    note(f"done; name its Python: assay absent h100 -- {wanted.new_python} train.py")
+
+
+def _report(found: "AbsentAnswer | LargestFit") -> "Iterator[Block]":
+    from assay.absent.largest import LargestFit
+    from assay.report.absent import absent_report
+    from assay.report.absent_largest import largest_report
+
+    return largest_report(found) if isinstance(found, LargestFit) else absent_report(found)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def torch_version() -> str | None:
     if found is None or found.origin is None:
         return None
     return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
+
+
+def assay_version() -> str:
+    """Return the version of assay; `not installed` for sources on the path, which no installer knows."""
+    try:
+        return version("assay")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def release(version: str) -> tuple[int, ...]:

@@ -12,12 +12,15 @@ CANNOT_TELL = (
     "Nothing was computed: losses and other values mean nothing (numbers that are read are 0, a bool is true), "
     "and no time means anything."
 )
-_COUNTS = {
+COUNTS = {
     "launches": "launches of kernels",
     "products": "products (cuBLAS)",
-    "synchronizations": "synchronizations",
-    "pageable_copies": "copies from pageable memory",
+    "fills": "fills",
+    "copies_on_device": "copies on the device",
+    "copies_to_device": "copies to the device",
+    "pageable_copies": "of these from pageable memory",
     "copies_to_pinned": "copies to pinned memory",
+    "synchronizations": "synchronizations",
     "graph_nodes": "nodes of replayed graphs",
     "reads": "reads by the host",
 }
@@ -156,11 +159,11 @@ def _counts(answer: AbsentAnswer, seen: Observation) -> Iterator[Block]:
     if not seen.by_step:
         yield "No optimizer of torch took a step, so the counts are those of the whole script."
         yield Table.of(
-            ("", "in all"), ((title, f"{seen.counts[name]}") for name, title in _COUNTS.items()), right=("in all",)
+            ("", "in all"), ((title, f"{seen.counts[name]}") for name, title in COUNTS.items()), right=("in all",)
         )
         return
     rows = []
-    for name, title in _COUNTS.items():
+    for name, title in COUNTS.items():
         found = answer.per_step(name)
         assert found is not None
         span = "" if found.least == found.most else f"{found.least} to {found.most}"

@@ -9,6 +9,7 @@ import torch
 
 from assay.config.run import ResolvedRun
 from assay.hardware import Machine
+from assay.hardware.detect import assay_version
 from assay.optimizations import Unavailable
 from assay.records.environment import Environment
 
@@ -19,7 +20,7 @@ _TELLING = ("numpy", "safetensors", "memray", "triton")
 @cache
 def versions() -> Mapping[str, str]:
     """Versions that must agree on all ranks of a run; those that this process has imported, so they are read once."""
-    return {"assay": version("assay"), "torch": torch.__version__, "python": platform.python_version()}
+    return {"assay": assay_version(), "torch": torch.__version__, "python": platform.python_version()}
 
 
 def same_versions(everyone: Sequence[Mapping[str, str]]) -> None:

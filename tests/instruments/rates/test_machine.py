@@ -14,7 +14,7 @@ from assay.instruments.rates import agreement, machine
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_SMALLEST", 32)
-    monkeypatch.setattr(machine, "_COPY_BYTES", {"cpu": 2**22})
+    monkeypatch.setattr(machine, "_COPY_BYTES", {"cpu": 2**22, "cuda": 2**28})
 
 
 def test_every_dtype_has_a_rate() -> None:
@@ -87,6 +87,7 @@ def test_the_program_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.gpu
+@pytest.mark.device_values("products are timed")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_is_faster_in_bfloat16() -> None:
     rates = machine.measure_rates("cuda", seconds=1.0)

@@ -33,7 +33,8 @@ MUTANTS = (
             "assay.step.activation_offload:Offload._unpack",
             (
                 "return packed.copy.to",
-                "packed.copy.view(-1)[packed.copy.numel() // 2 :] = 0\n    return packed.copy.to",
+                "count = packed.copy.numel()\n    packed.copy.as_strided((count,), (1,))[count // 2 :] = 0\n"
+                "    return packed.copy.to",
             ),
         ),
         gpu=True,

@@ -154,7 +154,8 @@ def _judged(run: Run, found: Account, part: str, records: Sequence[StepRecord], 
 
 
 def _saved_and_evaluated(step: Step, found: Account) -> None:
-    windows = [(ids[:7], targets[:7]) for ids, targets in step.program.batches(0, (0, 1))]
+    device = step.program.device
+    windows = [(ids[:7].to(device), targets[:7].to(device)) for ids, targets in step.program.batches(0, (0, 1))]
     found.seen["evaluation"] = evaluate(step, lambda: windows, 1.0, LATE).loss
     optimizer_tensors(step)
 

@@ -13,6 +13,7 @@ import torch
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import Stage, catalogue, optimizations_of
+from optimizations.mutations import harness
 from optimizations.mutations.judgement import Judgement, Named, judged
 from optimizations.mutations.named import HONEST, mutants_of, run_of
 
@@ -91,11 +92,39 @@ def test_an_honest_run_with_dropout_is_proven_to_its_end(tmp_path: Any) -> None:
     _expect_proven("activation_checkpointing", tmp_path)
 
 
+ON_A_GPU = [one for one in _all(gpu=True) if run_of(*one).ranks == 1]
+BY_TRACE = {
+    ("tf32", "not allowed"),
+    ("tf32", "forward only"),
+    ("tf32", "bfloat16"),
+    ("tf32", "not allowed late"),
+    ("activation_offload", "nothing moves"),
+    ("activation_offload", "stays late"),
+    ("cuda_graphs", "launched late"),
+    ("pinned_prefetch", "nothing ahead"),
+    ("pinned_prefetch", "nothing ahead late"),
+}
+"""Mutants that a trace shows without any value: the technique does nothing in some step."""
+
+
 @pytest.mark.gpu
+@pytest.mark.device_values("values of steps are held against references")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("one", _named([one for one in _all(gpu=True) if run_of(*one).ranks == 1]))
+@pytest.mark.parametrize("one", _named(ON_A_GPU))
 def test_all_on_a_gpu_are_caught(one: Named, tmp_path: Any) -> None:
     _expect_caught(judged([one], tmp_path)[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("one", _named(ON_A_GPU))
+def test_a_trace_on_a_gpu_catches_what_does_nothing(one: Named, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of the proof that ask for values are left out, so an absent GPU can run it."""
+    for part, says_nothing in {"_checked": None, "unmoved": (), "state_fault": ""}.items():
+        monkeypatch.setattr(harness, part, lambda *given, said=says_nothing: said)
+    (found,) = judged([one], tmp_path)
+    assert found.control.failures == []
+    assert bool(found.parts) is ((one[0], one[1].name) in BY_TRACE), found.broken.failures
 
 
 def _expect_proven(technique: str, place: Any) -> None:

@@ -46,6 +46,7 @@ class ValueRecord:
         model = self._run.model
         shape = (self._run.training.batch_size, model.context_length + 1)
         tokens = torch.randint(model.vocabulary, shape, generator=torch.Generator().manual_seed(5))
+        tokens = tokens.to(self._step.program.device)
         windows = [(tokens[:, :-1], tokens[:, 1:])]
         sums = self._step.program.evaluate(self._step, windows)
         self._recorder.evaluated({0: sums}, lambda group: windows)

@@ -25,8 +25,8 @@ int absent_attribute(int attribute, int *value);
 
 /* Counts of a process (counts.c). Threads add to them at once. */
 enum absent_count {
-    LAUNCHES, PRODUCTS, SYNCHRONIZATIONS, READS, BYTES_READ, COPIES_TO_DEVICE, PAGEABLE, COPIES_TO_PINNED,
-    BYTES_TO_PINNED, GRAPH_LAUNCHES, GRAPH_NODES, NOT_KEPT, ABSENT_COUNTS
+    LAUNCHES, PRODUCTS, FILLS, COPIES_ON_DEVICE, SYNCHRONIZATIONS, READS, BYTES_READ, COPIES_TO_DEVICE, PAGEABLE,
+    COPIES_TO_PINNED, BYTES_TO_PINNED, GRAPH_LAUNCHES, GRAPH_NODES, NOT_KEPT, ABSENT_COUNTS
 };
 void absent_add(enum absent_count which, uint64_t more);
 

@@ -159,7 +159,10 @@ void absent_replayed(void) {
    A block that begins or ends a life has no known contents. `device` is a type and an index, of one byte each. */
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *pointer, long bytes, size_t allocated, size_t reserved, uint16_t device) {
     static void (*torchs)(void *, long, size_t, size_t, uint16_t);
-    if (!torchs) torchs = dlsym(RTLD_NEXT, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+    if (!torchs) { /* Python loads libc10 for itself alone, so its functions are no successors of this one */
+        void *libc10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+        if (libc10) torchs = dlsym(libc10, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+    }
     if ((device & 0xff) == 1) { /* CUDA */
         atomic_store(&blocks_are_seen, 1);
         absent_overwritten(pointer, (size_t)(bytes < 0 ? -bytes : bytes));

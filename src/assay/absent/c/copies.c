@@ -30,6 +30,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t s
         if (source.kind == PAGEABLE_MEMORY) absent_add(PAGEABLE, 1);
         absent_sent(to, from, bytes);
     } else if (target.kind == DEVICE_MEMORY) {
+        absent_add(COPIES_ON_DEVICE, 1);
         static __thread char kept[4096];
         if (bytes <= sizeof kept && absent_as_sent(kept, from, bytes)) absent_sent(to, kept, bytes);
         else absent_overwritten(to, bytes);
@@ -77,6 +78,7 @@ cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t byte
 static cudaError_t set(void *to, int value, size_t bytes, cudaStream_t stream) {
     char small[64];
     if (absent_captured_node(stream)) return cudaSuccess;
+    absent_add(FILLS, 1);
     if (bytes > sizeof small) return absent_overwritten(to, bytes), cudaSuccess;
     memset(small, value, bytes);
     absent_sent(to, small, bytes);
@@ -129,6 +131,8 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUst
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t words, CUstream stream) {
-    (void)value, (void)stream;
+    (void)value;
+    if (absent_captured_node(stream)) return CUDA_SUCCESS;
+    absent_add(FILLS, 1);
     return absent_overwritten((void *)to, 4 * words), CUDA_SUCCESS;
 }

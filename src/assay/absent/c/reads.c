@@ -26,7 +26,9 @@ void absent_observe(read_observer read, unknown_observer unknown) {
     observe_unknown = unknown;
 }
 
-/* Name of the operator of torch to which a return address belongs; empty if it is another function. */
+#define PYTHON "python" /* stands for the loop of the interpreter; no operator has this name */
+
+/* Name of the operator of torch to which a return address belongs, or PYTHON; empty if it is another function. */
 static const char *operator_at(void *address) {
     static struct { void *address; char name[NAME]; } cache[CACHE];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,27 +37,33 @@ static const char *operator_at(void *address) {
     pthread_mutex_lock(&lock);
     if (cache[slot].address != address) {
         Dl_info found;
+        const char *symbol = dladdr(address, &found) && found.dli_sname ? found.dli_sname : "";
         cache[slot].address = address;
         cache[slot].name[0] = 0;
-        if (dladdr(address, &found) && found.dli_sname && !strncmp(found.dli_sname, opening, sizeof opening - 1)) {
+        if (!strncmp(symbol, opening, sizeof opening - 1)) {
             char *name;
-            long size = strtol(found.dli_sname + sizeof opening - 1, &name, 10);
+            long size = strtol(symbol + sizeof opening - 1, &name, 10);
             if (size > 0 && size < NAME) snprintf(cache[slot].name, (size_t)size + 1, "%s", name);
+        } else if (!strcmp(symbol, "_PyEval_EvalFrameDefault")) {
+            strcpy(cache[slot].name, PYTHON);
         }
     }
     pthread_mutex_unlock(&lock);
     return cache[slot].name;
 }
 
-/* The outermost operator on the stack: the one that Python, or autograd, has called. */
+/* The outermost operator that the innermost line of Python has called, or that autograd has. An operator around that line,
+   as of a mode that sees every operator, is not the one that asks. */
 const char *absent_operator(void) {
     void *frames[MOST_FRAMES];
     int depth = backtrace(frames, MOST_FRAMES);
-    for (int index = depth - 1; index >= 0; index--) {
+    const char *outermost = "";
+    for (int index = 0; index < depth; index++) {
         const char *name = operator_at(frames[index]);
-        if (*name) return name;
+        if (!strcmp(name, PYTHON)) break;
+        if (*name) outermost = name;
     }
-    return "";
+    return outermost;
 }
 
 /* True if an operator of this name is anywhere on the stack. */

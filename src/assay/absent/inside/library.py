@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 COUNTS = (
-    *("launches", "products", "synchronizations", "reads", "read_bytes", "copies_to_device", "pageable_copies"),
-    *("copies_to_pinned", "pinned_bytes", "graph_launches", "graph_nodes", "not_kept"),
+    *("launches", "products", "fills", "copies_on_device", "synchronizations", "reads", "read_bytes"),
+    *("copies_to_device", "pageable_copies", "copies_to_pinned", "pinned_bytes", "graph_launches", "graph_nodes"),
+    "not_kept",
 )
 """Counts in the order of `absent.h`."""
 

@@ -50,14 +50,16 @@ class Steps:
             self._end()
 
     def _ended(self, optimizer: Any, *given: Any) -> None:
-        if os.getpid() != self._findings.process or not self._counts_steps(optimizer):
+        if os.getpid() != self._findings.process:
+            return
+        self._reads.stepped()
+        if not self._counts_steps(optimizer):
             return
         now = self._findings.library.counts()
         if len(self._findings.steps) < _KEPT:
             self._findings.steps.append({name: now[name] - self._before[name] for name in now})
         self._before = now
         self._findings.step_count += 1
-        self._reads.stepped()
         self._findings.write(may_wait=True)
 
     def _end(self) -> None:

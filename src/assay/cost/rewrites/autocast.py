@@ -2,8 +2,9 @@
 
 Contractions get their inputs in the low dtype, except a router's. An activation is cast at each use. A parameter is
 cast once per forward, and that copy lives until the forward's context exits. A module that casts by itself keeps its
-copy only as long as it needs it. The loss is cast back to float32; a CUDA device widens softmax and norms, too. Every
-other operation computes in the widest dtype of its inputs.
+copy only as long as it needs it. The loss is cast back to float32. A CUDA device widens softmax and norms, too, but it
+casts the log-probabilities only after it has computed them in the low dtype. Every other operation computes in the
+widest dtype of its inputs.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from assay.cost.step import Cost
 from assay.cost.tensors import Tensor, altered
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
-"""Operations of the loss, which are in float32 whatever the low dtype."""
+"""Operations of the loss, which a CPU computes in float32 whatever the low dtype."""
 _EXACT = {"bool", "int32", "int64"}
-_LIFTED_ON_CUDA = {"aten._softmax", "aten.native_layer_norm", RMS_NORM}
+_LIFTED_ON_CUDA = {"aten._softmax", "aten.nll_loss_forward", "aten.native_layer_norm", RMS_NORM}
 
 
 def autocast(cost: Cost, dtype: str) -> Cost:
@@ -58,7 +59,7 @@ class _Caster:
 
     def __init__(self, cost: Cost, dtype: str) -> None:
         self.cost, self.dtype = cost, dtype
-        self.lifted = LIFTED | (_LIFTED_ON_CUDA if cost.kernels.softmax_autocast else set())
+        self.lifted = _LIFTED_ON_CUDA if cost.kernels.softmax_autocast else LIFTED
         self.values = dict(cost.values)
         self.copies: dict[str, str] = {}
         """Name of each parameter's copy in the low dtype."""

@@ -13,8 +13,10 @@ gloo's threads may be inside one of them. A rank once died there (SIGSEGV, Pytho
 Scratch that a library requests from the same allocator is reported apart and excluded from the tensors' peak. That peak
 is therefore the same on every processor (`instruments.tensor_peak`).
 
-On CUDA the caching allocator's counters give the peak, and the profiler its instant. These counters exclude memory that
-captured graphs keep for their replays, because no tensor has it; it is added.
+On CUDA the caching allocator's counters give the peak, and the profiler its instant. cuBLAS keeps workspaces from the
+same allocator: 32 MiB for each thread on Hopper. They are there before the step and after it. Clearing them at the end
+shows their size, and the tensors' peak excludes them. The counters also exclude memory that captured graphs keep for
+their replays, because no tensor has it; it is added.
 """
 
 import gc
@@ -41,9 +43,9 @@ class MemoryPass:
     tensors_peak_instant: str | None = None
     """Phase and operator during which the peak was first reached."""
     library_scratch_bytes: int | None = None
-    """Peak of the scratch that libraries requested from torch's allocator; not counted apart on CUDA."""
+    """Peak of the scratch that libraries requested from torch's allocator; on CUDA the workspaces of cuBLAS."""
     allocator_peak_bytes: int | None = None
-    """Peak of tensors and library scratch together; not counted apart on CUDA."""
+    """Peak of tensors and library scratch together."""
     reserved_peak_bytes: int | None = None
     """Peak of the memory reserved by torch's caching allocator; a CPU has none."""
     device_peak_bytes: int | None = None
@@ -159,10 +161,24 @@ def _cuda_pass(device: torch.device, one_step: Callable[[], None], idle_bytes: i
     one_step()
     torch.cuda.synchronize(device)
     free, total = torch.cuda.mem_get_info(device)
-    peak, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    found = torch.cuda.memory_stats(device)
+    instant = tensor_peak(one_step, "cuda").instant
+    workspaces = _clear_workspaces(device)
+    # Requested bytes include blocks that wait for another stream. Allocated ones do not, but each is rounded up.
+    peak = min(found["requested_bytes.all.peak"], found["allocated_bytes.all.peak"]) + idle_bytes
     return MemoryPass(
-        tensors_peak_bytes=peak + idle_bytes,
-        tensors_peak_instant=tensor_peak(one_step, "cuda").instant,
-        reserved_peak_bytes=reserved,
+        tensors_peak_bytes=peak - workspaces,
+        tensors_peak_instant=instant,
+        library_scratch_bytes=workspaces,
+        allocator_peak_bytes=peak,
+        reserved_peak_bytes=found["reserved_bytes.all.peak"],
         device_peak_bytes=total - free,
     )
+
+
+def _clear_workspaces(device: torch.device) -> int:
+    """Free the workspaces of cuBLAS, which the next products make anew, and return their bytes."""
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_stats(device)["requested_bytes.all.current"]
+    torch._C._cuda_clearCublasWorkspaces()
+    return int(before - torch.cuda.memory_stats(device)["requested_bytes.all.current"])

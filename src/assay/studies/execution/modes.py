@@ -10,11 +10,10 @@ results, and never run again except with `force`.
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 
 from assay.config.data import DataConfig
 from assay.hardware import Machine
-from assay.hardware.detect import torch_version
+from assay.hardware.detect import assay_version, torch_version
 from assay.records.environment import Environment
 from assay.records.status import Status
 from assay.records.study import CellResult
@@ -70,15 +69,8 @@ def _differs(then: Environment, machine: Machine, corpus: str | None) -> str:
         "instruction set": (then.instruction_set, machine.instruction_set or None),
         "accelerator": (then.accelerator, accelerators),
         "cores": (then.cores, len(then.pinned) or machine.cores),
-        "assay": (then.assay, _assay_version()),
+        "assay": (then.assay, assay_version()),
         "torch": (then.torch, torch_version()),
         "corpus": (then.corpus_digest, corpus),
     }
     return ", ".join(name for name, (old, new) in pairs.items() if old is not None and new is not None and old != new)
-
-
-def _assay_version() -> str | None:
-    try:
-        return version("assay")
-    except PackageNotFoundError:
-        return None

@@ -27,12 +27,12 @@ def missing(
     """Yield the name of each figure that was to be measured and is None, with the reason.
 
     A run that ended before its first timed block, or before the memory pass, was to measure nothing there. The heap is
-    counted on a CPU and on one rank only; there the pass tells library scratch as well. `heap` is false where it was
-    left out.
+    counted on a CPU and on one rank only; a GPU has reserved memory instead. `heap` is false where it was left out.
     """
     if blocks and memory.process_peak_bytes is None:
         yield "memory.process_peak_bytes", _OF_LINUX.format("/proc/self/status")
-    if run.ranks == 1 and memory.library_scratch_bytes is not None and memory.heap_peak_bytes is None:
+    on_cpu = memory.library_scratch_bytes is not None and memory.reserved_peak_bytes is None
+    if run.ranks == 1 and on_cpu and memory.heap_peak_bytes is None:
         yield "memory.heap_peak_bytes", _NO_MEMRAY if heap else _NO_TIMES
     for name, reason in _OF_BLOCKS.items():
         if blocks and all(getattr(one, name) is None for one in blocks):
