@@ -28,14 +28,14 @@ def _objects(step: Step) -> Iterator[Any]:
         yield from (one for one in (state.values() if isinstance(state, dict) else ()) if isinstance(one, torch.Tensor))
 
 
-def kept_after(make: Callable[[], Step]) -> tuple[list[str], int]:
+def kept_after(make: Callable[[], Step], device: torch.device = CPU) -> tuple[list[str], int]:
     """Return the types of objects that stay alive after a step is deleted, and the bytes of tensors that do."""
     forget_tables()
     gc.collect()
-    before = live_tensor_bytes(CPU)
+    before = live_tensor_bytes(device)
     followed = references(make())
     gc.collect()
     forget_tables()
     gc.collect()
     kept = [type(one).__name__ for reference in followed if (one := reference()) is not None]
-    return kept, live_tensor_bytes(CPU) - before
+    return kept, live_tensor_bytes(device) - before
