@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.api.absent_gpu import absent as absent
+    from assay.api.absent_gpu import absent_ranks as absent_ranks
     from assay.api.advising.recommending import recommend as recommend
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
@@ -45,6 +46,7 @@ _MODULES = {
     "Stack": "configuration",
     "OwnModel": "own.models",
     "absent": "absent_gpu",
+    "absent_ranks": "absent_gpu",
     "accuracy": "predictions",
     "anatomy": "measuring",
     "calibrate": "estimating",

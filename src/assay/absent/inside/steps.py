@@ -58,6 +58,7 @@ class Steps:
         self._before = now
         self._findings.step_count += 1
         self._reads.stepped()
+        self._findings.collectives.stepped()
         self._findings.write(may_wait=True)
 
     def _end(self) -> None:
