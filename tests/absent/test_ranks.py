@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.absent.ranks import chosen_ranks, ranks_of
+from assay.absent.ranks import check_launcher, chosen_ranks, ranks_of
 from assay.errors import UsageError
 
 
@@ -50,3 +50,16 @@ def test_impossible_ranks_are_one_sentence(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         ranks_of(count, per_host, chosen)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["torchrun --nproc-per-node 8 a.py", "python -m torch.distributed.run a.py", "/env/bin/accelerate launch a.py"],
+)
+def test_a_launcher_is_refused_because_ranks_take_its_place(command: str) -> None:
+    with pytest.raises(UsageError, match=r"--ranks takes the place of .*name the script itself"):
+        check_launcher(command.split())
+
+
+def test_a_script_is_no_launcher() -> None:
+    check_launcher(["python", "train.py", "--note", "torchrun"])

@@ -6,10 +6,12 @@ A rank has the variables that torchrun sets. The other ranks are absent: their p
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay.errors import UsageError, shown
 
 MOST_RANKS = 4096
+_LAUNCHERS = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"})
 PER_HOST = 8
 """GPUs of one host, if the user states nothing else."""
 
@@ -59,6 +61,15 @@ def ranks_of(count: int, per_host: int | None, chosen: Sequence[int] | None) -> 
         if not 0 <= rank < count:
             raise UsageError(f"--rank {rank} does not exist; {count} ranks are 0 to {count - 1}")
     return Ranks(count, per_host, run)
+
+
+def check_launcher(command: Sequence[str]) -> None:
+    """Raise `UsageError` if a command starts ranks itself, which `--ranks` does in its place."""
+    started = {Path(command[0]).name, *command[1:3]} & _LAUNCHERS
+    if started:
+        raise UsageError(
+            f"--ranks takes the place of {min(started)}; name the script itself, as in: -- python train.py"
+        )
 
 
 def chosen_ranks(text: str, count: int) -> tuple[int, ...]:

@@ -54,11 +54,12 @@ def absent_ranks(
     """
     from assay.absent.devices import absent_device
     from assay.absent.launch import stated_read
-    from assay.absent.ranks import chosen_ranks, ranks_of
+    from assay.absent.ranks import check_launcher, chosen_ranks, ranks_of
     from assay.absent.ranks_answer import run_ranks
 
     found = absent_device(device)
     _check_command(command, device)
+    check_launcher(command)
     planned = ranks_of(ranks, devices, None if run is None else chosen_ranks(run, ranks))
     return run_ranks(command, found, planned, steps, [stated_read(one) for one in reads], on_progress)
 
