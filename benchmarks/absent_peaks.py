@@ -50,12 +50,12 @@ def title(row: dict[str, Any]) -> str:
     return lead + " ".join(str(one) for one in words if one)
 
 
-def taken(rows: list[dict[str, Any]], python: str, beside: list[str]) -> list[dict[str, Any]]:
-    """Run all rows on an absent H200, and return what each gave."""
+def taken(rows: list[dict[str, Any]], python: str, beside: list[str], device: str = "h200") -> list[dict[str, Any]]:
+    """Run all rows on an absent GPU, and return what each gave."""
     check_no_gpu()
     place = environment([python])
     library = built(place, Home().cache / "absent", lambda text: print(text, file=sys.stderr))
-    variables = dict(os.environ) | library_environment(library) | description(ABSENT["h200"], 1)
+    variables = dict(os.environ) | library_environment(library) | description(ABSENT[device], 1)
     variables["PYTHONPATH"] = str(HERE.parent / "src")
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as stream:
         stream.write("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -24,6 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return Launched(0, (observation(),))
 
     monkeypatch.setattr("assay.absent.launch.run_absent", run_absent)
+    monkeypatch.setattr("assay.absent.ranks_answer.run_absent", run_absent)
     return calls
 
 
@@ -39,6 +40,14 @@ def test_what_follows_two_dashes_is_the_command(assay: Assay, asked: list[dict[s
     (call,) = asked
     assert call["command"] == ["python", "train.py", "--steps", "9"]
     assert (call["count"], call["steps"], call["reads"][0].line) == (2, 3, 3)
+
+
+def test_every_chosen_rank_is_run_with_its_variables(assay: Assay, asked: list[dict[str, Any]]) -> None:
+    said = assay("absent", "h100", "--ranks", "16", "--rank", "1,9", "--", "python", "train.py")
+    assert said.code == 0
+    assert said.out.startswith("Of 16 ranks, ranks 1, 9 were run, and each fits one NVIDIA H100 80GB HBM3")
+    places = [(call["count"], call["variables"]["RANK"], call["variables"]["LOCAL_RANK"]) for call in asked]
+    assert places == [(8, "1", "1"), (8, "9", "1")]
 
 
 def test_a_dash_prints_json_alone(assay: Assay, asked: list[dict[str, Any]]) -> None:
@@ -58,6 +67,8 @@ def test_a_file_is_written_beside_the_text(assay: Assay, asked: list[dict[str, A
     [
         (("h101", "--", "python", "a.py"), "no absent GPU is called 'h101'; did you mean 'h100'"),
         (("h100",), "no script is given; write it after two dashes"),
+        (("h100", "--rank", "0", "--", "python", "a.py"), "--rank needs --ranks"),
+        (("h100", "--ranks", "1", "--", "python", "a.py"), "--ranks is 1; give 2 to 4096"),
         (("h100", "--read", "a.py=1", "--", "python", "a.py"), "--read is 'a.py=1'; write a line and its value"),
         (("h100", "--largest", "--", "python", "a.py"), "--largest finds a number; write {} in its place"),
         (("h100", "--json", "answer.txt", "--", "python", "a.py"), "must end in .json"),

@@ -13,8 +13,11 @@ from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve
 from assay.records.trace import Trace
+from assay.step.program import Step
+from assay.training.loop import train_step
+from support.freed import kept_after
 from support.runs import ONE_BY_ONE, run_with, specs_of
-from support.steps import observed, plain
+from support.steps import build_step, observed, plain
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 NAMES = ONE_BY_ONE
@@ -93,10 +96,24 @@ def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_renames_no_parameter(spec: Spec) -> None:
-    from support.steps import build_step
-
     names = [name for name, _ in build_step(run_with()).named_parameters()]
     assert [name for name, _ in build_step(run_with(spec)).named_parameters()] == names
+
+
+_KEPT_BY_COMPILED_CODE = 64
+"""Bytes of constants that torch keeps for compiled code until the process ends."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_is_freed_with_its_objects(spec: Spec) -> None:
+    def trained() -> Step:
+        step = build_step(run_with(spec))
+        train_step(step, 0), train_step(step, 1)
+        return step
+
+    kept, nbytes = kept_after(trained)
+    assert kept == []
+    assert nbytes <= _KEPT_BY_COMPILED_CODE
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,6 +11,8 @@ from assay.absent.answer import AbsentAnswer
 from assay.absent.devices import ABSENT
 from assay.absent.launch import Launched
 from assay.absent.observation import Observation
+from assay.absent.ranks import ranks_of
+from assay.absent.ranks_answer import RanksAnswer
 
 PYTHON = os.environ.get("ASSAY_ABSENT_PYTHON", "")
 """Python of an environment with a CUDA build of torch; `make absent` makes one."""
@@ -29,6 +31,8 @@ COUNTS = {
     "copies_to_pinned": 0,
     "graph_nodes": 0,
 }
+GATHER = {"name": "all_gather", "bytes": 100, "ranks": (0, 1)}
+SCATTER = {"name": "reduce_scatter", "bytes": 300, "ranks": (0, 1)}
 PLACE = {"file": "/home/me/train.py", "line": 12, "caller": None}
 
 
@@ -55,6 +59,19 @@ def observation(**changes: Any) -> Observation:
 def answer(*found: Observation, returncode: int = 0, device: str = "h100") -> AbsentAnswer:
     """The answer that follows from findings."""
     return AbsentAnswer(ABSENT[device], 1, ("python", "train.py"), Launched(returncode, found))
+
+
+def _peaks(reserved: int) -> tuple[dict[str, int], ...]:
+    figures = {"requested_bytes": 1, "allocated_bytes": 1, "reserved_bytes": reserved, "given_out_bytes": reserved}
+    return ({"device": 0, **figures, "total_bytes": 2**36},)
+
+
+def over_two(**second: Any) -> RanksAnswer:
+    """Two ranks, the second with more memory; changes are of its findings."""
+    calls = {"calls": 3, "of_a_step": (GATHER, GATHER, SCATTER), "alike": True}
+    first = answer(observation(devices=_peaks(2**30), collectives=calls))
+    other = answer(observation(devices=_peaks(2**31), collectives=calls, **second), returncode=int(bool(second)))
+    return RanksAnswer(ABSENT["h100"], ranks_of(4, None, (0, 3)), {0: first, 3: other})
 
 
 def read(kind: str = "size", **changes: Any) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from assay.absent.build import LIBRARY, built
@@ -85,22 +86,23 @@ def run_absent(
     count: int = 1,
     steps: int | None = None,
     reads: Sequence[StatedRead] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
     tell: Callable[[str], None] = lambda text: None,
 ) -> Launched:
     """Run a command on an absent GPU to its end, or for some steps of its optimizer.
 
-    The output of the script goes to standard error. Raises `UsageError` if the machine or the script's environment does
-    not allow it.
+    `variables` are further variables of its environment, such as those of a rank. The output of the script goes to
+    standard error. Raises `UsageError` if the machine or the script's environment does not allow it.
     """
     check_no_gpu()
     check_settings()
     place = environment(command)
     library = built(place, Home().cache / "absent", tell)
     with tempfile.TemporaryDirectory(prefix="assay-absent-") as folder:
-        variables = child_environment(library, Path(folder)) | description(device, count)
-        variables["ASSAY_ABSENT_STEPS"] = str(steps or 0)
-        variables["ASSAY_ABSENT_READS"] = json.dumps(reads)
-        returncode = _waited(command, variables)
+        given = {**child_environment(library, Path(folder)), **description(device, count), **variables}
+        given["ASSAY_ABSENT_STEPS"] = str(steps or 0)
+        given["ASSAY_ABSENT_READS"] = json.dumps(reads)
+        returncode = _waited(command, given)
         return Launched(returncode, _found(Path(folder) / "found"))
 
 

@@ -79,6 +79,27 @@ class End(Frozen):
     signal: int | None = None
 
 
+class Collective(Frozen):
+    """One call of a collective, or of a send or receive."""
+
+    name: str
+    bytes: int
+    """Payload, the larger side of the call: an all-gather's output, a reduce-scatter's input."""
+    ranks: tuple[int, ...]
+    """Ranks of the group."""
+
+
+class Collectives(Frozen):
+    """Collectives of one process, where it is one of several ranks."""
+
+    calls: int = 0
+    """Calls of the whole process."""
+    of_a_step: tuple[Collective, ...] = ()
+    """Calls of the last whole step, in order; without a step those of the process."""
+    alike: bool = True
+    """True if all steps after the second made the same calls."""
+
+
 class Observation(Frozen):
     """Findings of one process."""
 
@@ -96,6 +117,7 @@ class Observation(Frozen):
     unknown: tuple[Unknown, ...]
     exhausted: tuple[Exhausted, ...]
     ended: End
+    collectives: Collectives = Collectives()
     refused: str | None
     """An allocator that does not count, if the script chose one."""
 

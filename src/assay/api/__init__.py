@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.api.absent_gpu import absent as absent
     from assay.api.absent_gpu import absent_largest as absent_largest
+    from assay.api.absent_gpu import absent_ranks as absent_ranks
     from assay.api.advising.recommending import recommend as recommend
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
@@ -47,6 +48,7 @@ _MODULES = {
     "OwnModel": "own.models",
     "absent": "absent_gpu",
     "absent_largest": "absent_gpu",
+    "absent_ranks": "absent_gpu",
     "accuracy": "predictions",
     "anatomy": "measuring",
     "calibrate": "estimating",

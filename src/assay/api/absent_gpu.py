@@ -8,6 +8,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.absent.answer import AbsentAnswer
     from assay.absent.largest import LargestFit
+    from assay.absent.ranks_answer import RanksAnswer
 
 
 def absent(
@@ -29,10 +30,7 @@ def absent(
     from assay.absent.launch import run_absent, stated_read
 
     found = absent_device(device)
-    if not command:
-        raise UsageError(
-            f"no script is given; write it after two dashes, as in: assay absent {device} -- python train.py"
-        )
+    _check_command(command, device)
     stated = [stated_read(one) for one in reads]
     launched = run_absent(command, found, count=devices, steps=steps, reads=stated, tell=on_progress)
     return AbsentAnswer(found, devices, command, launched)
@@ -61,3 +59,39 @@ def absent_largest(
         return found
 
     return largest_fit(ask)
+
+
+def absent_ranks(
+    device: str,
+    command: Sequence[str],
+    ranks: int,
+    *,
+    run: str | None = None,
+    devices: int | None = None,
+    steps: int | None = None,
+    reads: Sequence[str] = (),
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> "RanksAnswer":
+    """Run a script that torchrun would start as one of several ranks, and return the peaks and collectives of each.
+
+    `run` names the ranks that are run, such as ``"0,3"`` or ``"all"``; without it, the first and the last. `devices` is
+    the number of GPUs of a host, 8 or `ranks` by default. The other ranks are absent, so nothing is received. Raises
+    `UsageError` as `absent` does, and for ranks that do not exist.
+    """
+    from assay.absent.devices import absent_device
+    from assay.absent.launch import stated_read
+    from assay.absent.ranks import check_launcher, chosen_ranks, ranks_of
+    from assay.absent.ranks_answer import run_ranks
+
+    found = absent_device(device)
+    _check_command(command, device)
+    check_launcher(command)
+    planned = ranks_of(ranks, devices, None if run is None else chosen_ranks(run, ranks))
+    return run_ranks(command, found, planned, steps, [stated_read(one) for one in reads], on_progress)
+
+
+def _check_command(command: Sequence[str], device: str) -> None:
+    if not command:
+        raise UsageError(
+            f"no script is given; write it after two dashes, as in: assay absent {device} -- python train.py"
+        )

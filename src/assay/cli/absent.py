@@ -1,6 +1,6 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from assay.absent.answer import AbsentAnswer
     from assay.absent.largest import LargestFit
+    from assay.absent.ranks_answer import RanksAnswer
     from assay.report.blocks import Block
 
 _Device = Annotated[
@@ -20,7 +21,17 @@ _Command = Annotated[
     typer.Argument(metavar="[-- COMMAND]...", help="The script with its Python: python train.py --lr 1e-3."),
 ]
 _Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="End the script after N steps of its optimizer.")]
-_Devices = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Equal devices that the script sees.")]
+_Devices = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, metavar="N", help="Equal devices that a process sees; default: 1, with --ranks 8."),
+]
+_Ranks = Annotated[
+    int | None, typer.Option(metavar="N", help="Run the script as ranks of N, each with a device, as torchrun would.")
+]
+_Rank = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="The ranks that are run, such as 0,3, or all; default: the first and the last."),
+]
 _Read = Annotated[
     list[str] | None,
     typer.Option("--read", metavar="FILE:LINE=VALUE", help="State a value that a line reads: 300, 0.5 or True."),
@@ -38,7 +49,9 @@ def absent(
     device: _Device = None,
     command: _Command = None,
     steps: _Steps = None,
-    devices: _Devices = 1,
+    devices: _Devices = None,
+    ranks: _Ranks = None,
+    rank: _Rank = None,
     read: _Read = None,
     largest: _Largest = False,
     yes: _Yes = False,
@@ -56,32 +69,72 @@ def absent(
         assay absent setup -- .venv/bin/python
         assay absent h100 --steps 3 -- python train.py --batch_size 32
         assay absent a100-40gb --largest -- python train.py --batch_size {}
+        assay absent h100 --ranks 8 -- python train_fsdp.py
         assay absent rtx4090 --read train.py:12=300 --json answer.json -- python train.py
 
     Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script does not fit, or failed; 130 interrupted.
     """
-    from pathlib import Path
-
     from assay import api
     from assay.cli.console import note
-    from assay.files import check_target
 
+    found: AbsentAnswer | LargestFit | RanksAnswer
     if device is None:
         _list_devices()
         return
     if device == "setup":
         _set_up(command or ["python"], yes=yes)
         return
-    target = None if as_json in (None, "-") else Path(str(as_json))
-    if target is not None:
-        check_target(target, "answer", (".json",))
-    run = api.absent_largest if largest else api.absent
-    found = run(device, command or (), steps=steps, devices=devices, reads=read or (), on_progress=note)
+    _check_ranks(ranks, rank, largest=largest)
+    target = _target(as_json)
+    if ranks is not None:
+        found = _of_ranks(device, command or (), ranks, rank, devices, steps, read or ())
+    else:
+        run = api.absent_largest if largest else api.absent
+        found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or (), on_progress=note)
     _say(found, target, alone=as_json == "-")
     raise typer.Exit(found.exit_code)
 
 
-def _say(found: "AbsentAnswer | LargestFit", target: "Path | None", *, alone: bool) -> None:
+def _target(as_json: str | None) -> "Path | None":
+    """The file for the answer as JSON, which can be written; None if there is none."""
+    from pathlib import Path
+
+    from assay.files import check_target
+
+    if as_json in (None, "-"):
+        return None
+    target = Path(str(as_json))
+    check_target(target, "answer", (".json",))
+    return target
+
+
+def _of_ranks(
+    device: str,
+    command: Sequence[str],
+    ranks: int,
+    rank: str | None,
+    devices: int | None,
+    steps: int | None,
+    reads: Sequence[str],
+) -> "RanksAnswer":
+    from assay import api
+    from assay.cli.console import note
+
+    return api.absent_ranks(
+        device, command, ranks, run=rank, devices=devices, steps=steps, reads=reads, on_progress=note
+    )
+
+
+def _check_ranks(ranks: int | None, rank: str | None, *, largest: bool) -> None:
+    from assay.errors import UsageError
+
+    if rank is not None and ranks is None:
+        raise UsageError("--rank needs --ranks, the number of all ranks")
+    if largest and ranks is not None:
+        raise UsageError("--largest asks for one process; leave --ranks out")
+
+
+def _say(found: "AbsentAnswer | LargestFit | RanksAnswer", target: "Path | None", *, alone: bool) -> None:
     """Print the answer as text, or `alone` as JSON, and write it to a file."""
     from assay.cli.console import note, print_blocks, print_json
     from assay.files import write_file
@@ -124,9 +177,13 @@ def _set_up(command: list[str], *, yes: bool) -> None:
     note(f"done; name its Python: assay absent h100 -- {wanted.new_python} train.py")
 
 
-def _report(found: "AbsentAnswer | LargestFit") -> "Iterator[Block]":
+def _report(found: "AbsentAnswer | LargestFit | RanksAnswer") -> "Iterable[Block]":
     from assay.absent.largest import LargestFit
+    from assay.absent.ranks_answer import RanksAnswer
     from assay.report.absent import absent_report
     from assay.report.absent_largest import largest_report
+    from assay.report.absent_ranks import absent_ranks_report
 
+    if isinstance(found, RanksAnswer):
+        return absent_ranks_report(found)
     return largest_report(found) if isinstance(found, LargestFit) else absent_report(found)

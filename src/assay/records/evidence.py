@@ -16,11 +16,11 @@ class Evidence(Frozen):
     verdict: bool
 
 
-# More than 20 fields: it is a published record, whose readers know these names.
 WIDE_GROUPS = 2
 """Groups of a lossy run's evaluations with float32's loss from which on a run, or a row of several, is suspect."""
 
 
+# More than 20 fields: it is a published record, whose readers know these names.
 class ValueProof(Record):
     """Result of the value check: losses, gradients and updates of some of a run's steps against their references.
 

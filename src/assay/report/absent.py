@@ -31,7 +31,7 @@ _MOST_LINES = 10
 def absent_report(answer: AbsentAnswer) -> Iterator[Block]:
     """Yield the parts of the answer."""
     yield headline(answer)
-    yield from _reasons(answer)
+    yield from limits(answer)
     seen = answer.observation
     if seen is None or seen.refused or answer.peak is None:
         return
@@ -79,8 +79,8 @@ def _range(span: tuple[int, int]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _reasons(answer: AbsentAnswer) -> Iterator[Block]:
-    """Sentences on what limits the answer."""
+def limits(answer: AbsentAnswer) -> Iterator[Block]:
+    """Yield sentences on what limits the answer."""
     seen = answer.observation
     if seen is None:
         return
@@ -109,6 +109,8 @@ def _reasons(answer: AbsentAnswer) -> Iterator[Block]:
 
 def _remedy(use: Unknown) -> str:
     """Remedy for a library that is missing; empty if there is none."""
+    if use.library == "NCCL":
+        return " With --ranks N, and without torchrun, the script runs as one rank of N."
     recurrent = "recurrent" in use.library
     return " With torch.backends.cudnn.enabled = False torch uses kernels of its own." if recurrent else ""
 

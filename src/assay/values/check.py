@@ -19,7 +19,7 @@ from torch import Tensor
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.optimizations import expected_of
-from assay.records.evidence import WIDE_GROUPS, ValueProof
+from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
 from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
@@ -31,6 +31,7 @@ from assay.values.plain import plain_failures
 from assay.values.pooled import Pooled
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.too_equal import too_equal, too_wide, wide_groups
 from assay.values.whole_batch import whole_batch_failures
 
 _Imitation = TypeVar("_Imitation")
@@ -41,8 +42,6 @@ _OWN_ROUNDING = Rounding(dtype="bfloat16")
 """Rounding by which lossy values of a user's own are judged if their techniques state none."""
 _DRAWS = 5
 """References of honest rounding, at most, by which a value that is not exact is judged."""
-_FLOAT32_ERROR = 2e-8
-"""Error of a lossy evaluation's group, relative to float32's loss, that rounding hardly ever is below."""
 _COARSE = lossy(1e-3, slope=1e-3, loss=1e-5)
 """Bounds of a reassociated step of the middle within which float64 is not needed."""
 _FEW_TARGETS = 0.1
@@ -83,8 +82,10 @@ class Check:
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
         judged += self._updates()
-        wide = self._wide_groups(judged)
-        failures += failed + nearness.sentences(judged) + self._too_equal(judged, wide)
+        wide = wide_groups(judged, self.expected.gradients)
+        self.references.wide_groups += wide
+        failures += failed + nearness.sentences(judged) + too_equal(judged, self.expected)
+        failures += too_wide(self.references.wide_groups) if wide else []
         if self.recorded.part in ("beginning", "end") and not any(step.updated for step in self.recorded.steps):
             failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
         return ValueProof(
@@ -349,27 +350,6 @@ class Check:
             for key in sorted(kept.get(name, {}).keys() - {"steps"}):
                 coarse = rule.rounds_state or weight.dtype.itemsize < 4
                 yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)
-
-    def _wide_groups(self, judged: list[Judged]) -> int:
-        """Return how many groups of a lossy evaluation have float32's loss."""
-        if self.expected.gradients.rounding is None or self.expected.gradients.kind != "lossy":
-            return 0
-        return sum(one.error < _FLOAT32_ERROR for one in judged if one.what == "evaluation")
-
-    def _too_equal(self, judged: list[Judged], wide: int) -> list[str]:
-        found = []
-        self.references.wide_groups += wide
-        if wide and self.references.wide_groups >= WIDE_GROUPS:
-            groups = f"{self.references.wide_groups} evaluated groups"
-            found.append(f"{groups} have float32's loss, and not that of fewer bits")
-        for what, close in (("gradient", self.expected.gradients), ("update", self.expected.updates)):
-            errors = [one.shown for one in judged if one.what == what]
-            if errors and max(errors) < close.at_least:
-                found.append(
-                    f"no {what} has the rounding error that the optimizations must cause: "
-                    f"the largest relative error is {max(errors):.1e}"
-                )
-        return found
 
 
 def _nearest(imitations: Sequence[_Imitation], judge: Callable[[_Imitation | None], Judged]) -> Judged:

@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, rewritten
 
 _CLASS = "assay.optimizations.optimizer_in_backward.step:OptimizerPerParameter"
-_UPDATE, _STEP = f"{_CLASS}._update", "self._optimizers[parameter].step()"
+_UPDATE, _STEP = f"{_CLASS}.update", "self._optimizers[parameter].step()"
 _PLACE = "[*map(id, self._optimizers)].index(id(parameter))"
 
 MUTANTS = (

@@ -52,7 +52,7 @@ def _answer(case: Case) -> dict[str, Any]:
     run = resolved(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
     with joined(mesh_of(run), device) as ranks:
-        step = _built(case, run, device, ranks)
+        step = build_case(case, run, device, ranks)
         probes, routers = ActivationNorms(step), RouterStatistics(step)
         records, proof = [], {"evidence": None, "trace": None}
         for index in range(case["steps"]):
@@ -110,7 +110,8 @@ def _weights(step: Any) -> dict[str, list[float]]:
     return {name: _whole(weight).flatten().tolist() for name, weight in weights_at_rest(step).items()}
 
 
-def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
+def build_case(case: Case, run: Any, device: Any, ranks: Any) -> Any:
+    """The step of a case, in its dtype, with its optimizations."""
     program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
     for part in program.parts:
         part.to(getattr(torch, case["dtype"]))
@@ -122,7 +123,7 @@ def _built(case: Case, run: Any, device: Any, ranks: Any) -> Any:
 def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
     """Losses of two more steps: of the step that goes on, and of another that goes on from its checkpoint."""
     checkpoint.save(Path(case["folder"]), step, Position(case["steps"]), "any", ranks)
-    again = _built(case, run, step.program.device, ranks)
+    again = build_case(case, run, step.program.device, ranks)
     position, _ = checkpoint.resume(Path(case["folder"]), again, ranks, run.seed)
     return [[train_step(one, position.step + index).loss for index in range(2)] for one in (step, again)]
 

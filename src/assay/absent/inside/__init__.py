@@ -5,11 +5,13 @@ It learns when torch is imported, when an optimizer steps, what the host reads, 
 it found as one JSON file, atomically.
 """
 
+from .collectives import Collectives
 from .ending import follow_end
 from .findings import Findings
 from .functions import wrap_functions
 from .importing import after_import
 from .library import Library
+from .ranks import follow_ranks
 from .reads import Reads
 from .steps import Steps
 
@@ -17,7 +19,8 @@ from .steps import Steps
 def start() -> None:
     """Begin to observe this process. Call it once, before the script runs."""
     library = Library()
-    findings = Findings(library)
+    collectives = Collectives()
+    findings = Findings(library, collectives)
     reads = Reads(findings)
     steps = Steps(findings, reads)
     library.observe(reads.read, reads.unknown)
@@ -26,6 +29,7 @@ def start() -> None:
     def torch_is_there() -> None:
         steps.follow()
         findings.follow_torch()
+        follow_ranks(collectives, library)
         wrap_functions(library, reads)
 
     after_import("torch", torch_is_there)

@@ -11,6 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from .findings import Findings
+from .places import is_observers
 
 
 def follow_end(findings: Findings) -> None:
@@ -36,7 +37,8 @@ def _follow_exceptions(findings: Findings) -> None:
         lines = str(error).strip().splitlines()
         place: dict[str, Any] = {"file": "", "line": 0}
         while trace is not None:
-            place = {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
+            if not is_observers(trace.tb_frame.f_code.co_filename):
+                place = {"file": trace.tb_frame.f_code.co_filename, "line": trace.tb_lineno}
             trace = trace.tb_next
         said = {"how": "raised", "error": kind.__name__, "message": lines[0] if lines else "", "place": place}
         findings.ended = {"how": "interrupted"} if kind is KeyboardInterrupt else said

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from .collectives import Collectives
 from .library import Library
 from .places import place_now
 
@@ -19,8 +20,8 @@ _MOST_EXHAUSTED = 20
 class Findings:
     """Peaks, steps, reads and the end of one process."""
 
-    def __init__(self, library: Library) -> None:
-        self.library = library
+    def __init__(self, library: Library, collectives: Collectives) -> None:
+        self.library, self.collectives = library, collectives
         self._is_fork = False
         self._clear()
 
@@ -121,6 +122,7 @@ class Findings:
             "reads": list(self.sites.values()),
             "unknown": list(self.unknown.values()),
             "exhausted": self.exhausted,
+            "collectives": self.collectives.content(),
             "ended": self.ended,
             "refused": self.refused,
         }

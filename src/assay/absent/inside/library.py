@@ -23,6 +23,8 @@ class Library:
         self._counts = loaded.absent_counts
         self._observe = loaded.absent_observe
         self._known = loaded.absent_known
+        self._overwritten = loaded.absent_overwritten
+        self._sent = loaded.absent_sent
         self._set_code = loaded.absent_set_code
         self._most_used = loaded.absent_most_used
         self._most_used.restype = ctypes.c_uint64
@@ -41,6 +43,14 @@ class Library:
     def set_known(self, address: int, value: int, size: int) -> None:
         """Say that all bytes of a block of the device have this value."""
         self._known(ctypes.c_void_p(address), ctypes.c_int(value), ctypes.c_size_t(size))
+
+    def forget(self, address: int, size: int) -> None:
+        """Say that nobody knows the contents of a block of the device."""
+        self._overwritten(ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+    def send(self, address: int, source: int, size: int) -> None:
+        """Say that a block of the device has what another one has, as far as that is known."""
+        self._sent(ctypes.c_void_p(address), ctypes.c_void_p(source), ctypes.c_size_t(size))
 
     def set_architecture(self, number: int) -> None:
         """Say for which architecture the kernels are compiled, such as 86."""

@@ -13,6 +13,11 @@ _TYPED = ("<string>", "<stdin>", "<ipython")
 """Files of code that a user has typed; other names in angle brackets are made by libraries."""
 
 
+def is_observers(file: str) -> bool:
+    """True for files of this observer."""
+    return file.startswith(_HERE)
+
+
 def _is_installed(file: str) -> bool:
     """True for files of installed packages."""
     return "site-packages" in file or "dist-packages" in file
@@ -22,7 +27,7 @@ def _is_torchs(file: str) -> bool:
     """True for files of torch and what it makes, of this observer, and of the standard library between two others."""
     within = (f"{os.sep}torch{os.sep}" in file and _is_installed(file)) or "torchinductor" in file
     standard = file.startswith(_STANDARD) and not _is_installed(file)
-    return within or standard or file.startswith(_HERE) or (file.startswith("<") and not file.startswith(_TYPED))
+    return within or standard or is_observers(file) or (file.startswith("<") and not file.startswith(_TYPED))
 
 
 def prints_now() -> bool:

@@ -60,6 +60,7 @@ class Steps:
             self._findings.steps.append({name: now[name] - self._before[name] for name in now})
         self._before = now
         self._findings.step_count += 1
+        self._findings.collectives.stepped()
         self._findings.write(may_wait=True)
 
     def _end(self) -> None:

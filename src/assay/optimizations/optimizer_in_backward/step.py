@@ -4,9 +4,13 @@ The pattern is that of torch's tutorial on fusing the optimizer's step into back
 and a hook that autograd calls when its gradient is accumulated. By then every node that needs the parameter has run, so
 the update may write to it. A step reports the norm of all gradients. It is computed from the norms of single gradients,
 in the order of the plain update.
+
+torch keeps a parameter's hooks in C++, where the garbage collector cannot see what they refer to. A hook that referred
+to the optimizers would therefore keep all parameters and states alive for ever, so it refers to them weakly.
 """
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +27,9 @@ class OptimizerPerParameter:
         self._optimizers = optimizers
         self.norms: dict[Tensor, Tensor] = {}
         """Norms of the gradients since the last call of `norm`, on the device."""
+        hook = _weak_hook(weakref.ref(self))
         for parameter in optimizers:
-            parameter.register_post_accumulate_grad_hook(self._update)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -58,7 +63,8 @@ class OptimizerPerParameter:
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
         return total
 
-    def _update(self, parameter: Tensor) -> None:
+    def update(self, parameter: Tensor) -> None:
+        """Update one parameter by its gradient, and free the gradient."""
         gradient = parameter.grad
         if gradient is None:
             raise RuntimeError("the hook of an accumulated gradient was called without a gradient")
@@ -66,6 +72,17 @@ class OptimizerPerParameter:
         self.norms[parameter] = torch.linalg.vector_norm(gradient, dtype=widest)
         self._optimizers[parameter].step()
         parameter.grad = None
+
+
+def _weak_hook(optimizers: weakref.ref[OptimizerPerParameter]) -> Callable[[Tensor], None]:
+    """Return a hook that updates a parameter as long as its optimizer is alive."""
+
+    def hook(parameter: Tensor) -> None:
+        alive = optimizers()
+        if alive is not None:
+            alive.update(parameter)
+
+    return hook
 
 
 def update_in_backward(program: Program) -> Program:
