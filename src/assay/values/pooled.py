@@ -41,7 +41,7 @@ TENSOR_RATIO, GROUP_RATIO, SCALE_RATIO = 6.0, 2.5, 1.25
 AMPLIFIED, MOST = 1 / 6, 2.0
 """Growth of all bounds with the square of the mean distance D in roundoffs, by one imitation, and its limit."""
 SEVERAL_GROUP_RATIO, DEVIATIONS, LEAST_DEVIATION = 4.5, 5.0, 0.3
-"""By several imitations: the ratio of a group; multiples of the deviation of slopes, which is at least a part of D."""
+"""Several imitations have a ratio of a group, and multiples of the deviation of slopes, at least a part of D."""
 SMALL_ERROR, STANDARD_ERRORS = 0.25, 6.0
 """Bound of the slope of small elements: a part of it, and multiples of its standard error."""
 SHARES = (0.1, 0.01)
