@@ -36,6 +36,7 @@ class Findings:
         self.exhausted: list[dict[str, Any]] = []
         self.ended: dict[str, Any] = {"how": "running"}
         self.refused: str | None = None
+        self._uses_cuda = False
         self._before_reset: dict[int, dict[str, int]] = {}
         self._written = 0.0
 
@@ -72,6 +73,7 @@ class Findings:
         """Refuse an allocator that does not count. Before this, torch must not be asked: it would forbid forks."""
         import torch
 
+        self._uses_cuda = True
         self._set_architecture(torch._C._cuda_getArchFlags() or "")
         backend = torch.cuda.get_allocator_backend()
         if backend == "native":
@@ -128,7 +130,7 @@ class Findings:
     def write(self, *, may_wait: bool = False) -> None:
         """Write the file; with `may_wait` only if the last one is older than two seconds."""
         waits = may_wait and time.monotonic() - self._written < _SECONDS
-        if waits or os.getpid() != self.process or (self._is_fork and not self.devices()):
+        if waits or os.getpid() != self.process or (self._is_fork and not self._uses_cuda):
             return
         folder = os.environ.get("ASSAY_ABSENT_FOUND", "")
         path = os.path.join(folder, f"{self.process}.json")
