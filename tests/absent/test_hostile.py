@@ -5,17 +5,17 @@ fork writes findings of its own.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from assay import api
-from assay.absent.answer import AbsentAnswer
+from assay.absent.answer import AbsentAnswer, Fit
 from assay.absent.devices import ABSENT
 from assay.absent.launch import Launched
 from assay.report.absent import absent_report
-from support.absent import PYTHON, needs_cuda_build, script
+from support.absent import PYTHON, Ran, needs_cuda_build, script
 from support.hostile import SCRIPTS, Hostile
 
 pytestmark = [needs_cuda_build, pytest.mark.absent]
@@ -69,11 +69,41 @@ def answers(absent_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapp
 @pytest.mark.parametrize("one", SCRIPTS, ids=lambda one: one.name)
 def test_it_is_right_or_says_a_sentence(one: Hostile, answers: Mapping[str, tuple[AbsentAnswer, str]]) -> None:
     answer, output = answers[one.name]
-    assert answer.observation is not None, output
-    assert (answer.fit.value, answer.observation.ended.how) == (one.fit, one.how), output
+    how = answer.observation.ended.how if answer.observation else "killed"
+    assert (answer.fit.value, how) == (one.fit, one.how), output
     assert one.says in " ".join(block for block in absent_report(answer) if isinstance(block, str))
     if one.prints is not None:
         assert output.splitlines()[-1] == one.prints
+
+
+USES = "import torch; torch.zeros(2**24, device='cuda')"
+ELSEWHERE = {
+    "exec": f"import os, sys\n{USES}\nos.execv(sys.executable, [sys.executable, '-c', 'print()'])",
+    "subprocess": f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {USES!r}], check=True)",
+    "spawn": "import torch, torch.multiprocessing as mp\ndef use(index):\n    torch.zeros(2**24, device='cuda')\n"
+    "if __name__ == '__main__':\n    mp.spawn(use, nprocs=2)",
+}
+"""Scripts whose peak is in another process, or in a program that was replaced."""
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_peak_in_another_process_is_found(run: Callable[..., Ran], name: str) -> None:
+    ran = run(ELSEWHERE[name])
+    assert ran.answer.fit is Fit.YES, ran.printed
+    assert ran.found.devices[0].requested_bytes == 2**26
+
+
+@pytest.mark.parametrize("words", [["-c", USES], ["-m", "timeit", "-n1", "-r1", USES], ["-I", "-c", USES]])
+@pytest.mark.usefixtures("home")
+def test_other_ways_to_start_python(words: list[str]) -> None:
+    found = api.absent("rtx4090", [PYTHON, *words])
+    if words[0] == "-I":  # Python then looks at no variable, and the observer is not loaded
+        assert found.fit is Fit.UNKNOWN
+        assert found.observation is None
+    else:
+        assert found.fit is Fit.YES
+        assert found.observation is not None
+        assert found.observation.devices[0].requested_bytes == 2**26
 
 
 def test_there_are_sixty() -> None:

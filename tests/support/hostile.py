@@ -1,7 +1,7 @@
 """Small scripts against which an absent GPU must be right, or say in a sentence what it cannot tell.
 
 Each has the lines of a script after `import torch` and `x`, a matrix of 100 × 100 on the device. `fit` is the answer,
-`how` the end, `says` a phrase of the report, and `prints` the last line of the script's output.
+`how` the end (`killed` if nothing was written), `says` a phrase of the report, and `prints` the last line of output.
 """
 
 from typing import NamedTuple
@@ -212,8 +212,8 @@ MACHINERY = (
     Hostile("a late tensor", "import atexit\natexit.register(lambda: torch.zeros(2**24, device='cuda'))"),
     Hostile("an exit with a text", "raise SystemExit('enough')", "unknown", "finished", "exit code 1", "enough"),
     Hostile("an exit at once", "import os\nos._exit(0)"),
-    Hostile("an abort", "import os\nos.abort()", "unknown", "running", "killed"),
-    Hostile("a fault of C", "import ctypes\nctypes.string_at(0)", "unknown", "running", "killed"),
+    Hostile("an abort", "import os\nos.abort()", "unknown", "killed"),
+    Hostile("a fault of C", "import ctypes\nctypes.string_at(0)", "unknown", "killed"),
     Hostile(
         "an interrupt",
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)",

@@ -26,6 +26,7 @@ class Findings:
 
     def _clear(self) -> None:
         self.process = os.getpid()
+        self._began = time.time_ns()
         self.steps: list[dict[str, int]] = []
         """Counts of each step of the first optimizer."""
         self.step_count = 0
@@ -133,7 +134,7 @@ class Findings:
         if waits or os.getpid() != self.process or (self._is_fork and not self._uses_cuda):
             return
         folder = os.environ.get("ASSAY_ABSENT_FOUND", "")
-        path = os.path.join(folder, f"{self.process}.json")
+        path = os.path.join(folder, f"{self.process}-{self._began}.json")  # a program may replace itself by another
         made = f"{path}.making"
         with open(made, "w", encoding="utf-8") as stream:
             json.dump(self.content(), stream)
