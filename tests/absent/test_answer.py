@@ -43,7 +43,7 @@ def test_in_use_is_reserved_and_a_context() -> None:
         ({"reads": (read(),)}, 0, Fit.UNKNOWN, 0),
         ({"reads": (read(stated=True),)}, 0, Fit.YES, 0),
         ({"reads": (read("value"),)}, 0, Fit.YES, 0),
-        ({"unknown": ({**PLACE, "library": "cuFFT", "function": "f", "runs": True},)}, 0, Fit.UNKNOWN, 0),
+        ({"unknown": ({**PLACE, "library": "cuFFT", "function": "f", "runs": True},)}, 0, Fit.CONDITIONAL, 0),
         ({"refused": "the allocator pluggable"}, 0, Fit.UNKNOWN, 0),
         ({"devices": ()}, 0, Fit.UNUSED, 0),
         ({"devices": (), "ended": raised("ImportError")}, 1, Fit.UNKNOWN, 3),

@@ -55,7 +55,16 @@ def test_values_are_told_from_sizes(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["nonzero", "index_Tensor", "_unique2", "unique_dim", "masked_select", "repeat_interleave_Tensor", "bincount"],
+    [
+        "nonzero",
+        "index_Tensor",
+        "_unique2",
+        "unique_dim",
+        "masked_select",
+        "repeat_interleave_Tensor",
+        "bincount",
+        "to_sparse_csr",
+    ],
 )
 def test_sizes_are_told_from_values(name: str) -> None:
     assert not VALUES.match(name)

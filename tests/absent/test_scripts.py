@@ -444,7 +444,7 @@ torch.fft.rfft(x)
 torch.nn.Conv2d(1, 4, 3).cuda()(x[None, None])
 """)
     assert {(one.library, one.line) for one in ran.answer.unknown} == {("cuSOLVER", 4), ("cuFFT", 5), ("cuDNN", 6)}
-    assert ran.answer.fit is Fit.UNKNOWN
+    assert ran.answer.fit is Fit.CONDITIONAL
 
 
 def test_recurrent_kernels_of_cudnn_end_in_a_sentence(run: Run) -> None:

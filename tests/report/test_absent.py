@@ -107,6 +107,13 @@ def test_more_than_ten_lines_that_read_are_summed() -> None:
     assert table.rows[-1] == ("2 more lines", "", "", "19", "")
 
 
+def test_a_condition_is_in_the_first_sentence() -> None:
+    one = {**PLACE, "library": "cuDNN", "function": "f", "runs": True}
+    (first, *_) = texts(answer(observation(unknown=(one, one), reads=(read("whole"),))))
+    assert "It fits one NVIDIA H100 80GB HBM3 if the workspaces of cuDNN, which are not known, take no more" in first
+    assert "and no size hangs on the whole numbers that it reads: at its peak" in first
+
+
 def test_whole_numbers_are_a_warning_and_no_withdrawal() -> None:
     found = answer(observation(reads=tuple(read("whole", line=line) for line in range(1, 6))))
     assert found.fit.value == "yes"

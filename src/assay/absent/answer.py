@@ -1,7 +1,7 @@
 """The answer that follows from a run on an absent GPU: whether it fits, and what could not be told.
 
-A peak is withdrawn if the shape of a tensor hangs on a value that the device would have computed. *Fits* is withdrawn
-with it, and where a library's workspace is not known.
+A peak is withdrawn if the shape of a tensor hangs on a value that the device would have computed, and *fits* with it.
+Where a library's workspace is not known, *fits* has a condition.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,8 @@ class Fit(StrEnum):
     YES = "yes"
     BARELY = "barely"
     """It does if its context is one of the small ones that were measured."""
+    CONDITIONAL = "conditional"
+    """It does if workspaces of libraries, which are not known, need no more than what is left."""
     NO = "no"
     UNKNOWN = "unknown"
     UNUSED = "unused"
@@ -36,6 +38,7 @@ class Fit(StrEnum):
 _WORDS = {
     Fit.YES: "fits",
     Fit.BARELY: "may just fit, or just not",
+    Fit.CONDITIONAL: "fits if unknown workspaces do",
     Fit.NO: "does not fit",
     Fit.UNKNOWN: "cannot be told",
     Fit.UNUSED: "uses no GPU",
@@ -122,9 +125,11 @@ class AbsentAnswer:
         if in_use is None:
             return Fit.UNKNOWN if self.failed else Fit.UNUSED
         assert self.observation is not None
-        if self.sizes or self.unknown or self.failed or self.observation.refused:
+        if self.sizes or self.failed or self.observation.refused:
             return Fit.UNKNOWN
-        return Fit.YES if in_use[1] <= self.device.visible_bytes else Fit.BARELY
+        if in_use[1] > self.device.visible_bytes:
+            return Fit.BARELY
+        return Fit.CONDITIONAL if self.unknown else Fit.YES
 
     @property
     def status(self) -> Status:
@@ -159,6 +164,7 @@ class AbsentAnswer:
             "status": self.status.value,
             "fits": self.fit.value,
             "peak_is_withdrawn": bool(self.sizes),
+            "if_no_size_hangs_on": [one.short for one in self.whole],
             "requested_peak_bytes": peak.requested_bytes if peak else None,
             "allocated_peak_bytes": peak.allocated_bytes if peak else None,
             "reserved_peak_bytes": peak.reserved_bytes if peak else None,

@@ -30,13 +30,13 @@ class Probe(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """True if the script fits with any context that was measured."""
-        return self.answer.fit is Fit.YES
+        """True if the script fits with any context that was measured, apart from workspaces that are not known."""
+        return self.answer.fit in (Fit.YES, Fit.CONDITIONAL)
 
     @property
     def decides(self) -> bool:
         """True if the run tells whether the script fits."""
-        return self.answer.fit in (Fit.YES, Fit.BARELY, Fit.NO)
+        return self.fits or self.answer.fit in (Fit.BARELY, Fit.NO)
 
     @property
     def in_use_bytes(self) -> int:

@@ -60,14 +60,26 @@ def headline(answer: AbsentAnswer) -> str:
         return "The script used no GPU." if answer.fit is Fit.UNUSED else f"Whether it fits {device} is not known."
     peaks = f"at its peak {format_bytes(answer.peak.reserved_bytes if answer.peak else 0)} are reserved"
     used = f"{peaks} and {_range(in_use)} of {total} in use"
-    if answer.fit is Fit.YES:
-        return f"It fits {_one(device)}: {used}."
+    if answer.fit in (Fit.YES, Fit.CONDITIONAL):
+        return f"It fits {_one(device)}{_condition(answer, in_use[1])}: {used}."
     if answer.fit is Fit.BARELY:
         return f"It may just fit {_one(device)}, or just not: {used}."
     if answer.sizes:
         unknown = "is not known, and neither is its peak: shapes hang on values that nobody computed"
         return f"Whether it fits {_one(device)} {unknown}."
     return f"Whether it fits {_one(device)} is not known; so far {used}."
+
+
+def _condition(answer: AbsentAnswer, in_use: int) -> str:
+    """Clause on what the answer hangs; empty if on nothing."""
+    said = []
+    if answer.unknown:
+        libraries = " and ".join(dict.fromkeys(one.library for one in answer.unknown))
+        left = format_bytes(answer.device.visible_bytes - in_use)
+        said.append(f"the workspaces of {libraries}, which are not known, take no more than the {left} that are left")
+    if answer.whole:
+        said.append("no size hangs on the whole numbers that it reads")
+    return f" if {', and '.join(said)}" if said else ""
 
 
 def _one(device: str) -> str:
@@ -91,7 +103,7 @@ def limits(answer: AbsentAnswer) -> Iterator[Block]:
         )
     if answer.whole:
         lines = ", ".join(one.short for one in answer.whole[:3]) + (", …" if len(answer.whole) > 3 else "")
-        yield f"Whole numbers are read at {lines}, and are 0 here: if a size hangs on one, state it with --read."
+        yield f"Whole numbers are read at {lines}, and are 0 here; if a size hangs on one, state it with --read."
     for use in answer.refused[:_MOST_LINES]:
         yield f"{use.short} needs {use.library} ({use.function}), which an absent GPU does not have.{_remedy(use)}"
     for use in answer.unknown[:_MOST_LINES]:

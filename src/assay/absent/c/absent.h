@@ -57,6 +57,7 @@ void absent_replayed(void);
 /* Reads and notes are told to an observer, if there is one (reads.c). */
 const char *absent_operator(void);
 int absent_inside(const char *operator);
+int absent_checks_gradient(void);
 void absent_read(void *to, size_t bytes, int known);
 void absent_copied_to_pinned(void *to, size_t bytes, int known, cudaStream_t stream);
 void absent_synchronized(cudaStream_t stream);

@@ -2,9 +2,12 @@
 #include <string.h>
 #include "absent.h"
 
-/* The defined fill of what a kernel would have computed: numbers are 0, a single byte is a bool and is true. The one bool
-   that means a failure is false: whether a solver of linear algebra reports any. */
-static void fill(void *to, size_t bytes) { memset(to, bytes == 1 && !absent_inside("_linalg_check_errors"), bytes); }
+/* The defined fill of what a kernel would have computed: numbers are 0, a single byte is a bool and is true. Two bools that
+   mean a failure are false: whether a solver of linear algebra reports any, and whether a gradient has a NaN. */
+static void fill(void *to, size_t bytes) {
+    int fails = bytes == 1 && (absent_inside("_linalg_check_errors") || absent_checks_gradient());
+    memset(to, bytes == 1 && !fails, bytes);
+}
 
 /* The observer knows the values of a block: all of its bytes are equal. */
 void absent_known(void *at, int value, size_t bytes) {

@@ -26,9 +26,11 @@ void absent_observe(read_observer read, unknown_observer unknown) {
     observe_unknown = unknown;
 }
 
-#define PYTHON "python" /* stands for the loop of the interpreter; no operator has this name */
+/* Names that no operator has: the loop of Python's interpreter, and autograd's evaluation of one node. */
+#define PYTHON "python"
+#define NODE "node"
 
-/* Name of the operator of torch to which a return address belongs, or PYTHON; empty if it is another function. */
+/* Name of the operator of torch to which a return address belongs, or one of these; empty if it is another function. */
 static const char *operator_at(void *address) {
     static struct { void *address; char name[NAME]; } cache[CACHE];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,6 +48,8 @@ static const char *operator_at(void *address) {
             if (size > 0 && size < NAME) snprintf(cache[slot].name, (size_t)size + 1, "%s", name);
         } else if (!strcmp(symbol, "_PyEval_EvalFrameDefault")) {
             strcpy(cache[slot].name, PYTHON);
+        } else if (strstr(symbol, "8autograd6Engine17evaluate_function")) {
+            strcpy(cache[slot].name, NODE);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -60,7 +64,7 @@ const char *absent_operator(void) {
     const char *outermost = "";
     for (int index = 0; index < depth; index++) {
         const char *name = operator_at(frames[index]);
-        if (!strcmp(name, PYTHON)) break;
+        if (!strcmp(name, PYTHON) || !strcmp(name, NODE)) break;
         if (*name) outermost = name;
     }
     return outermost;
@@ -72,6 +76,18 @@ int absent_inside(const char *operator) {
     int depth = backtrace(frames, MOST_FRAMES);
     for (int index = 0; index < depth; index++)
         if (!strcmp(operator_at(frames[index]), operator)) return 1;
+    return 0;
+}
+
+/* True if autograd itself reads, and no function of Python: it asks whether a gradient has a NaN. */
+int absent_checks_gradient(void) {
+    void *frames[MOST_FRAMES];
+    int depth = backtrace(frames, MOST_FRAMES);
+    for (int index = 0; index < depth; index++) {
+        const char *name = operator_at(frames[index]);
+        if (!strcmp(name, PYTHON)) return 0;
+        if (!strcmp(name, NODE)) return 1;
+    }
     return 0;
 }
 

@@ -4,18 +4,20 @@ A process that is killed writes nothing at its end. The file of its last steps r
 """
 
 import atexit
+import functools
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 from .findings import Findings
 from .places import is_observers
 
 
 def follow_end(findings: Findings) -> None:
-    """Write the findings at exit, after an exception, before `os._exit`, and at SIGTERM."""
+    """Write the findings at exit, after an exception, before `os._exit` and `os.execv`, and at SIGTERM."""
     atexit.register(_at_exit, findings)
     os.register_at_fork(after_in_child=findings.begin_fork)
     _follow_exceptions(findings)
@@ -48,17 +50,21 @@ def _follow_exceptions(findings: Findings) -> None:
 
 
 def _follow_exits(findings: Findings) -> None:
-    leave = os._exit
+    """Write the findings before the process leaves at once, or replaces its program by another."""
+    for name in ("_exit", "execv", "execve"):
+        setattr(os, name, _written_first(getattr(os, name), findings))
 
-    def written(status: int) -> NoReturn:
+
+def _written_first(leave: Callable[..., Any], findings: Findings) -> Callable[..., Any]:
+    @functools.wraps(leave)
+    def written(*given: Any) -> Any:
         if os.getpid() == findings.process:
             if findings.ended["how"] == "running":
                 findings.ended = {"how": "finished"}
             findings.write()
-            findings.library.let_go()
-        leave(status)
+        return leave(*given)
 
-    os._exit = written
+    return written
 
 
 def _follow_signal(findings: Findings) -> None:

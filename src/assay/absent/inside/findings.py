@@ -27,6 +27,7 @@ class Findings:
 
     def _clear(self) -> None:
         self.process = os.getpid()
+        self._began = time.time_ns()
         self.steps: list[dict[str, int]] = []
         """Counts of each step of the first optimizer."""
         self.step_count = 0
@@ -37,6 +38,7 @@ class Findings:
         self.exhausted: list[dict[str, Any]] = []
         self.ended: dict[str, Any] = {"how": "running"}
         self.refused: str | None = None
+        self._uses_cuda = False
         self._before_reset: dict[int, dict[str, int]] = {}
         self._written = 0.0
 
@@ -73,6 +75,7 @@ class Findings:
         """Refuse an allocator that does not count. Before this, torch must not be asked: it would forbid forks."""
         import torch
 
+        self._uses_cuda = True
         self._set_architecture(torch._C._cuda_getArchFlags() or "")
         backend = torch.cuda.get_allocator_backend()
         if backend == "native":
@@ -130,10 +133,10 @@ class Findings:
     def write(self, *, may_wait: bool = False) -> None:
         """Write the file; with `may_wait` only if the last one is older than two seconds."""
         waits = may_wait and time.monotonic() - self._written < _SECONDS
-        if waits or os.getpid() != self.process or (self._is_fork and not self.devices()):
+        if waits or os.getpid() != self.process or (self._is_fork and not self._uses_cuda):
             return
         folder = os.environ.get("ASSAY_ABSENT_FOUND", "")
-        path = os.path.join(folder, f"{self.process}.json")
+        path = os.path.join(folder, f"{self.process}-{self._began}.json")  # a program may replace itself by another
         made = f"{path}.making"
         with open(made, "w", encoding="utf-8") as stream:
             json.dump(self.content(), stream)

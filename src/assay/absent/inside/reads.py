@@ -17,7 +17,8 @@ MOST_READS = 10_000
 STOPPED = 5
 """Exit code of a script that is stopped."""
 VALUES = re.compile(
-    r"(item|_local_scalar_dense|is_nonzero|equal|allclose|to|_to_copy|copy|cpu|clone|_assert_async)(_|$)|_?linalg_|$"
+    r"(item|_local_scalar_dense|is_nonzero|equal|allclose|to_(dtype|device|other)|_to_copy|copy|cpu|clone|_assert_async)"
+    r"(_|$)|_?linalg_|$"
 )
 """Operators, with any overload, whose reads become a Python value or a copy on the host, and no size of a tensor."""
 
