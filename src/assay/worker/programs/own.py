@@ -55,11 +55,11 @@ def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
 
 def _traced(run: dict[str, Any]) -> Iterator[str]:
     """Trace the step of a run."""
-    from assay.own.fake import trace_run
+    from assay.fake.step import trace_on_cpu
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with _blamed(resolved.model.own, "model"):
-        yield trace_run(resolved).model_dump_json()
+        yield trace_on_cpu(resolved).model_dump_json()
 
 
 def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
