@@ -30,19 +30,19 @@ DEVICE = "h200"
 def traced(row: dict[str, Any]) -> GpuPeak:
     """Trace the step of a row."""
     from assay import api
-    from assay.fake.step import trace_on_gpu, trace_step
+    from assay.fake.step import run_peak, step_peak
     from assay.optimizations.stack import resolved
 
     if "preset" in row:
         stack = [row["stack"]] if row["stack"] else []
-        return trace_on_gpu(resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack)), DEVICE)
+        return run_peak(resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack)), DEVICE)
     make = absent_steps.nanogpts if "nanogpt" in row else absent_steps.others
 
     def made() -> Any:
         step = make(row)
         return lambda: step(0)
 
-    return trace_step(made, DEVICE)
+    return step_peak(made, DEVICE)
 
 
 def found(row: dict[str, Any]) -> dict[str, Any]:

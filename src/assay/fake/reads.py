@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -61,7 +62,7 @@ class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is torch.ops.aten._local_scalar_dense.default:
+        if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
             return _answer(args[0].dtype)
         return func(*args, **(kwargs or {}))
 
@@ -76,7 +77,7 @@ class Reported(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func is torch.Tensor.item and args[0].is_floating_point() and _is_fake(args[0]):
+        if func is torch.Tensor.item and args[0].is_floating_point() and isinstance(args[0], FakeTensor):
             frame = _reader()
             if frame is not None and not _is_known(frame.f_code.co_filename):
                 return Unread(_place(frame, "item"))
@@ -89,10 +90,6 @@ def stopped(place: str) -> UsageError:
         f"{place}; a trace computes no values, so what hangs on it cannot be told: "
         "leave the read out, or run the step on an absent GPU (--absent)"
     )
-
-
-def _is_fake(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, torch._subclasses.FakeTensor)
 
 
 def _is_known(file: str) -> bool:

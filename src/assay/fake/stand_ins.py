@@ -25,6 +25,8 @@ def stand_ins(device: AbsentDevice) -> Iterator[None]:
             replaced.enter_context(patch.object(torch.cuda, name, function))
         # It would make a real tensor on a device that is said to be there.
         replaced.enter_context(patch.object(fake_tensor, "init_gpu_context", _nothing))
+        # Libraries that look for fake tensors leave the ways that they take on a GPU.
+        replaced.enter_context(patch.object(torch._subclasses, "FakeTensor", _NoFakeTensor))
         replaced.enter_context(patch.object(nn.Module, "_apply", _apply))
         replaced.enter_context(patch.object(Tensor, "pin_memory", lambda tensor, *_: tensor))
         yield
@@ -63,6 +65,10 @@ def _answers(device: AbsentDevice) -> dict[str, Callable[..., Any]]:
         "manual_seed_all": _nothing,
         "reset_peak_memory_stats": _nothing,
     }
+
+
+class _NoFakeTensor:
+    """A class without objects."""
 
 
 class _OnlyStream:

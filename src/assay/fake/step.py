@@ -48,10 +48,12 @@ from assay.training.build import baseline, build
 from assay.training.queued_step import take
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-_TOKENS = 2**20
+TOKENS = 2**20
 """Random tokens that stand for the corpus."""
-_FIRST, _PATIENCE = 2, 4
-"""Steps before the one that counts, and those within which an optimizer must step."""
+FIRST = 2
+"""Steps before the one that counts."""
+_PATIENCE = 4
+"""Steps within which an optimizer must step."""
 
 
 def trace_on_cpu(run: ResolvedRun) -> TracedPeak:
@@ -61,14 +63,14 @@ def trace_on_cpu(run: ResolvedRun) -> TracedPeak:
     """
     with _fake() as ledger:
         step = _built(run, CPU, ledger)
-        return _peak(ledger, step, lambda: take(step, _FIRST))
+        return _peak(ledger, step, lambda: take(step, FIRST))
 
 
-def trace_on_gpu(run: ResolvedRun, name: str) -> GpuPeak:
+def run_peak(run: ResolvedRun, name: str) -> GpuPeak:
     """Trace a step of a run's program on a GPU that is not there, of this name. Raises as `trace_on_cpu`."""
     with fake_gpu(absent_device(name)) as ledger:
         step = _built(run, GPU, ledger)
-        return _gpu_peak(ledger, step, lambda: take(step, _FIRST), name, run.training.batch_size)
+        return _gpu_peak(ledger, step, lambda: take(step, FIRST), name, run.training.batch_size)
 
 
 def _built(run: ResolvedRun, device: torch.device, ledger: StorageLedger) -> Step:
@@ -76,12 +78,12 @@ def _built(run: ResolvedRun, device: torch.device, ledger: StorageLedger) -> Ste
     assert run.model.vocab_size is not None
     with tempfile.TemporaryDirectory(prefix="assay-trace-") as folder, ExitStack() as real:
         real.enter_context(_disable_current_modes())
-        data = open_prepared(write_random(Path(folder), run.model.vocab_size, _TOKENS))
+        data = open_prepared(write_random(Path(folder), run.model.vocab_size, TOKENS))
         if run.model.own is not None:  # its weights are made at once, while the GPT's wait on the meta device
             real.close()
         program = baseline(run, data, device)
         if batches_of(program.parts) is not None:  # the user's data must be real, or no function of it is
-            program = replace(program, batches=_real(run))
+            program = replace(program, batches=real_batches(run))
         for one in optimizations_of(run):
             program = one.apply(program, run)
         real.close()
@@ -90,33 +92,46 @@ def _built(run: ResolvedRun, device: torch.device, ledger: StorageLedger) -> Ste
                 "compiled code and replayed graphs show no operators to a trace; leave them out, or measure the step"
             )
         step = build(replace(program, batches=partial(_rows, ledger, program.batches)))
-        for index in range(_FIRST):
+        for index in range(FIRST):
             take(step, index)
         return step
 
 
-def trace_step(make: Callable[[], Callable[[], Any]], name: str, batch_size: int | None = None) -> GpuPeak:
+def step_peak(make: Callable[[], Callable[[], Any]], name: str, batch_size: int | None = None) -> GpuPeak:
     """Trace a step of a user's own on a GPU that is not there; `make` returns the function that trains once.
 
     Raises as `trace_on_cpu`, and if no optimizer steps.
     """
     with fake_gpu(absent_device(name)) as ledger:
         call = make()
-        with finding() as found:
-            for _ in range(_PATIENCE):
-                call()
-                if found.optimizers:
-                    break
-        if not found.optimizers or not found.modules:
-            missing = "no module with parameters was called" if found.optimizers else "no optimizer of torch made a step"
-            raise UsageError(f"{missing} in {_PATIENCE} calls; give a function that does one whole training step")
-        if is_compiled(found.modules):
+        step = found_step(call)
+        if is_compiled(step.parts):
             raise UsageError("compiled code shows no operators to a trace; run the step on an absent GPU (--absent)")
-        call()
-        return _gpu_peak(ledger, step_of(found.modules, found.optimizers), call, name, batch_size)
+        return _gpu_peak(ledger, step, call, name, batch_size)
 
 
-def _real(run: ResolvedRun) -> BatchSource:
+def found_step(call: Callable[[], Any]) -> Step:
+    """Take the first steps of a user's own, and return its modules and optimizers.
+
+    Raises `UsageError` if no optimizer steps, or if it updates none of the weights of the modules that were called.
+    """
+    with finding() as found:
+        for _ in range(_PATIENCE):
+            call()
+            if found.optimizers:
+                break
+    if not found.optimizers or not found.modules:
+        missing = "no module with parameters was called" if found.optimizers else "no optimizer of torch made a step"
+        raise UsageError(f"{missing} in {_PATIENCE} calls; give a function that does one whole training step")
+    weights = {id(one) for module in found.modules for one in module.parameters()}
+    updated = {id(one) for optimizer in found.optimizers for group in optimizer.param_groups for one in group["params"]}
+    if not weights & updated:
+        raise UsageError("the optimizer has none of the model's weights; make it after the model is moved to the GPU")
+    call()
+    return step_of(found.modules, found.optimizers)
+
+
+def real_batches(run: ResolvedRun) -> BatchSource:
     """Return the rows of a user's own, made from data that have values, also while a step is traced."""
     own = own_batches(run)
     assert own is not None
@@ -140,7 +155,7 @@ def _peak(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> TracedP
     _count(ledger, step, call)
     peak = ledger.peak()
     return TracedPeak(
-        parameters=_parameters(step), peak_bytes=peak.nbytes, instant=peak.instant, parts=dict(peak.parts)
+        parameters=parameters_of(step), peak_bytes=peak.nbytes, instant=peak.instant, parts=dict(peak.parts)
     )
 
 
@@ -154,7 +169,7 @@ def _gpu_peak(
         device=device,
         torch=str(torch.__version__),
         ran=False,
-        parameters=_parameters(step),
+        parameters=parameters_of(step),
         peak_bytes=ledger.peak(without=WORKSPACES).nbytes,
         requested_peak_bytes=peak.nbytes,
         instant=peak.instant,
@@ -172,7 +187,8 @@ def _count(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> None:
     call()
 
 
-def _parameters(step: Step) -> int:
+def parameters_of(step: Step) -> int:
+    """Return the number of elements of all distinct parameters."""
     return sum({id(one): one.numel() for _, one in step.named_parameters()}.values())
 
 
