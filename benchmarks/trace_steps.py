@@ -17,9 +17,9 @@ from assay.fake import hooks
 LOADED = hooks.load(hooks.built(Home().cache / "fake", lambda text: print(text, file=sys.stderr)))
 """The hooks of CUDA, which torch must find when it is imported."""
 
-import absent_steps  # noqa: E402
 import torch  # noqa: E402
 
+import absent_steps  # noqa: E402
 from assay.absent.devices import absent_device  # noqa: E402
 from assay.errors import UsageError  # noqa: E402
 from assay.fake.peak import GpuPeak  # noqa: E402

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from assay.cli.belonging import arguments
-from assay.config.source import names_a_function as is_own
 from assay.cli.options import count_of
+from assay.config.source import names_a_function as is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ def answer(question: str, source: str | None, changed: list[str], options: "Mapp
     stack = options["--with"] or []
     if question == "--accuracy":
         _accuracy([*([source] if source else []), *changed], options["--page"], as_json)
-    elif question == "--absent" or options["--device"] is not None and (question == "--trace" or is_own(source)):
+    elif question == "--absent" or (options["--device"] is not None and (question == "--trace" or is_own(source))):
         way = None if question == "--device" else question.strip("-")
         gpu_peak(source, changed, stack, options, way, as_json)
     elif question == "--trace":

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from assay.absent.devices import absent_device
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.data.random_tokens import write_random
@@ -56,7 +57,7 @@ def step_peak(make: Callable[[], Callable[[], Any]], device: str, batch_size: in
 def _peak(step: Step, call: Callable[[], Any], device: str, batch_size: int | None) -> GpuPeak:
     figures = _allocator_peaks(call)
     state = operations.tensors_in(list(step.optimizer.state.values()))
-    with CudaLedger(torch.cuda.get_device_capability()) as ledger:
+    with CudaLedger(absent_device(device)) as ledger:
         ledger.begin(step.parts, owners_of(step.parts, state), live_tensors(GPU))
         call()
     tensors = ledger.peak(without=WORKSPACES)

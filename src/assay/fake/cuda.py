@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from assay.absent.devices import AbsentDevice
+from assay.fake.reads import is_engine
+from assay.fake.reductions import Reduction, inside_bytes
 from assay.instruments.memory.ledger import Owners, StorageLedger
 from assay.instruments.phase import current_phase
 from assay.model.backward import in_backward
@@ -73,7 +76,27 @@ def softmax_backward_bytes(func: OpOverload, args: tuple[Any, ...]) -> int:
     if func is not aten._softmax_backward_data.default:
         return 0
     gradient, output = args[:2]
-    return gradient.numel() * torch.promote_types(gradient.dtype, output.dtype).itemsize
+    return int(gradient.numel()) * torch.promote_types(gradient.dtype, output.dtype).itemsize
+
+
+_SUMS = {aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim}
+
+
+def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype, device: AbsentDevice) -> int:
+    """Return the bytes that a sum or mean with a result of `dtype` takes inside and frees; 0 for other operators.
+
+    They are those of `reductions`, and a copy of an input that is not of the result's type; 16-bit inputs are not
+    copied for a result in float32. Source: `aten/src/ATen/native/ReduceOpsUtils.h`, `make_reduction`.
+    """
+    if func not in _SUMS or not args[0].dim():
+        return 0
+    x, dims = args[0], args[1] if len(args) > 1 and args[1] else ()
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    copied = x.dtype is not dtype and not (half and dtype is torch.float32)
+    strides = torch._prims_common.make_contiguous_strides_for(x.shape) if copied else x.stride()
+    itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
+    summed = Reduction(x.shape, strides, dims, itemsize, 0 if copied else x.storage_offset())
+    return inside_bytes(summed, device) + (x.numel() * dtype.itemsize if copied else 0)
 
 
 def host_results(func: OpOverload, result: Any) -> tuple[torch.Tensor, ...]:
@@ -84,6 +107,23 @@ def host_results(func: OpOverload, result: Any) -> tuple[torch.Tensor, ...]:
     """
     efficient = func is aten._scaled_dot_product_efficient_attention.default
     return (result[2], result[3]) if efficient else ()
+
+
+_UNSHARED = (4, 2)
+"""References to a fake tensor and to its storage, in a dispatch mode, if only the engine of autograd holds it."""
+
+
+def accumulates_in_place(func: OpOverload, args: tuple[Any, ...]) -> bool:
+    """True if autograd's engine adds a second gradient to a first one that nobody else holds.
+
+    The engine does so in the memory of the first, except with subclasses of tensors, of which fake ones are some.
+    Source: `torch/csrc/autograd/input_buffer.cpp`, `can_accumulate_inplace`. Row: ``mamba bf16``.
+    """
+    if func is not aten.add.Tensor or not in_backward() or torch.is_grad_enabled():
+        return False
+    first = args[0]
+    held = (first._use_count(), torch._C._storage_Use_Count(first.untyped_storage()._cdata))
+    return held == _UNSHARED and is_engine()
 
 
 KERNELS = {
@@ -101,12 +141,13 @@ _UNKNOWN = {
 """Libraries whose workspaces are not known, by operator."""
 
 
-class CudaLedger(StorageLedger):
+class CudaLedger(StorageLedger):  # type: ignore[no-untyped-call]
     """Ledger of the storages of a CUDA step, with workspaces and with what kernels take inside."""
 
-    def __init__(self, capability: tuple[int, int]) -> None:
+    def __init__(self, device: AbsentDevice) -> None:
         super().__init__("cuda")
-        self._cublas_bytes = cublas_workspace(capability)
+        self._gpu = device
+        self._cublas_bytes = cublas_workspace(device.capability)
         self._taken: set[tuple[str, str]] = set()
         self.kernels: Counter[str] = Counter()
         self.unknown: dict[str, None] = {}
@@ -123,9 +164,14 @@ class CudaLedger(StorageLedger):
         if not any(one.device.type == "cuda" for one in args[:2] if isinstance(one, torch.Tensor)):
             return super().__torch_dispatch__(func, types, args, kwargs)
         self._name(func)
-        inside = self.take(softmax_backward_bytes(func, args), current_phase(updating=False))
+        if accumulates_in_place(func, args):
+            self.leave_out(args[:1])
+        phase = current_phase(updating=False)
+        inside = self.take(softmax_backward_bytes(func, args), phase)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         self.give_back(inside)
+        if func in _SUMS:
+            self.give_back(self.take(reduction_bytes(func, args, result.dtype, self._gpu), phase))
         self.leave_out(host_results(func, result))
         for nbytes in self._workspaces(func, args):
             self.take(nbytes, WORKSPACES)

@@ -77,7 +77,9 @@ def _compiler() -> str:
     for name in ("g++", "clang++", "c++"):
         if (found := shutil.which(name)) is not None:
             return found
-    raise UsageError("no compiler of C++ is found, which a trace for a GPU needs; install g++ (Debian: apt install g++)")
+    raise UsageError(
+        "no compiler of C++ is found, which a trace for a GPU needs; install g++ (Debian: apt install g++)"
+    )
 
 
 def _compile(compiler: str, torch: Torch, library: Path) -> None:

@@ -40,6 +40,10 @@ def add_kernels() -> Library | None:
     """Define the kernels for tensors on CUDA; return what keeps them. None: this torch has them."""
     if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_rms_norm", "CUDA"):
         return None
-    library = Library("aten", "IMPL")
-    library.impl("_fused_rms_norm", lambda x, shape, weight, _: FusedRmsNorm.apply(x, shape, weight), "AutogradCUDA")
+    library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    library.impl("_fused_rms_norm", _normalized, "AutogradCUDA")  # type: ignore[no-untyped-call]
     return library
+
+
+def _normalized(x: Tensor, shape: Sequence[int], weight: Tensor | None, _epsilon: float | None) -> Any:
+    return FusedRmsNorm.apply(x, shape, weight)  # type: ignore[no-untyped-call]

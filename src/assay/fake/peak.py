@@ -1,5 +1,7 @@
 """The peak of one step on a GPU that is not there, by a trace or by running it, and whether it fits the device."""
 
+from collections.abc import Mapping
+
 from assay.absent.answer import Fit
 from assay.absent.devices import CONTEXT_BYTES, AbsentDevice, absent_device
 from assay.records.own.traced import TracedPeak
@@ -24,7 +26,7 @@ class GpuPeak(TracedPeak):
     """The same, each rounded up as torch's allocator does; None: a trace does not know it."""
     reserved_peak_bytes: int | None = None
     """What the allocator took from the device; None: a trace does not know it."""
-    kernels: dict[str, int] = {}
+    kernels: Mapping[str, int] = {}
     """Calls of fused kernels of attention and of RMSNorm, recomputed ones among them."""
     unknown: tuple[str, ...] = ()
     """Libraries that the step uses and whose workspaces are not known, so that they do not count."""

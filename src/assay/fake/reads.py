@@ -26,6 +26,7 @@ from assay.errors import UsageError
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _TORCHS = str(Path(torch.__file__).parent) + os.sep
 _STANDARD = str(Path(os.__file__).parent) + os.sep
+_WATCHING = tuple(f"{_OURS}{room}{os.sep}" for room in ("fake", "instruments"))
 _KNOWN = {f"{_TORCHS}amp{os.sep}grad_scaler.py": 0.0, f"{_TORCHS}optim{os.sep}": 1.0}
 """Value that a file or folder of torch reads: of the loss scaler how many gradients overflowed, of an optimizer its
 step."""
@@ -46,8 +47,8 @@ class Unread:
     def _decides(self, *_: Any) -> NoReturn:
         raise stopped(self._place)
 
-    __bool__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _decides  # type: ignore[assignment]
-    __int__ = __float__ = __index__ = __hash__ = __floordiv__ = __mod__ = _decides  # type: ignore[assignment]
+    __bool__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _decides
+    __int__ = __float__ = __index__ = __hash__ = __floordiv__ = __mod__ = _decides
 
     def __repr__(self) -> str:
         return "unread"
@@ -119,11 +120,11 @@ def _reader() -> FrameType | None:
 
 
 def _is_machinery(file: str) -> bool:
-    if file.startswith((*_KNOWN, f"{_STANDARD}site-packages")) and not file.startswith(_TORCHS):
-        return False
     if file.startswith(tuple(_KNOWN)):
         return False
-    return file.startswith((_TORCHS, _STANDARD, str(Path(__file__).parent) + os.sep, "<"))
+    if "site-packages" in file and not file.startswith(_TORCHS):
+        return False
+    return file.startswith((_TORCHS, _STANDARD, *_WATCHING, "<"))
 
 
 def _by(frame: FrameType) -> str:
@@ -131,7 +132,9 @@ def _by(frame: FrameType) -> str:
     import linecache
 
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return next((one for one in ("item", "tolist", "all", "any", "max", "min", "int", "float") if f"{one}(" in line), "bool")
+    return next(
+        (one for one in ("item", "tolist", "all", "any", "max", "min", "int", "float") if f"{one}(" in line), "bool"
+    )
 
 
 def place_now() -> str:
@@ -140,19 +143,38 @@ def place_now() -> str:
     return "a thread of autograd" if frame is None else _line(frame)
 
 
+def place_of(error: BaseException) -> str:
+    """Return the innermost line outside of torch and this room that an error comes from, as text."""
+    step, found = error.__traceback__, None
+    while step is not None:
+        if not _is_machinery(step.tb_frame.f_code.co_filename):
+            found = step
+        step = step.tb_next
+    return "the step" if found is None else f"{_name(found.tb_frame.f_code.co_filename)}:{found.tb_lineno}"
+
+
+def is_engine() -> bool:
+    """True if no line of Python asks for the operator that runs now, because autograd's engine itself does."""
+    return _reader() is None
+
+
 def _place(frame: FrameType, by: str) -> str:
     return f'{_line(frame)} reads a value ("{by}")'
 
 
 def _line(frame: FrameType) -> str:
     """Return a line as text, with the line of the user's own that led to it where the first is in a package."""
-    file, caller = frame.f_code.co_filename, ""
-    if "site-packages" in file:
-        outer = frame.f_back
-        while outer is not None and ("site-packages" in outer.f_code.co_filename or _is_machinery(outer.f_code.co_filename)):
-            outer = outer.f_back
-        caller = "" if outer is None else f" (from {Path(outer.f_code.co_filename).name}:{outer.f_lineno})"
-        file = file.rpartition("site-packages" + os.sep)[2]
-    else:
-        file = Path(file).name
-    return f"{file}:{frame.f_lineno}{caller}"
+    file, outer = frame.f_code.co_filename, frame.f_back
+    while outer is not None and (
+        "site-packages" in outer.f_code.co_filename or _is_machinery(outer.f_code.co_filename)
+    ):
+        outer = outer.f_back
+    led = "site-packages" in file and outer is not None
+    caller = f" (from {_name(outer.f_code.co_filename)}:{outer.f_lineno})" if led and outer else ""
+    return f"{_name(file)}:{frame.f_lineno}{caller}"
+
+
+def _name(file: str) -> str:
+    """Return a file as text: its path within an installed package, or its name."""
+    inside = file.rpartition(f"site-packages{os.sep}")[2]
+    return inside if inside != file else Path(file).name

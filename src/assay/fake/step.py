@@ -27,12 +27,12 @@ from assay.absent.devices import AbsentDevice, absent_device
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.data.random_tokens import write_random
-from assay.errors import UsageError
+from assay.errors import UsageError, first_line
 from assay.fake.cuda import WORKSPACES, CudaLedger
 from assay.fake.host import HostTensors
 from assay.fake.kernels import add_kernels
 from assay.fake.peak import GpuPeak
-from assay.fake.reads import Reads, Reported
+from assay.fake.reads import Reads, Reported, place_of
 from assay.fake.stand_ins import stand_ins
 from assay.instruments import operations
 from assay.instruments.memory.ledger import StorageLedger, owners_of
@@ -159,9 +159,7 @@ def _peak(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> TracedP
     )
 
 
-def _gpu_peak(
-    ledger: CudaLedger, step: Step, call: Callable[[], Any], device: str, batch_size: int | None
-) -> GpuPeak:
+def _gpu_peak(ledger: CudaLedger, step: Step, call: Callable[[], Any], device: str, batch_size: int | None) -> GpuPeak:
     """Take the step that counts, and return its peak with workspaces, and that of its tensors alone."""
     _count(ledger, step, call)
     peak = ledger.peak()
@@ -192,7 +190,7 @@ def parameters_of(step: Step) -> int:
     return sum({id(one): one.numel() for _, one in step.named_parameters()}.values())
 
 
-class _FakeMode(FakeTensorMode):
+class _FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     """Fake mode that makes no real tensor on a device that it is told to be there."""
 
     avoid_device_init = True
@@ -201,7 +199,7 @@ class _FakeMode(FakeTensorMode):
 @contextmanager
 def _fake() -> Iterator[StorageLedger]:
     """Context in which tensors are fake and their storages are counted, those of the CPU."""
-    with FakeTensorMode(allow_non_fake_inputs=True), Reads(), StorageLedger() as ledger, _blamed():
+    with _FakeMode(allow_non_fake_inputs=True), Reads(), StorageLedger() as ledger, _blamed():  # type: ignore[no-untyped-call]
         yield ledger
 
 
@@ -211,10 +209,10 @@ def fake_gpu(device: AbsentDevice) -> Iterator[CudaLedger]:
     with ExitStack() as entered:
         entered.enter_context(stand_ins(device))
         entered.callback(lambda _: None, add_kernels())
-        for mode in (_FakeMode(allow_non_fake_inputs=True), HostTensors(), Reads(), Reported()):
+        for mode in (_FakeMode(allow_non_fake_inputs=True), HostTensors(), Reads(), Reported()):  # type: ignore[no-untyped-call]
             entered.enter_context(mode)
-        ledger = entered.enter_context(CudaLedger(device.capability))
-        entered.enter_context(_blamed())
+        ledger = entered.enter_context(CudaLedger(device))
+        entered.enter_context(_blamed_on_gpu())
         yield ledger
 
 
@@ -226,4 +224,17 @@ def _blamed() -> Iterator[None]:
     except DynamicOutputShapeException as error:
         raise UsageError(
             f"the step cannot be traced: the shape of {error.func}'s result depends on values; measure it instead"
+        ) from error
+
+
+@contextmanager
+def _blamed_on_gpu() -> Iterator[None]:
+    """Context in which what torch cannot do on fake tensors of a GPU is one sentence with its line."""
+    try:
+        with _blamed():
+            yield
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise UsageError(
+            f"{place_of(error)} cannot be traced: {type(error).__name__}: {first_line(error)}; "
+            "run the step on an absent GPU (--absent)"
         ) from error

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import assay
 from assay.absent.build import built
 from assay.absent.devices import absent_device, description
 from assay.absent.launch import library_environment
@@ -35,11 +34,13 @@ def traced(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: 
     `asked` are `batch`, the rows for a function that takes them, or None; and `largest`, True for the largest batch.
     """
     library = hooks.built(Home().cache / "fake", tell)
-    return _answer(sys.executable, dict(os.environ), {"library": str(library), "ran": False} | _task(run, device, asked))
+    return _answer(
+        sys.executable, dict(os.environ), {"library": str(library), "ran": False} | _task(run, device, asked)
+    )
 
 
 def ran(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
-    """Run the step on an absent GPU, with a Python that has a CUDA build of torch. Raises `UsageError`; see `traced`."""
+    """Run the step on an absent GPU, with a Python that has a CUDA build of torch. Raises `UsageError`."""
     python = cuda_python()
     check_no_gpu()
     check_settings()
@@ -47,7 +48,7 @@ def ran(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any
     variables = dict(os.environ) | library_environment(library) | description(absent_device(device), 1)
     # One process counts its devices before it is forked, which would otherwise start CUDA.
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    variables["PYTHONPATH"] = str(Path(assay.__file__).parents[1])
+    variables["PYTHONPATH"] = str(Path(__file__).parents[2])
     return _answer(python, variables, {"library": None, "ran": True} | _task(run, device, asked))
 
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import nn
@@ -158,7 +158,7 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
             parts[_part(entry, saved=held[entry] > 0)] += entry.nbytes
         return Peak(highest, instant, dict(parts.most_common()))
 
-    def __enter__(self) -> StorageLedger:
+    def __enter__(self) -> Self:
         for handle in (
             register_optimizer_step_pre_hook(self._before_update),
             register_optimizer_step_post_hook(self._after_update),

@@ -71,13 +71,14 @@ def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Cal
     """Return the function that finds the peak at a batch; None: the batch of the task."""
     from assay.fake import absent_step, step
 
-    way = absent_step if ran else step
+    run_peak = absent_step.run_peak if ran else step.run_peak
+    step_peak = absent_step.step_peak if ran else step.step_peak
     own = run.model.own
 
     def of_run(rows: int | None) -> GpuPeak:
         changed = run.training.model_copy(update={"batch_size": rows or run.training.batch_size})
         with blamed(own, "model"):
-            return way.run_peak(run.model_copy(update={"training": changed}), device)
+            return run_peak(run.model_copy(update={"training": changed}), device)
 
     if own is None:
         return of_run
@@ -92,7 +93,7 @@ def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Cal
         given = () if size is None else (size,)
         try:
             with blamed(own, "step"):
-                return way.step_peak(lambda: _step(own, run, given), device, size)
+                return step_peak(lambda: _step(own, run, given), device, size)
         except _ModelError:
             return of_run(rows)
 
