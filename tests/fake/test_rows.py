@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from support.fake_library import shared_library
+
 ROOT = Path(__file__).parents[2]
 STACKS = {
     ("shakespeare-char", None): "workspaces of two threads",
@@ -24,13 +28,16 @@ STACKS = {
 """What each row shows beside the others, by preset and stack."""
 
 
-def test_a_dozen_measured_steps_are_traced_to_the_byte(tmp_path: Path) -> None:
+def test_a_dozen_measured_steps_are_traced_to_the_byte(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared_library(tmp_path_factory, tmp_path / "home")
     lines = (ROOT / "benchmarks" / "data" / "h200_peaks.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if (row.get("preset"), row.get("stack")) in STACKS]
     assert len(rows) == len(STACKS)
     listed = tmp_path / "rows.jsonl"
     listed.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    variables = dict(os.environ) | {"PYTHONPATH": str(ROOT / "src")}
+    variables = dict(os.environ) | {"PYTHONPATH": str(ROOT / "src"), "ASSAY_HOME": str(tmp_path / "home")}
     command = [sys.executable, str(ROOT / "benchmarks" / "trace_steps.py"), str(listed)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -87,11 +87,13 @@ def _step(
 ) -> None:
     """Print the prediction of the whole stack, and the parts of its peak as each of several stacks is added."""
     from assay import api
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import note, print_blocks, print_json
     from assay.report.estimate import estimate_report
 
     found: dict[str, EveryRank] = {}
     device, instants = options["--device"], options["--instants"]
+    if device is not None:
+        note("the ledger predicts the tensors of the step; --trace follows the program itself, with workspaces")
     if len(stacks) > 1 and not instants:
         found = api.estimate_stacks(source, *changed, optimizations=stacks, device=device)
         *_, every = found.values()

@@ -165,7 +165,7 @@ class CudaLedger(StorageLedger):  # type: ignore[no-untyped-call]
             return super().__torch_dispatch__(func, types, args, kwargs)
         self._name(func)
         if accumulates_in_place(func, args):
-            self.leave_out(args[:1])
+            self.hand_over(args[0])
         phase = current_phase(updating=False)
         inside = self.take(softmax_backward_bytes(func, args), phase)
         result = super().__torch_dispatch__(func, types, args, kwargs)

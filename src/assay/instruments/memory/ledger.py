@@ -124,6 +124,11 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._note(found[0], -1)
                 found[0].nbytes = 0
 
+    def hand_over(self, tensor: torch.Tensor) -> None:
+        """Count a tensor no longer, because the next one takes its memory."""
+        for storage in storages(tensor):
+            self._leave(identity(storage))
+
     def take(self, nbytes: int, made_in: str) -> Entry:
         """Count bytes that belong to no tensor, such as a library's workspace, until `give_back` gets the entry.
 
