@@ -44,13 +44,18 @@ def gpu_peak(
     check(fixed, machine)
     given = any(one.startswith("training.batch_size=") for one in overrides)
     asked = {"batch": fixed.training.batch_size if given else None, "largest": largest}
-    if way is None:
-        refused = ways.refusal()
-        way = "absent" if refused is None else "trace"
-        on_progress(
-            "the step runs on an absent GPU, with torch's CUDA build"
-            if refused is None
-            else f"the step is traced on fake tensors: {refused}"
-        )
+    way = way or _possible(on_progress)
     find = ways.ran if way == "absent" else ways.traced
     return find(fixed, device, on_progress, **asked)
+
+
+def _possible(tell: Callable[[str], None]) -> Way:
+    """Return the way that is possible here, and tell it; running the step comes first."""
+    from assay.launch.gpu_peak import refusal
+
+    refused = refusal()
+    if refused is None:
+        tell("the step runs on an absent GPU, with torch's CUDA build")
+        return "absent"
+    tell(f"the step is traced on fake tensors: {refused}")
+    return "trace"

@@ -115,8 +115,8 @@ def estimate(
     --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --device: predict the step on one
     GPU that may be absent, by the peaks of its datasheet. With --inference or --tokens: predict generation, or the cost
     of a training, on such a device. With --trace: follow the program itself on tensors without memory, which serves a
-    model of your own, module:function, as well. With --trace --device, or --absent --device: predict the memory that
-    one step takes on a GPU, also of a function that returns a step of your own. With --accuracy: compare earlier
+    model of your own, module:function, as well. With --device and --trace or --absent: predict the peak
+    memory of one step on a GPU; a function may also return a step of your own. With --accuracy: compare earlier
     predictions with their measurements.
 
     \b

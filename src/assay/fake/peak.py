@@ -23,9 +23,9 @@ class GpuPeak(TracedPeak):
     requested_peak_bytes: int
     """Highest sum of tensors and workspaces."""
     allocated_peak_bytes: int | None = None
-    """The same, each rounded up as torch's allocator does; None: a trace does not know it."""
+    """Requested bytes, each rounded up as torch's allocator does; None: a trace does not know it."""
     reserved_peak_bytes: int | None = None
-    """What the allocator took from the device; None: a trace does not know it."""
+    """Bytes that the allocator took from the device; None: a trace does not know them."""
     kernels: Mapping[str, int] = {}
     """Calls of fused kernels of attention and of RMSNorm, recomputed ones among them."""
     unknown: tuple[str, ...] = ()

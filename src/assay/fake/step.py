@@ -6,8 +6,8 @@ the estimator's arithmetic does not know.
 
 Caveats: a value that the host reads to decide something stops the trace (`reads`). A step whose shapes depend on
 values, such as a mixture that sends tokens to experts, cannot be traced, and neither can compiled code. On a CPU the
-ledger does not see what a kernel takes and frees inside one operator, and batches are left out, because their memory is
-not torch's.
+ledger does not see what a kernel takes and frees inside one operator. Batches are left out there, because their memory
+is not torch's.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""The peak of a step on a GPU that is not there, found in a process of its own: traced, or run by torch's CUDA build.
+"""The peak of a step on a GPU that is not there: a process of its own traces it, or torch's CUDA build runs it.
 
 The parent imports neither torch nor the user's code.
 """
