@@ -65,3 +65,33 @@ def test_the_loss_scaler_of_torch_reads_that_nothing_overflowed() -> None:
         before = weight._version
         scaler.step(optimizer)
         assert weight._version > before
+
+
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        (lambda: (torch.arange(8, device="cuda") == 8).any(), False),
+        (lambda: (torch.arange(8, device="cuda").unsqueeze(0).diff() == 1).all(), True),
+        (lambda: torch.ones(3, device="cuda").mul_(2).sum() == 6, True),
+        (lambda: torch.rand(3, device="cuda").sum() < 9, None),
+        (lambda: torch.empty(3, device="cuda").sum() < 9, None),
+        (lambda: torch.zeros(2, device="cuda").add_(torch.rand(2, device="cuda")).sum() < 9, None),
+        (lambda: spoilt_view(), None),
+    ],
+)
+def test_values_of_the_device_are_known_that_follow_from_numbers(
+    made: Callable[[], torch.Tensor], value: bool | None
+) -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True), HostTensors(), Reads(), Reported():
+        if value is None:
+            with pytest.raises(UsageError, match="reads a value"):
+                bool(made())
+        else:
+            assert bool(made()) is value
+
+
+def spoilt_view() -> torch.Tensor:
+    """A tensor of known numbers, into whose view a random one has been written."""
+    whole = torch.zeros(4, device="cuda")
+    whole.view(2, 2).copy_(torch.rand(2, 2, device="cuda"))
+    return whole.sum() < 9

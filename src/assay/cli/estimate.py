@@ -116,7 +116,7 @@ def estimate(
     GPU that may be absent, by the peaks of its datasheet. With --inference or --tokens: predict generation, or the cost
     of a training, on such a device. With --trace: follow the program itself on tensors without memory, which serves a
     model of your own, module:function, as well. With --device and --trace or --absent: predict the peak
-    memory of one step on a GPU; a function may also return a step of your own. With --accuracy: compare earlier
+    memory of one step on a GPU. A function may then return a step of your own. With --accuracy: compare earlier
     predictions with their measurements.
 
     \b

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -64,7 +64,8 @@ class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
-            return _answer(args[0].dtype)
+            twin = known_twin(args[0])
+            return _answer(args[0].dtype) if twin is None else _value(twin)
         return func(*args, **(kwargs or {}))
 
 
@@ -78,11 +79,42 @@ class Reported(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func is torch.Tensor.item and args[0].is_floating_point() and isinstance(args[0], FakeTensor):
+        if func is torch.Tensor.item and args[0].is_floating_point() and known_twin(args[0]) is None:
             frame = _reader()
             if frame is not None and not _is_known(frame.f_code.co_filename):
                 return Unread(_place(frame, "item"))
         return func(*args, **(kwargs or {}))
+
+
+def known_twin(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor of the CPU with the values of a tensor: itself if it is real, None if they are not known."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor if tensor.device.type == "cpu" else None
+    twin: torch.Tensor | None = getattr(tensor, "_assay_twin", None)
+    if twin is None or twin.untyped_storage()._cdata in _SPOILT:
+        return None
+    return twin
+
+
+def set_twin(tensor: torch.Tensor, twin: torch.Tensor) -> None:
+    """Keep the values of a fake tensor."""
+    if isinstance(tensor, FakeTensor):
+        tensor.__dict__["_assay_twin"] = twin
+
+
+def spoil(tensors: Iterable[torch.Tensor]) -> None:
+    """Forget the values of tensors, and of all that share their memory, because one of them takes an unknown value."""
+    for twin in (getattr(one, "_assay_twin", None) for one in tensors):
+        if twin is not None:
+            _SPOILT[twin.untyped_storage()._cdata] = twin  # which is kept, so that no other has its address
+
+
+_SPOILT: dict[int, torch.Tensor] = {}
+
+
+def _value(twin: torch.Tensor) -> Any:
+    with unset_fake_temporarily():
+        return twin.item()
 
 
 def stopped(place: str) -> UsageError:
