@@ -42,8 +42,8 @@ def peaks_of(step: Callable[[int], object]) -> dict[str, int]:
     return {f"{name}_peak": stats[f"{name}_bytes.all.peak"] for name in PEAKS}
 
 
-def assays(row: dict[str, Any]) -> dict[str, int]:
-    """Peaks of a step of assay."""
+def assays(row: dict[str, Any]) -> Callable[[int], object]:
+    """A step of assay."""
     from assay import api
     from assay.optimizations.stack import resolved
     from assay.training.loop import train_step
@@ -53,11 +53,11 @@ def assays(row: dict[str, Any]) -> dict[str, int]:
     run = resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
     torch.manual_seed(0)
     built = build_step(run)
-    return peaks_of(lambda index: train_step(built, index))
+    return lambda index: train_step(built, index)
 
 
-def nanogpts(row: dict[str, Any]) -> dict[str, int]:
-    """Peaks of a step of nanoGPT's model, trained as its `train.py` does."""
+def nanogpts(row: dict[str, Any]) -> Callable[[int], object]:
+    """A step of nanoGPT's model, trained as its `train.py` does."""
     from model import GPT, GPTConfig
 
     shape, cell = row["nanogpt"], row["cell"]
@@ -96,14 +96,15 @@ def nanogpts(row: dict[str, Any]) -> dict[str, int]:
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
-    return peaks_of(step)
+    return step
 
 
-def others(row: dict[str, Any]) -> dict[str, int]:
-    """Peaks of a step of a model by others."""
+def others(row: dict[str, Any]) -> Callable[[int], object]:
+    """A step of a model by others."""
     from foreign_steps import STEPS
 
-    return peaks_of(STEPS[row["foreign"]]()[2])
+    step: Callable[[int], object] = STEPS[row["foreign"]]()[2]
+    return step
 
 
 def found(row: dict[str, Any]) -> dict[str, Any]:
@@ -111,21 +112,21 @@ def found(row: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     if "nanogpt" in row and not any((Path(one) / "model.py").exists() for one in sys.argv[2:]):
         return {"skipped": "needs nanoGPT's model.py"}
-    take = assays if "preset" in row else nanogpts if "nanogpt" in row else others
+    make = assays if "preset" in row else nanogpts if "nanogpt" in row else others
     try:
-        return take(row)
+        return peaks_of(make(row))
     except ModuleNotFoundError as error:
         return {"skipped": f"needs {error.name}"}
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
 
 
-def in_fork(row: dict[str, Any]) -> dict[str, Any]:
+def in_fork(row: dict[str, Any], take: Callable[[dict[str, Any]], dict[str, Any]] = found) -> dict[str, Any]:
     """Take the peaks of a row in a process of its own, which inherits what has been imported."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, json.dumps(found(row)).encode())
+        os.write(writing, json.dumps(take(row)).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import token_budget as token_budget
     from assay.api.estimating import training_cost as training_cost
     from assay.api.fitting import capacity as capacity
+    from assay.api.gpu_peaks import gpu_peak as gpu_peak
     from assay.api.measuring import anatomy as anatomy
     from assay.api.own.measuring import measure as measure
     from assay.api.own.models import OwnModel as OwnModel
@@ -58,6 +59,7 @@ _MODULES = {
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
     "estimate_stacks": "estimating",
+    "gpu_peak": "gpu_peaks",
     "gradients": "probing",
     "inference": "estimating",
     "measure": "own.measuring",

@@ -51,6 +51,13 @@ _Calibrate = Annotated[
 _Trace = Annotated[
     bool, typer.Option("--trace", help="Also trace the program on fake tensors; the only way for a model of your own.")
 ]
+_Absent = Annotated[
+    bool,
+    typer.Option("--absent", help="With --device: run the step on an absent GPU, with torch's CUDA build (Linux)."),
+]
+_Largest = Annotated[
+    bool, typer.Option("--largest", help="With --trace or --absent: also find the largest batch that fits the device.")
+]
 _Within = Annotated[
     float | None,
     typer.Option(
@@ -65,7 +72,8 @@ _USES = {
     "": ("--device", "--with", "--nproc", "--instants"),
     "--device": ("--device", "--with", "--instants"),
     "--calibrate": ("--within", "--with", "--nproc", "--instants"),
-    "--trace": ("--with", "--nproc"),
+    "--trace": ("--device", "--with", "--nproc", "--largest"),
+    "--absent": ("--device", "--with", "--largest"),
     "--inference": ("--device", "--bits"),
     "--tokens": ("--device", "--devices", "--mfu", "--price"),
     **dict.fromkeys(MACHINES, ("--with",)),
@@ -93,6 +101,8 @@ def estimate(
     calibrate: _Calibrate = False,
     within: _Within = None,
     trace: _Trace = False,
+    absent: _Absent = False,
+    largest: _Largest = False,
     accuracy: _Accuracy = False,
     page: _Page = None,
     as_json: Json = False,
@@ -105,7 +115,9 @@ def estimate(
     --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --device: predict the step on one
     GPU that may be absent, by the peaks of its datasheet. With --inference or --tokens: predict generation, or the cost
     of a training, on such a device. With --trace: follow the program itself on tensors without memory, which serves a
-    model of your own, module:function, as well. With --accuracy: compare earlier predictions with their measurements.
+    model of your own, module:function, as well. With --device and --trace or --absent: predict the peak
+    memory of one step on a GPU. A function may then return a step of your own. With --accuracy: compare earlier
+    predictions with their measurements.
 
     \b
         assay estimate demo
@@ -115,6 +127,8 @@ def estimate(
         assay estimate gpt2-1558m training.batch_size=512 --nodes 4 --gpus-per-node 8 --gpu h100 --with fully_sharded
         assay estimate gpt2-124m --device rtx4090 --with sdpa_attention+bf16_mixed
         assay estimate my.module:build training.batch_size=16 --trace
+        assay estimate gpt2-124m --trace --device h100 --largest
+        assay estimate train.py:build --absent --device rtx4090
         assay estimate gpt2-124m --inference --device l4 --bits 8
         assay estimate gpt2-124m --tokens 10B --device h100 --devices 8 --price 2.5
         assay estimate --accuracy --page accuracy.html
@@ -124,6 +138,7 @@ def estimate(
         "--inference": inference, "--bits": bits, "--tokens": tokens, "--devices": devices, "--mfu": mfu,
         "--price": price, "--nodes": nodes, "--gpus-per-node": gpus_per_node, "--gpu": gpu, "--device": device,
         "--with": with_, "--nproc": nproc, "--instants": instants,
+        "--absent": absent, "--largest": largest,
     }  # fmt: skip
     check_place(device, source, *(overrides or ()))
     answer(_question(options), source, changes(overrides, nproc), options, as_json)

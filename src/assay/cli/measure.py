@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.belonging import arguments, check_used
+from assay.cli.belonging import arguments, check_used, given, only_one
 from assay.cli.options import Json
 
 _Step = Annotated[
@@ -34,7 +34,11 @@ _Numerics = Annotated[
         help="With --against: how near its values must be: exact, reassociated or lossy; default: reassociated.",
     ),
 ]
-_USES = {"": (), "--against": ("--numerics",)}
+_Device = Annotated[
+    str | None,
+    typer.Option("--device", metavar="NAME", help="A GPU that is not there: predict the peak memory of a step on it."),
+]
+_USES = {"": ("--tokens", "--figure"), "--against": ("--numerics", "--tokens", "--figure"), "--device": ()}
 
 
 def measure(
@@ -44,6 +48,7 @@ def measure(
     against: _Against = None,
     numerics: _Numerics = None,
     figure: _Figure = None,
+    device: _Device = None,
     as_json: Json = False,
 ) -> None:
     """Measure a training step of your own: memory by part, time, operators, modules.
@@ -54,6 +59,7 @@ def measure(
     \b
         assay measure train.py:build --tokens 768
         assay measure fast.py:build --against train.py:build
+        assay measure train.py:build --device h100
 
     Exit codes: 0 done; 2 wrong input; 3 the step computes other values than its baseline, or does not differ from it.
     """
@@ -63,7 +69,14 @@ def measure(
     from assay.report.page.theme import save
 
     near = {"--numerics": numerics}
-    check_used("" if against is None else "--against", _USES, near)
+    modes = {"--against": against, "--device": device}
+    check_used(only_one(given(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
+    if device is not None:
+        from assay.cli.predicting import gpu_peak
+
+        note(f"the step is not measured: its peak on an absent {device} is predicted")
+        gpu_peak(step, [], [], {"--device": device, "--largest": False}, None, as_json)
+        return
     if figure is not None:
         drawable(figure)
     found = api.measure(step, tokens=tokens, blocks=blocks, against=against, **arguments(near, "--numerics"))

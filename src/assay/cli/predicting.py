@@ -7,6 +7,7 @@ import typer
 
 from assay.cli.belonging import arguments
 from assay.cli.options import count_of
+from assay.config.source import names_a_function as is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,9 @@ def answer(question: str, source: str | None, changed: list[str], options: "Mapp
     stack = options["--with"] or []
     if question == "--accuracy":
         _accuracy([*([source] if source else []), *changed], options["--page"], as_json)
+    elif question == "--absent" or (options["--device"] is not None and (question == "--trace" or is_own(source))):
+        way = None if question == "--device" else question.strip("-")
+        gpu_peak(source, changed, stack, options, way, as_json)
     elif question == "--trace":
         _traced(source, changed, stack, as_json)
     elif question == "--inference":
@@ -35,6 +39,22 @@ def answer(question: str, source: str | None, changed: list[str], options: "Mapp
         if question == "--calibrate":
             _calibrate(source, changed, stack, options["--within"])
         _step(source, changed, stack, options, as_json)
+
+
+def gpu_peak(
+    source: str | None, changed: list[str], stack: list[str], options: "Mapping[str, Any]", way: Any, as_json: bool
+) -> None:
+    """Print the peak on a GPU that is not there."""
+    from assay import api
+    from assay.cli.console import note, print_blocks, print_json
+    from assay.errors import UsageError
+    from assay.report.gpu_peak import gpu_peak_report, gpu_peak_values
+
+    if options["--device"] is None:
+        raise UsageError("--absent needs a GPU; name one, as in --absent --device h100")
+    asked = {"device": options["--device"], "largest": options["--largest"], "way": way}
+    found = api.gpu_peak(source, *changed, optimizations=stack, on_progress=note, **asked)
+    print_json(gpu_peak_values(found)) if as_json else print_blocks(gpu_peak_report(found))
 
 
 def _traced(source: str | None, changed: list[str], stack: list[str], as_json: bool) -> None:
@@ -67,11 +87,13 @@ def _step(
 ) -> None:
     """Print the prediction of the whole stack, and the parts of its peak as each of several stacks is added."""
     from assay import api
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import note, print_blocks, print_json
     from assay.report.estimate import estimate_report
 
     found: dict[str, EveryRank] = {}
     device, instants = options["--device"], options["--instants"]
+    if device is not None:
+        note("the ledger predicts the tensors of the step; --trace follows the program itself, with workspaces")
     if len(stacks) > 1 and not instants:
         found = api.estimate_stacks(source, *changed, optimizations=stacks, device=device)
         *_, every = found.values()

@@ -35,6 +35,12 @@ def called(name: str, folder: Path | str | None = None, *given: object) -> Any:
         raise UsageError(f"{name} failed: {type(error).__name__}: {first_line(error)}") from error
 
 
+def parameters_of(name: str, folder: Path | str | None = None) -> tuple[str, ...]:
+    """Return the names of the parameters of a function of the user's own. Raises `UsageError` if it is not found."""
+    function = _function(name, Path(folder) if folder is not None else Path.cwd())
+    return tuple(inspect.signature(function).parameters)
+
+
 def _function(name: str, folder: Path) -> Callable[[], Any]:
     if not names_a_function(name):
         raise UsageError(f"{shown(name)} names no function; write module:function or file.py:function")

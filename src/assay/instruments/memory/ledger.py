@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import nn
@@ -60,7 +60,7 @@ class Peak:
 
 
 @dataclass(eq=False)
-class _Entry:
+class Entry:
     """One storage: its size, what made it, and whether a gradient has it."""
 
     nbytes: int
@@ -74,7 +74,7 @@ class _Entry:
 class _Change(NamedTuple):
     """A change of the bytes that are alive, or of what autograd holds."""
 
-    entry: _Entry
+    entry: Entry
     nbytes: int
     holders: int
     """1 if autograd takes the storage, -1 if it releases it, else 0."""
@@ -88,8 +88,8 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device_type
         self._modules: tuple[nn.Module, ...] = ()
-        self._entries: dict[int, tuple[_Entry, object]] = {}
-        self._older: list[_Entry] = []
+        self._entries: dict[int, tuple[Entry, object]] = {}
+        self._older: list[Entry] = []
         self._changes: list[_Change] = []
         self._running: list[str] = []
         self._updating = 0
@@ -124,16 +124,38 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._note(found[0], -1)
                 found[0].nbytes = 0
 
-    def peak(self) -> Peak:
-        """Return the highest instant of the step, with each byte in one part."""
+    def hand_over(self, tensor: torch.Tensor) -> None:
+        """Count a tensor no longer, because the next one takes its memory."""
+        for storage in storages(tensor):
+            self._leave(identity(storage))
+
+    def take(self, nbytes: int, made_in: str) -> Entry:
+        """Count bytes that belong to no tensor, such as a library's workspace, until `give_back` gets the entry.
+
+        `made_in` is their part, or the phase whose part they have.
+        """
+        entry = Entry(nbytes, made_in)
+        self._note(entry)
+        return entry
+
+    def give_back(self, entry: Entry) -> None:
+        """Count the bytes of `take` no longer."""
+        self._note(entry, -1)
+
+    def peak(self, without: str | None = None) -> Peak:
+        """Return the highest instant of the step, with each byte in one part; `without` is a part to leave out."""
         highest = now = sum(one.nbytes for one in self._older)
         reached, instant = 0, "before the step"
         for place, change in enumerate(self._changes, start=1):
+            if change.entry.made_in == without:
+                continue
             now += change.nbytes
             if now > highest:
                 highest, reached, instant = now, place, change.instant
-        alive, held = Counter(dict.fromkeys(self._older, 1)), Counter[_Entry]()
+        alive, held = Counter(dict.fromkeys(self._older, 1)), Counter[Entry]()
         for change in self._changes[:reached]:
+            if change.entry.made_in == without:
+                continue
             alive[change.entry] += (change.nbytes > 0) - (change.nbytes < 0)
             held[change.entry] += change.holders
         parts: Counter[str] = Counter()
@@ -141,7 +163,7 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
             parts[_part(entry, saved=held[entry] > 0)] += entry.nbytes
         return Peak(highest, instant, dict(parts.most_common()))
 
-    def __enter__(self) -> StorageLedger:
+    def __enter__(self) -> Self:
         for handle in (
             register_optimizer_step_pre_hook(self._before_update),
             register_optimizer_step_post_hook(self._after_update),
@@ -169,8 +191,8 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._note(self._enter(storage, current_phase(updating=self._updating > 0)))
         return result
 
-    def _enter(self, storage: torch.UntypedStorage, made_in: str) -> _Entry:
-        entry = _Entry(storage.nbytes(), made_in, self._running[-1] if self._running else "no module")
+    def _enter(self, storage: torch.UntypedStorage, made_in: str) -> Entry:
+        entry = Entry(storage.nbytes(), made_in, self._running[-1] if self._running else "no module")
         name = identity(storage)
         self._entries[name] = entry, weakref.ref(storage, lambda _: self._leave(name))
         return entry
@@ -183,7 +205,7 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if found := self._entries.get(name):
             self._note(found[0], 0, by)
 
-    def _note(self, entry: _Entry, sign: int = 1, holders: int = 0) -> None:
+    def _note(self, entry: Entry, sign: int = 1, holders: int = 0) -> None:
         phase = current_phase(updating=self._updating > 0)
         node = torch._C._current_autograd_node() if phase == "backward" else None
         what = self._operator if node is None else node.name().rstrip("0123456789").rpartition("::")[2]
@@ -221,7 +243,7 @@ class _Held(SavedTensors):
             self._released(name)
 
 
-def _part(entry: _Entry, *, saved: bool) -> str:
+def _part(entry: Entry, *, saved: bool) -> str:
     if entry.gradient:
         return GRADIENTS
     if entry.made_in not in _PARTS:

@@ -45,7 +45,7 @@ def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
     from assay.model.own.part import own_batches
 
     resolved = ResolvedRun.model_validate(run, strict=False)
-    with _blamed(resolved.model.own, "model"):
+    with blamed(resolved.model.own, "model"):
         own = own_batches(resolved)
         rows = None if own is None else own.checked()
     yield "null" if rows is None else rows.model_dump_json()
@@ -55,11 +55,11 @@ def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
 
 def _traced(run: dict[str, Any]) -> Iterator[str]:
     """Trace the step of a run."""
-    from assay.own.fake import trace_run
+    from assay.fake.step import trace_on_cpu
 
     resolved = ResolvedRun.model_validate(run, strict=False)
-    with _blamed(resolved.model.own, "model"):
-        yield trace_run(resolved).model_dump_json()
+    with blamed(resolved.model.own, "model"):
+        yield trace_on_cpu(resolved).model_dump_json()
 
 
 def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
     from assay.own.measured import measure_step
 
     keep_freed_memory()
-    with _blamed(name, "step"):
+    with blamed(name, "step"):
         yield measure_step(step, alone=True, **options).model_dump_json()
 
 
@@ -80,13 +80,17 @@ def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> Iter
     from assay.own.against import compared
 
     step, baseline = _step(name, folder), _step(against, folder)
-    with _blamed(f"{name} or of {against}", "step"):
+    with blamed(f"{name} or of {against}", "step"):
         yield compared(step, baseline, numerics).model_dump_json()
 
 
 def _step(name: str, folder: str | None) -> Callable[[], Any]:
     """Call a function of the user's, and return the step that it makes. Raises `UsageError` if that is none."""
-    step = called(name, folder)
+    return checked_step(name, called(name, folder))
+
+
+def checked_step(name: str, step: Any) -> Callable[[], Any]:
+    """Return what a function of the user's returned. Raises `UsageError` if that is no step."""
     if not callable(step):
         raise UsageError(f"{name} returned a {type(step).__name__}; return a function that does one training step")
     if count := len(inspect.signature(step).parameters):
@@ -95,7 +99,7 @@ def _step(name: str, folder: str | None) -> Callable[[], Any]:
 
 
 @contextmanager
-def _blamed(name: str | None, what: str) -> Iterator[None]:
+def blamed(name: str | None, what: str) -> Iterator[None]:
     """Context in which an error is the user's, if the code is: raises it as a `UsageError` with its place."""
     try:
         yield

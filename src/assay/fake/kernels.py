@@ -1,0 +1,49 @@
+"""Operators that are one kernel on CUDA, and several on a CPU build of torch, which lacks that kernel.
+
+torch's dispatcher gets a definition that makes the results of the kernel, without values, and the tensors that it saves
+for backward. A CUDA build has the kernel and its own rule of autograd, so it keeps them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import Library
+
+
+class FusedRmsNorm(torch.autograd.Function):
+    """RMSNorm as CUDA's kernel: it saves its input, its weight, and one number for each row.
+
+    Source: `aten/src/ATen/native/cuda/layer_norm_kernel.cu`, `_fused_rms_norm_cuda`, and `_fused_rms_norm` of
+    `derivatives.yaml`. Rows: ``llama-3.2-1b``.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: Sequence[int], weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the normalized rows `[…, shape]`, and a float32 for each row."""
+        rows = [*x.shape[: x.dim() - len(shape)], *(1 for _ in shape)]
+        result = torch.empty_like(x, memory_format=torch.contiguous_format)
+        inverse = x.new_empty(rows, dtype=torch.promote_types(x.dtype, torch.float32))
+        ctx.save_for_backward(x, weight, inverse)
+        ctx.mark_non_differentiable(inverse)
+        return result, inverse
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        """Return the gradients of input and weight."""
+        x, weight, _inverse = ctx.saved_tensors
+        return torch.empty_like(x), None, None if weight is None else torch.empty_like(weight)
+
+
+def add_kernels() -> Library | None:
+    """Define the kernels for tensors on CUDA; return what keeps them. None: this torch has them."""
+    if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_rms_norm", "CUDA"):
+        return None
+    library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    library.impl("_fused_rms_norm", _normalized, "AutogradCUDA")  # type: ignore[no-untyped-call]
+    return library
+
+
+def _normalized(x: Tensor, shape: Sequence[int], weight: Tensor | None, _epsilon: float | None) -> Any:
+    return FusedRmsNorm.apply(x, shape, weight)  # type: ignore[no-untyped-call]

@@ -1,0 +1,240 @@
+"""The peak of a training step, from its program on fake tensors: they have shapes, and neither values nor memory.
+
+The step is built and taken under torch's fake mode. A ledger of storages (`instruments.memory.ledger`) counts a later
+one, in which the optimizer's state exists. So a model of any size is traced in seconds, and any model is, also one that
+the estimator's arithmetic does not know.
+
+Caveats: a value that the host reads to decide something stops the trace (`reads`). A step whose shapes depend on
+values, such as a mixture that sends tokens to experts, cannot be traced, and neither can compiled code. On a CPU the
+ledger does not see what a kernel takes and frees inside one operator. Batches are left out there, because their memory
+is not torch's.
+"""
+
+import gc
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from assay.absent.devices import AbsentDevice, absent_device
+from assay.config.run import ResolvedRun
+from assay.data import open_prepared
+from assay.data.random_tokens import write_random
+from assay.errors import UsageError, first_line
+from assay.fake.cuda import WORKSPACES, CudaLedger
+from assay.fake.host import HostTensors
+from assay.fake.kernels import add_kernels
+from assay.fake.peak import GpuPeak
+from assay.fake.reads import Reads, Reported, place_of
+from assay.fake.stand_ins import stand_ins
+from assay.instruments import operations
+from assay.instruments.memory.ledger import StorageLedger, owners_of
+from assay.model.own.part import batches_of, own_batches
+from assay.optimizations import optimizations_of
+from assay.own.adapted import is_compiled, step_of
+from assay.own.found import finding
+from assay.records.own.traced import TracedPeak
+from assay.step.compiled import Captures
+from assay.step.graphs import StepGraphs
+from assay.step.program import BatchSource, MicroBatch, Share, Step
+from assay.training.build import baseline, build
+from assay.training.queued_step import take
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+TOKENS = 2**20
+"""Random tokens that stand for the corpus."""
+FIRST = 2
+"""Steps before the one that counts."""
+_PATIENCE = 4
+"""Steps within which an optimizer must step."""
+
+
+def trace_on_cpu(run: ResolvedRun) -> TracedPeak:
+    """Trace a step of a run's program on a CPU.
+
+    Raises `UsageError` if a value decides something, if shapes depend on values, or if it compiles.
+    """
+    with _fake() as ledger:
+        step = _built(run, CPU, ledger)
+        return _peak(ledger, step, lambda: take(step, FIRST))
+
+
+def run_peak(run: ResolvedRun, name: str) -> GpuPeak:
+    """Trace a step of a run's program on a GPU that is not there, of this name. Raises as `trace_on_cpu`."""
+    with fake_gpu(absent_device(name)) as ledger:
+        step = _built(run, GPU, ledger)
+        return _gpu_peak(ledger, step, lambda: take(step, FIRST), name, run.training.batch_size)
+
+
+def _built(run: ResolvedRun, device: torch.device, ledger: StorageLedger) -> Step:
+    """Return the step of a run on fake tensors, after the steps that make the optimizer's state."""
+    assert run.model.vocab_size is not None
+    with tempfile.TemporaryDirectory(prefix="assay-trace-") as folder, ExitStack() as real:
+        real.enter_context(_disable_current_modes())
+        data = open_prepared(write_random(Path(folder), run.model.vocab_size, TOKENS))
+        if run.model.own is not None:  # its weights are made at once, while the GPT's wait on the meta device
+            real.close()
+        program = baseline(run, data, device)
+        if batches_of(program.parts) is not None:  # the user's data must be real, or no function of it is
+            program = replace(program, batches=real_batches(run))
+        for one in optimizations_of(run):
+            program = one.apply(program, run)
+        real.close()
+        if program.witness(Captures) is not None or program.witness(StepGraphs) is not None:
+            raise UsageError(
+                "compiled code and replayed graphs show no operators to a trace; leave them out, or measure the step"
+            )
+        step = build(replace(program, batches=partial(_rows, ledger, program.batches)))
+        for index in range(FIRST):
+            take(step, index)
+        return step
+
+
+def step_peak(make: Callable[[], Callable[[], Any]], name: str, batch_size: int | None = None) -> GpuPeak:
+    """Trace a step of a user's own on a GPU that is not there; `make` returns the function that trains once.
+
+    Raises as `trace_on_cpu`, and if no optimizer steps.
+    """
+    with fake_gpu(absent_device(name)) as ledger:
+        call = make()
+        step = found_step(call)
+        if is_compiled(step.parts):
+            raise UsageError("compiled code shows no operators to a trace; run the step on an absent GPU (--absent)")
+        return _gpu_peak(ledger, step, call, name, batch_size)
+
+
+def found_step(call: Callable[[], Any]) -> Step:
+    """Take the first steps of a user's own, and return its modules and optimizers.
+
+    Raises `UsageError` if no optimizer steps, or if it updates none of the weights of the modules that were called.
+    """
+    with finding() as found:
+        for _ in range(_PATIENCE):
+            call()
+            if found.optimizers:
+                break
+    if not found.optimizers or not found.modules:
+        missing = "no module with parameters was called" if found.optimizers else "no optimizer of torch made a step"
+        raise UsageError(f"{missing} in {_PATIENCE} calls; give a function that does one whole training step")
+    weights = {id(one) for module in found.modules for one in module.parameters()}
+    updated = {id(one) for optimizer in found.optimizers for group in optimizer.param_groups for one in group["params"]}
+    if not weights & updated:
+        raise UsageError("the optimizer has none of the model's weights; make it after the model is moved to the GPU")
+    call()
+    return step_of(found.modules, found.optimizers)
+
+
+def real_batches(run: ResolvedRun) -> BatchSource:
+    """Return the rows of a user's own, made from data that have values, also while a step is traced."""
+    own = own_batches(run)
+    assert own is not None
+
+    def batches(step: int, share: Share) -> list[MicroBatch]:
+        with _disable_current_modes():
+            return [own.at(step, share)]
+
+    return batches
+
+
+def _rows(ledger: StorageLedger, batches: BatchSource, index: int, share: Share) -> list[MicroBatch]:
+    """Return a step's rows as fake tensors that do not count."""
+    rows = [(ids.clone(), targets.clone()) for ids, targets in batches(index, share)]
+    ledger.leave_out(one for pair in rows for one in pair)
+    return rows
+
+
+def _peak(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> TracedPeak:
+    """Take the step that counts, and return its peak."""
+    _count(ledger, step, call)
+    peak = ledger.peak()
+    return TracedPeak(
+        parameters=parameters_of(step), peak_bytes=peak.nbytes, instant=peak.instant, parts=dict(peak.parts)
+    )
+
+
+def _gpu_peak(ledger: CudaLedger, step: Step, call: Callable[[], Any], device: str, batch_size: int | None) -> GpuPeak:
+    """Take the step that counts, and return its peak with workspaces, and that of its tensors alone."""
+    _count(ledger, step, call)
+    peak = ledger.peak()
+    return GpuPeak(
+        device=device,
+        torch=str(torch.__version__),
+        ran=False,
+        parameters=parameters_of(step),
+        peak_bytes=ledger.peak(without=WORKSPACES).nbytes,
+        requested_peak_bytes=peak.nbytes,
+        instant=peak.instant,
+        parts=dict(peak.parts),
+        kernels=dict(ledger.kernels),
+        unknown=tuple(ledger.unknown),
+        batch_size=batch_size,
+    )
+
+
+def _count(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> None:
+    gc.collect()
+    state = list(operations.tensors_in(list(step.optimizer.state.values())))
+    ledger.begin(step.parts, owners_of(step.parts, state))
+    call()
+
+
+def parameters_of(step: Step) -> int:
+    """Return the number of elements of all distinct parameters."""
+    return sum({id(one): one.numel() for _, one in step.named_parameters()}.values())
+
+
+class _FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """Fake mode that makes no real tensor on a device that it is told to be there."""
+
+    avoid_device_init = True
+
+
+@contextmanager
+def _fake() -> Iterator[StorageLedger]:
+    """Context in which tensors are fake and their storages are counted, those of the CPU."""
+    with _FakeMode(allow_non_fake_inputs=True), Reads(), StorageLedger() as ledger, _blamed():  # type: ignore[no-untyped-call]
+        yield ledger
+
+
+@contextmanager
+def fake_gpu(device: AbsentDevice) -> Iterator[CudaLedger]:
+    """Context in which tensors on a GPU are fake and their storages are counted."""
+    with ExitStack() as entered:
+        entered.enter_context(stand_ins(device))
+        entered.callback(lambda _: None, add_kernels())
+        for mode in (_FakeMode(allow_non_fake_inputs=True), HostTensors(), Reads(), Reported()):  # type: ignore[no-untyped-call]
+            entered.enter_context(mode)
+        ledger = entered.enter_context(CudaLedger(device))
+        entered.enter_context(_blamed_on_gpu())
+        yield ledger
+
+
+@contextmanager
+def _blamed() -> Iterator[None]:
+    """Context in which torch's error for a shape that depends on values is the user's."""
+    try:
+        yield
+    except DynamicOutputShapeException as error:
+        raise UsageError(
+            f"the step cannot be traced: the shape of {error.func}'s result depends on values; measure it instead"
+        ) from error
+
+
+@contextmanager
+def _blamed_on_gpu() -> Iterator[None]:
+    """Context in which what torch cannot do on fake tensors of a GPU is one sentence with its line."""
+    try:
+        with _blamed():
+            yield
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise UsageError(
+            f"{place_of(error)} cannot be traced: {type(error).__name__}: {first_line(error)}; "
+            "run the step on an absent GPU (--absent)"
+        ) from error

@@ -1,0 +1,101 @@
+"""The peak of a step on a GPU that is not there: a process of its own traces it, or torch's CUDA build runs it.
+
+The parent imports neither torch nor the user's code.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.absent.build import built
+from assay.absent.devices import absent_device, description
+from assay.absent.launch import library_environment
+from assay.absent.toolchain import check_no_gpu, check_settings, check_tools, environment
+from assay.config import Home
+from assay.config.run import ResolvedRun
+from assay.errors import UsageError, shown
+from assay.fake import hooks
+from assay.fake.peak import GpuPeak
+from assay.records.status import Status
+
+PYTHON = "ASSAY_ABSENT_PYTHON"
+"""Variable that names a Python with a CUDA build of torch, and with the packages that assay requires."""
+_PROGRAM = ("-P", "-m", "assay.worker.programs.gpu_peak")
+_MISSING = "ModuleNotFoundError: No module named "
+
+
+def traced(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
+    """Trace the step of a run, or of a user's function, on fake tensors. Raises `UsageError`.
+
+    `asked` are `batch`, the rows for a function that takes them, or None; and `largest`, True for the largest batch.
+    """
+    library = hooks.built(Home().cache / "fake", tell)
+    return _answer(
+        sys.executable, dict(os.environ), {"library": str(library), "ran": False} | _task(run, device, asked)
+    )
+
+
+def ran(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
+    """Run the step on an absent GPU, with a Python that has a CUDA build of torch. Raises `UsageError`."""
+    python = cuda_python()
+    check_no_gpu()
+    check_settings()
+    library = built(environment([python]), Home().cache / "absent", tell)
+    variables = dict(os.environ) | library_environment(library) | description(absent_device(device), 1)
+    # One process counts its devices before it is forked, which would otherwise start CUDA.
+    variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    variables["PYTHONPATH"] = str(Path(__file__).parents[2])
+    return _answer(python, variables, {"library": None, "ran": True} | _task(run, device, asked))
+
+
+def refusal() -> str | None:
+    """Return why no step can run on an absent GPU here; None if it can."""
+    try:
+        check_no_gpu()
+        check_settings()
+        check_tools(environment([cuda_python()]))
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def cuda_python() -> str:
+    """Return the Python of the variable, or this one if its torch is a CUDA build. Raises `UsageError` without one."""
+    named = os.environ.get(PYTHON)
+    if named:
+        return named
+    if "+cpu" in hooks.installed_torch().version:
+        raise UsageError(
+            f"an absent GPU needs a CUDA build of torch, and that of assay is a CPU build; name a Python that has one "
+            f"in the variable {PYTHON}, or trace the step with --trace"
+        )
+    return sys.executable
+
+
+def _task(run: ResolvedRun, device: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"run": run.model_dump(mode="json"), "device": device, **asked}
+
+
+def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any]) -> GpuPeak:
+    given = f"{json.dumps(task)}\n"
+    try:
+        done = subprocess.run(
+            [python, *_PROGRAM], input=given, env=variables, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise UsageError(f"{shown(python)} could not be started: {error.strerror}") from error
+    last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
+    if done.returncode == Status.UNAVAILABLE.exit_code:
+        raise UsageError(last)
+    if last.startswith(_MISSING):
+        raise UsageError(
+            f"{python} has no package {last.removeprefix(_MISSING)}, which assay needs there; install assay in its "
+            "environment"
+        )
+    if done.returncode or not done.stdout.strip():
+        raise RuntimeError(f"the process of the step ended with exit code {done.returncode}: {last}")
+    return GpuPeak.model_validate_json(done.stdout.splitlines()[-1])

@@ -1,0 +1,84 @@
+"""The peak of a step on a GPU that is not there, as plain rows: the sentence first, then memory, parts and kernels."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.absent.answer import Fit
+from assay.report.blocks import Block, Facts, Table
+from assay.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from assay.fake.peak import GpuPeak
+
+UNTOLD = "not known by a trace"
+_CONTEXT = "with a context of 0.70 to 0.79 GB (measured on one H200)"
+
+
+def gpu_peak_report(found: "GpuPeak") -> Iterator[Block]:
+    """Yield the parts of the answer."""
+    yield headline(found)
+    for library in found.unknown:
+        yield f"The step uses {library}, whose workspaces are not known: the peak is at least the one below."
+    yield Facts.of(_memory(found))
+    rows = [
+        (part, format_bytes(count), f"{count / found.requested_peak_bytes:.1%}") for part, count in found.parts.items()
+    ]
+    yield Table.of((f"parts of the peak, at {found.instant}", "bytes", "share"), rows, ("bytes", "share"))
+    if found.kernels:
+        yield Facts.of((f"{name} kernel", f"{count} calls") for name, count in found.kernels.items())
+
+
+def headline(found: "GpuPeak") -> str:
+    """Return the sentence that a colleague would say first."""
+    device = found.described
+    total, requested = format_bytes(device.visible_bytes), format_bytes(found.requested_peak_bytes)
+    of = f"one {device.name} of {total}"
+    if found.ran:
+        low, high = map(format_bytes, found.in_use_bytes)
+        used = f"{low} to {high} would be in use"
+        words = {
+            Fit.YES: f"It fits {of}: {used}.",
+            Fit.BARELY: f"It may just fit {of}, or just not: {used}.",
+            Fit.NO: f"It does not fit {of}: {used}.",
+        }
+        return words.get(found.fit, f"Whether it fits {of} is not known.")
+    words = {
+        Fit.YES: f"It fits {of}: {requested} are requested at the peak, and there is room for what the allocator adds.",
+        Fit.BARELY: f"It may fit {of}, or just not: {requested} are requested at the peak; what the allocator adds to "
+        "them decides, which a trace does not know.",
+        Fit.NO: f"It does not fit {of}: {requested} are requested at the peak, besides a context.",
+    }
+    return words.get(found.fit, f"Whether it fits {of} is not known.")
+
+
+def _memory(found: "GpuPeak") -> Iterator[tuple[str, str]]:
+    low, high = map(format_bytes, found.in_use_bytes)
+    yield "predicted by", "running it on an absent GPU" if found.ran else "a trace on fake tensors"
+    yield "torch", found.torch
+    yield "parameters", format_count(found.parameters)
+    yield "tensors", format_bytes(found.peak_bytes)
+    yield "requested", f"{format_bytes(found.requested_peak_bytes)}, by tensors and workspaces"
+    yield "allocated", _told(found.allocated_peak_bytes)
+    yield "reserved", _told(found.reserved_peak_bytes)
+    yield "in use", f"{low} to {high}, {_CONTEXT}" if found.ran else f"{low} or more, {_CONTEXT}"
+    if found.batch_size is not None:
+        yield "batch", str(found.batch_size)
+    if found.largest_batch is not None:
+        certain = "" if found.ran else ", if the allocator added nothing"
+        yield "largest batch", f"{found.largest_batch}{certain}"
+
+
+def _told(count: int | None) -> str:
+    return UNTOLD if count is None else format_bytes(count)
+
+
+def gpu_peak_values(found: "GpuPeak") -> dict[str, Any]:
+    """Return the answer as plain values."""
+    device = found.described
+    return {
+        **found.model_dump(mode="json"),
+        "device_name": device.name,
+        "memory_bytes": device.visible_bytes,
+        "in_use_bytes": list(found.in_use_bytes),
+        "fits": found.fit.value,
+    }

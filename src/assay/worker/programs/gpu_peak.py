@@ -1,0 +1,150 @@
+"""The process that finds the peak of a step on a GPU that is not there: ``python -m assay.worker.programs.gpu_peak``.
+
+The task is one line of JSON on standard input, the answer one on standard output. The task names the device and either
+a run or a function of the user's own. With `library` the step is traced on fake tensors: the hooks of that library are
+loaded before torch is imported. Without it torch's CUDA build runs the step, and the absent GPU was preloaded. Each
+batch is looked at in a forked process, so that no step sees what another has cached. A fault that the user can correct
+is the last line of standard error, with exit code 2.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from assay.config.run import ResolvedRun
+from assay.config.source import called, parameters_of
+from assay.errors import UsageError, first_line
+from assay.fake.peak import GpuPeak
+from assay.records.status import Status
+from assay.worker.processes.channel import take_standard_output
+from assay.worker.programs.own import blamed, checked_step
+
+_BATCH = "batch_size"
+"""Argument with which a user's function makes a step of so many rows."""
+
+
+def main() -> int:
+    """Do the task; returns the exit code."""
+    task = json.loads(sys.stdin.readline())
+    answer = os.fdopen(take_standard_output(), "w")
+    _begin(task["device"], task.pop("library"))
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        print(_found(**task).model_dump_json(), file=answer, flush=True)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return Status.UNAVAILABLE.exit_code
+    return 0
+
+
+def _begin(device: str, library: str | None) -> None:
+    """Load the hooks of a GPU that is not there, then torch."""
+    if library is None:
+        return
+    from assay.absent.devices import absent_device
+    from assay.fake import hooks
+
+    loaded = hooks.load(Path(library))
+    import torch  # noqa: F401
+
+    hooks.begin(loaded, absent_device(device))
+
+
+def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, largest: bool) -> GpuPeak:
+    """Return the peak of the task's step, and the largest batch that fits if it is asked for."""
+    resolved = ResolvedRun.model_validate(run, strict=False)
+    peak_at = _peak_at(resolved, device, ran, batch)
+    first = _forked(lambda: peak_at(None))
+    if not largest or first.batch_size is None:
+        return first
+    from assay.fake.largest import largest_batch
+
+    return first.model_copy(update={"largest_batch": largest_batch(first, lambda rows: _forked(lambda: peak_at(rows)))})
+
+
+def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Callable[[int | None], GpuPeak]:
+    """Return the function that finds the peak at a batch; None: the batch of the task."""
+    from assay.fake import absent_step, step
+
+    run_peak = absent_step.run_peak if ran else step.run_peak
+    step_peak = absent_step.step_peak if ran else step.step_peak
+    own = run.model.own
+
+    def of_run(rows: int | None) -> GpuPeak:
+        changed = run.training.model_copy(update={"batch_size": rows or run.training.batch_size})
+        with blamed(own, "model"):
+            return run_peak(run.model_copy(update={"training": changed}), device)
+
+    if own is None:
+        return of_run
+    takes = parameters_of(own, run.model.own_folder)
+    if takes and takes != (_BATCH,):  # a function that takes the shape of a model makes one
+        return of_run
+
+    def of_step(rows: int | None) -> GpuPeak:
+        size = (rows or batch) if takes else None
+        if takes and size is None:
+            raise UsageError(f"{own} takes {_BATCH}; say it as in training.batch_size=8")
+        given = () if size is None else (size,)
+        try:
+            with blamed(own, "step"):
+                return step_peak(lambda: _step(own, run, given), device, size)
+        except _ModelError:
+            return of_run(rows)
+
+    return of_step
+
+
+class _ModelError(UsageError):
+    """A function of the user's own returned a model, and no step."""
+
+
+def _step(own: str, run: ResolvedRun, given: tuple[int, ...]) -> Callable[[], Any]:
+    """Return the step that the user's function makes. Raises `_ModelError` if it makes a model."""
+    from torch import nn
+
+    from assay.model.own.part import OwnModel
+
+    made = called(own, run.model.own_folder, *given)
+    if isinstance(made, nn.Module | OwnModel):
+        raise _ModelError(f"{own} returned a model")
+    if run.optimizations:
+        raise UsageError(f"{own} makes a step of your own, to which no optimization can be applied; leave out --with")
+    return checked_step(own, made)
+
+
+def _forked(find: Callable[[], GpuPeak]) -> GpuPeak:
+    """Find a peak in a forked process. Raises `UsageError` with its sentence, `RuntimeError` if it dies."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        code = 1
+        try:
+            text = find().model_dump_json()
+            code = 0
+        except UsageError as error:
+            text, code = str(error), Status.UNAVAILABLE.exit_code
+        except Exception as error:
+            text = f"{type(error).__name__}: {first_line(error)}"
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(text)
+        os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == Status.UNAVAILABLE.exit_code:
+        raise UsageError(text)
+    if code:
+        raise RuntimeError(text or f"the process of the step ended with exit code {code}")
+    return GpuPeak.model_validate_json(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Traces of a step for a GPU that is not there."""
