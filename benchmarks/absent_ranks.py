@@ -198,7 +198,7 @@ remain:
 - −600 bytes: counters of 148 weights, 4 bytes each, which are on the host, and two activation norms, which these steps
   do not compute.
 - One byte a token more with tensor parallelism.
-- 32 MiB more in a pipeline, the size of another workspace of cuBLAS: its stages begin backward in the script's thread.
+- 32 MiB more in a pipeline, cuBLAS's workspace of autograd's thread: a backward pass has run before the peak.
 - On the first stage of a pipeline one more tensor of the size of attention's scores (rows of a micro-batch × heads ×
   1024² × 4 bytes). Softmax's backward takes such a tensor inside and frees it, which the ledger does not count.
 """
