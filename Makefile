@@ -38,10 +38,12 @@ $(TRACK)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 # Scripts and the gpu tests on an absent GPU, with a CUDA build of torch in an environment of its own: 5 GB, only on Linux
-# on x86-64. CI runs `make absent-quick`, with a dozen measured steps instead of all.
+# on x86-64. CI runs `make absent-quick`, without slow tests, and with a dozen measured steps instead of all.
+absent: CHOSEN = absent
 absent: absent-tests
 	$(BIN)/python benchmarks/absent_peaks.py --python $(ABSENT)/bin/python
 
+absent-quick: CHOSEN = absent and not slow
 absent-quick: absent-tests
 	$(BIN)/python benchmarks/absent_peaks.py --python $(ABSENT)/bin/python --few
 
@@ -49,7 +51,7 @@ absent-quick: absent-tests
 absent-tests: absent-ready
 	$(BIN)/assay absent h200 -- $(ABSENT)/bin/python -m pytest -m "gpu and not device_values" -p no:cacheprovider \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.gpu' tests)
-	ASSAY_ABSENT_PYTHON=$(ABSENT)/bin/python $(BIN)/pytest -m absent -n 2 tests/absent
+	ASSAY_ABSENT_PYTHON=$(ABSENT)/bin/python $(BIN)/pytest -m "$(CHOSEN)" -n 2 tests/absent
 
 absent-ready: setup $(ABSENT)/.ready
 

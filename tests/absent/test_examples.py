@@ -10,7 +10,7 @@ from assay import api
 from assay.absent.answer import Fit
 from support.absent import PYTHON, needs_cuda_build, script
 
-pytestmark = [needs_cuda_build, pytest.mark.absent]
+pytestmark = [needs_cuda_build, pytest.mark.absent, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "absent-gpu.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from assay.report.absent import absent_report
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 from support.hostile import SCRIPTS, Hostile
 
-pytestmark = [needs_cuda_build, pytest.mark.absent]
+pytestmark = [needs_cuda_build, pytest.mark.absent, pytest.mark.slow]
 
 DRIVER = """
 import json, os, signal, sys
