@@ -24,8 +24,6 @@ GROUPS = {"assay": "preset", "nanoGPT's model": "nanogpt", "models by others": "
 NAMED_BYTES = 192
 """Largest difference of a row that is named."""
 NAMES = {
-    "llama-3.2-1b bf16_mixed+sdpa_attention:backend=flash+activation_checkpointing": "a scalar of the loss that the "
-    "trace's objects hold a little longer",
     "vit fp16 scaler": REASONS["vit fp16 scaler"],
 }
 """What a difference is, by the row's name."""

@@ -93,5 +93,5 @@ def test_values_of_the_device_are_known_that_follow_from_numbers(
 def spoilt_view() -> torch.Tensor:
     """A tensor of known numbers, into whose view a random one has been written."""
     whole = torch.zeros(4, device="cuda")
-    whole.view(2, 2).copy_(torch.rand(2, 2, device="cuda"))
+    whole.view(2, 2).add_(torch.rand(2, 2, device="cuda"))
     return whole.sum() < 9

@@ -27,9 +27,13 @@ _OURS = str(Path(__file__).parents[1]) + os.sep
 _TORCHS = str(Path(torch.__file__).parent) + os.sep
 _STANDARD = str(Path(os.__file__).parent) + os.sep
 _WATCHING = tuple(f"{_OURS}{room}{os.sep}" for room in ("fake", "instruments"))
-_KNOWN = {f"{_TORCHS}amp{os.sep}grad_scaler.py": 0.0, f"{_TORCHS}optim{os.sep}": 1.0}
+_KNOWN = {
+    f"{_TORCHS}amp{os.sep}grad_scaler.py": 0.0,
+    f"{_TORCHS}optim{os.sep}": 1.0,
+    f"{_TORCHS}utils{os.sep}data{os.sep}": 1,
+}
 """Value that a file or folder of torch reads: of the loss scaler how many gradients overflowed, of an optimizer its
-step."""
+step, of a loader of data its seed."""
 
 
 class Unread:

@@ -83,7 +83,8 @@ def _built(run: ResolvedRun, device: torch.device, ledger: StorageLedger) -> Ste
             real.close()
         program = baseline(run, data, device)
         if batches_of(program.parts) is not None:  # the user's data must be real, or no function of it is
-            program = replace(program, batches=real_batches(run))
+            with _disable_current_modes():
+                program = replace(program, batches=real_batches(run))
         for one in optimizations_of(run):
             program = one.apply(program, run)
         real.close()
