@@ -57,6 +57,11 @@ def test_long_names_of_rows_are_folded_where_nothing_is_spare() -> None:
     assert any("sdpa_attention+compile" in line for line in on_a_terminal(40, long))
 
 
+def test_a_long_label_does_not_touch_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_blocks([Facts.of([("predicted by", "a trace"), ("torch", "2.13")])])
+    assert capsys.readouterr().out == "predicted by  a trace\ntorch         2.13\n"
+
+
 def test_texts_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_blocks([Facts.of([("\x1b[2J", "\x1b[2J")]), Table.of(["\x9b31m"], [["\x9b31m"]]), "\x1b]0;title\x07"])
     note("\x1b[2J")

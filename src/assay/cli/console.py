@@ -50,8 +50,9 @@ def print_blocks(blocks: "Iterable[Block]") -> None:
         if isinstance(block, Table):
             print_table(block.columns, block.rows, block.right, block.spare)
         elif isinstance(block, Facts):
+            width = max([_LABEL, *(len(label) + 2 for label, _ in block.rows)])
             for label, text in block.rows:
-                typer.echo(legible(f"{label:<{_LABEL}}{text}"))
+                typer.echo(legible(f"{label:<{width}}{text}"))
         else:
             typer.echo(legible(block))
 
