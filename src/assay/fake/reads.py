@@ -32,8 +32,8 @@ _KNOWN = {
     f"{_TORCHS}optim{os.sep}": 1.0,
     f"{_TORCHS}utils{os.sep}data{os.sep}": 1,
 }
-"""Value that a file or folder of torch reads: of the loss scaler how many gradients overflowed, of an optimizer its
-step, of a loader of data its seed."""
+"""Values that files and folders of torch read. A loss scaler counts overflows, an optimizer reads its step, a loader of
+data its seed."""
 
 
 class Unread:
