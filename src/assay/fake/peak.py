@@ -7,7 +7,7 @@ from assay.absent.devices import CONTEXT_BYTES, AbsentDevice, absent_device
 from assay.records.own.traced import TracedPeak
 
 MOST_RESERVED = 1.33
-"""Most that torch's allocator reserved, over what was requested, in 89 steps on an H200 (`h200_peaks.jsonl`). Left out
+"""Most that torch's allocator reserved, over what was requested, in 88 steps on an H200 (`h200_peaks.jsonl`). Left out
 are captured graphs and offloaded activations, which cannot be traced."""
 
 
