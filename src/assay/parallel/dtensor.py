@@ -5,8 +5,8 @@ on storage, such as filling and scaling, work on the shard.
 """
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -68,14 +68,28 @@ def fill(tensor: Tensor, whole: Tensor) -> None:
 
 
 def shard_like(tensor: Tensor, whole: Tensor) -> Tensor:
-    """Return the view of `whole`, which has the global shape, that `tensor` holds on this rank."""
-    if is_spread(tensor):
-        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+    """Return the view of `whole`, which has the global shape, that `tensor` holds on this rank.
 
-        shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
-        for dimension, (start, length) in enumerate(zip(offset, shape, strict=True)):
-            whole = whole.narrow(dimension, start, length)
+    torch's `compute_local_shape_and_global_offset` (2.11 to 2.13) is wrong where a shard of a shard is uneven: of 57
+    rows over 2 and then 4 ranks it gives the last rank 6, and it holds 7.
+    """
+    if not is_spread(tensor):
+        return whole
+    mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
+    assert coordinate is not None
+    for axis in _cut_order(tensor.placements):
+        dimension = tensor.placements[axis].dim
+        pieces = whole.chunk(mesh.size(axis), dimension)
+        place = coordinate[axis]
+        whole = pieces[place] if place < len(pieces) else whole.narrow(dimension, 0, 0)
     return whole
+
+
+def _cut_order(placements: Sequence[Any]) -> list[int]:
+    """Axes of a mesh that cut a tensor, in the order of the cuts: a strided one cuts what those to its right left."""
+    cutting = [axis for axis, one in enumerate(placements) if hasattr(one, "dim")]
+    strided = [axis for axis in cutting if hasattr(placements[axis], "split_factor")]
+    return [axis for axis in cutting if axis not in strided] + strided[::-1]
 
 
 def spread(module: nn.Module, mesh: DeviceMesh, placements: "Mapping[str, Placement]") -> None:
