@@ -70,26 +70,27 @@ def fill(tensor: Tensor, whole: Tensor) -> None:
 def shard_like(tensor: Tensor, whole: Tensor) -> Tensor:
     """Return the view of `whole`, which has the global shape, that `tensor` holds on this rank.
 
-    torch's `compute_local_shape_and_global_offset` (2.11 to 2.13) is wrong where a shard of a shard is uneven: of 57
-    rows over 2 and then 4 ranks it gives the last rank 6, and it holds 7.
+    torch's `compute_local_shape_and_global_offset` (2.11 to 2.13) is wrong where a shard of a shard is uneven. Of 57
+    rows over 2 and then 4 ranks it gives the last rank 6. It holds 7.
     """
     if not is_spread(tensor):
         return whole
     mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     assert coordinate is not None
-    for axis in _cut_order(tensor.placements):
-        dimension = tensor.placements[axis].dim
-        pieces = whole.chunk(mesh.size(axis), dimension)
-        place = coordinate[axis]
+    for axis, dimension in _cuts(tensor.placements):
+        pieces, place = whole.chunk(mesh.size(axis), dimension), coordinate[axis]
         whole = pieces[place] if place < len(pieces) else whole.narrow(dimension, 0, 0)
     return whole
 
 
-def _cut_order(placements: Sequence[Any]) -> list[int]:
-    """Axes of a mesh that cut a tensor, in the order of the cuts: a strided one cuts what those to its right left."""
-    cutting = [axis for axis, one in enumerate(placements) if hasattr(one, "dim")]
-    strided = [axis for axis in cutting if hasattr(placements[axis], "split_factor")]
-    return [axis for axis in cutting if axis not in strided] + strided[::-1]
+def _cuts(placements: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return (mesh axis, tensor dimension) of each cut, in their order.
+
+    A strided shard cuts what the axes to its right left.
+    """
+    cuts = [(axis, one.dim) for axis, one in enumerate(placements) if hasattr(one, "dim")]
+    strided = [cut for cut in cuts if hasattr(placements[cut[0]], "split_factor")]
+    return [cut for cut in cuts if cut not in strided] + strided[::-1]
 
 
 def spread(module: nn.Module, mesh: DeviceMesh, placements: "Mapping[str, Placement]") -> None:
