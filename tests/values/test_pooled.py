@@ -124,3 +124,11 @@ def test_elements_that_are_smaller_than_what_float16_holds_do_not_count() -> Non
     truth[:2] *= 1e-7
     lost = torch.where(truth.abs() < 1e-6, 0.0, truth)
     assert by_several(lost, [truth - truth * ERROR], truth) == set()
+
+
+def test_where_rounding_moves_gradients_by_a_third_bounds_have_no_limit() -> None:
+    generator = torch.Generator().manual_seed(6)
+    truth, *errors = (torch.randn(64, 32, generator=generator, dtype=torch.float64) for _ in range(7))
+    for size, refused in ((0.02, True), (0.35, False)):
+        imitated = [size * one for one in errors[1:]]
+        assert bool(by_several(truth + 10 * size * errors[0], imitated, truth)) == refused

@@ -18,6 +18,9 @@ D is then their root mean square. The bounds are 6·D for a tensor and 4.5·D fo
 elements. A group's slope is that of the mean imitation within 5·max(s, 0.3·D), where s is the standard deviation of the
 imitations' slopes. The standard error of the smallest elements' slope is then at least theirs.
 
+Where rounding moves gradients by a quarter or more, as after training at a rate of 0.1, roundings differ by factors of
+ten. There a has no limit, also with several imitations. Single rows are left out, and hardly anything is refused.
+
 Rounding that sends a token of a mixture to another expert moves much at once, so there the bounds that the technique
 states are added.
 
@@ -40,6 +43,8 @@ from assay.values.rounding import dtype_of
 TENSOR_RATIO, GROUP_RATIO, SCALE_RATIO = 6.0, 2.5, 1.25
 AMPLIFIED, MOST = 1 / 6, 2.0
 """Growth of all bounds with the square of the mean distance D in roundoffs, by one imitation, and its limit."""
+CHAOTIC = 0.25
+"""Mean distance D beyond which errors of equal programs differ by factors, so that growth has no limit."""
 SEVERAL_GROUP_RATIO, DEVIATIONS, LEAST_DEVIATION = 4.5, 5.0, 0.3
 """Several imitations have a ratio of a group, and multiples of the deviation of slopes, at least a part of D."""
 SMALL_ERROR, STANDARD_ERRORS = 0.25, 6.0
@@ -138,18 +143,18 @@ class Pooled:
         for one in self._seen:
             groups[group_of(one.name)].append(one)
         several = any(len(one.moved) > 1 for one in self._seen)
-        distance = _mean(moved for one in self._seen for moved in one.moved)
-        amplified = 1 + AMPLIFIED * (distance / unit) ** 2
-        grown = 1.0 if several else min(amplified, MOST)
+        spread = _mean(moved for one in self._seen for moved in one.moved)
+        amplified = 1 + AMPLIFIED * (spread / unit) ** 2
+        grown = amplified if spread > CHAOTIC else 1.0 if several else min(amplified, MOST)
         for name, members in groups.items():
             distance = max(_mean(moved for one in members for moved in one.moved), least)
-            yield from self._tensors(members, distance, grown, amplified)
-            yield self._residual(name, members, (SEVERAL_GROUP_RATIO if several else GROUP_RATIO * grown) * distance)
+            yield from self._tensors(members, distance, grown, math.inf if spread > CHAOTIC else amplified)
+            yield self._residual(name, members, grown * (SEVERAL_GROUP_RATIO if several else GROUP_RATIO) * distance)
             yield from self._scale(name, members, least, grown)
             yield from self._small(name, members, grown)
 
     def _tensors(
-        self, members: Sequence[_Figures], distance: float, grown: float, amplified: float
+        self, members: Sequence[_Figures], distance: float, grown: float, grown_rows: float
     ) -> Iterator[Judged]:
         own: dict[str, list[float]] = defaultdict(list)
         for one in members:
@@ -157,7 +162,7 @@ class Pooled:
         for one in members:
             bound = TENSOR_RATIO * grown * max(_mean(own[one.name]), distance)
             bound += self._routed(ROUTED_RATIO * self.close.relative)
-            row = one.row / (ROW_RATIO * self.close.relative * amplified * (ROUTED_RATIO if self.mixture else 1.0))
+            row = one.row / (ROW_RATIO * self.close.relative * grown_rows * (ROUTED_RATIO if self.mixture else 1.0))
             yield Judged("gradient", one.name, one.step, one.relative, max(over(one.error, bound), row), one.relative)
 
     def _residual(self, name: str, members: Sequence[_Figures], bound: float) -> Judged:
@@ -172,7 +177,7 @@ class Pooled:
         off = abs(statistics.fmean(found for found, _ in scales) - statistics.fmean(slopes))
         distance = max(_mean(moved for one in members if one.scales for moved in one.moved), least)
         if len(slopes) > 1:
-            bound = DEVIATIONS * max(statistics.stdev(slopes), LEAST_DEVIATION * distance)
+            bound = DEVIATIONS * grown * max(statistics.stdev(slopes), LEAST_DEVIATION * distance)
         else:
             apart = _mean(apart for one in members if one.scales for apart in one.apart)
             rest = max(apart**2 - off**2, 0.0) ** 0.5
