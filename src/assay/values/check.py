@@ -175,14 +175,17 @@ class Check:
     def _imitated(self, values: _Found, near: Computed, exact: Computed) -> list[Judged]:
         """Judge lossy values by one imitation of honest rounding, and what it refuses by several together."""
 
-        def judged(draws: Sequence[int]) -> list[Judged]:
-            imitations = [self._rounded(values.step, dropout=values.dropout, draw=draw) for draw in draws]
-            return self._judged(values, near, exact, [one for one in imitations if one], self._close())
+        def imitated(draws: Sequence[int]) -> list[Rounded]:
+            found = (self._rounded(values.step, dropout=values.dropout, draw=draw) for draw in draws)
+            return [one for one in found if one is not None]
 
-        first = judged([0])
+        imitations = imitated([0])
+        first = self._judged(values, near, exact, imitations, self._close())
         if not any(one.failed for one in first):
             return first
-        return [min(pair, key=lambda one: one.used) for pair in zip(first, judged(range(_DRAWS)), strict=True)]
+        imitations += imitated(range(1, _DRAWS))
+        several = self._judged(values, near, exact, imitations, self._close())
+        return [min(pair, key=lambda one: one.used) for pair in zip(first, several, strict=True)]
 
     def _probed(self) -> tuple[list[Judged], list[str], float]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
