@@ -52,12 +52,17 @@ def torch_version() -> str | None:
     return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
 
 
-def assay_version() -> str:
-    """Return the version of assay; `not installed` for sources on the path, which no installer knows."""
+def installed_version() -> str | None:
+    """Return the version of assay; None for sources on the path, which no installer knows."""
     try:
         return version("assay")
     except PackageNotFoundError:
-        return "not installed"
+        return None
+
+
+def assay_version() -> str:
+    """Return the version of assay, or `not installed`."""
+    return installed_version() or "not installed"
 
 
 def release(version: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from assay.config.data import DataConfig
 from assay.hardware import Machine
-from assay.hardware.detect import assay_version, torch_version
+from assay.hardware.detect import installed_version, torch_version
 from assay.records.environment import Environment
 from assay.records.status import Status
 from assay.records.study import CellResult
@@ -69,7 +69,7 @@ def _differs(then: Environment, machine: Machine, corpus: str | None) -> str:
         "instruction set": (then.instruction_set, machine.instruction_set or None),
         "accelerator": (then.accelerator, accelerators),
         "cores": (then.cores, len(then.pinned) or machine.cores),
-        "assay": (then.assay, assay_version()),
+        "assay": (then.assay, installed_version()),
         "torch": (then.torch, torch_version()),
         "corpus": (then.corpus_digest, corpus),
     }
