@@ -18,11 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.absent.build import built
 from assay.absent.devices import ABSENT, description
-from assay.absent.launch import library_environment
-from assay.absent.toolchain import check_no_gpu, environment
-from assay.config import Home
+from assay.absent.launch import library_environment, library_for
+from assay.absent.toolchain import environment
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "data" / "h200_peaks.jsonl"
@@ -52,9 +50,7 @@ def title(row: dict[str, Any]) -> str:
 
 def taken(rows: list[dict[str, Any]], python: str, beside: list[str], device: str = "h200") -> list[dict[str, Any]]:
     """Run all rows on an absent GPU, and return what each gave."""
-    check_no_gpu()
-    place = environment([python])
-    library = built(place, Home().cache / "absent", lambda text: print(text, file=sys.stderr))
+    library = library_for([python], lambda text: print(text, file=sys.stderr))
     variables = dict(os.environ) | library_environment(library) | description(ABSENT[device], 1)
     variables["PYTHONPATH"] = str(HERE.parent / "src")
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as stream:

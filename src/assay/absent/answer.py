@@ -10,7 +10,7 @@ from functools import cached_property
 from statistics import median_low
 from typing import NamedTuple
 
-from assay.absent.devices import CONTEXT_BYTES, AbsentDevice
+from assay.absent.devices import AbsentDevice, with_context
 from assay.absent.launch import Launched
 from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
 from assay.records.status import Status
@@ -77,8 +77,7 @@ class AbsentAnswer:
         """Least and most memory in use on the device, with the context; None if the device was not used."""
         if self.peak is None:
             return None
-        held = max(self.peak.reserved_bytes, self.peak.given_out_bytes)
-        return held + CONTEXT_BYTES[0], held + CONTEXT_BYTES[1]
+        return with_context(max(self.peak.reserved_bytes, self.peak.given_out_bytes))
 
     @property
     def sizes(self) -> tuple[Read, ...]:

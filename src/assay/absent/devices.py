@@ -16,6 +16,11 @@ CONTEXT_BYTES = (700_000_000, 790_000_000)
 """Least and most bytes of a CUDA context with torch's kernels: three runs on one H200, torch 2.11.0+cu130."""
 
 
+def with_context(nbytes: int) -> tuple[int, int]:
+    """Return the least and the most memory in use on a device of which the allocator holds `nbytes`."""
+    return nbytes + CONTEXT_BYTES[0], nbytes + CONTEXT_BYTES[1]
+
+
 class AbsentDevice(NamedTuple):
     """One GPU, as CUDA describes it."""
 

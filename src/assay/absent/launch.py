@@ -94,16 +94,23 @@ def run_absent(
     `variables` are further variables of its environment, such as those of a rank. The output of the script goes to
     standard error. Raises `UsageError` if the machine or the script's environment does not allow it.
     """
-    check_no_gpu()
-    check_settings()
-    place = environment(command)
-    library = built(place, Home().cache / "absent", tell)
+    library = library_for(command, tell)
     with tempfile.TemporaryDirectory(prefix="assay-absent-") as folder:
         given = {**child_environment(library, Path(folder)), **description(device, count), **variables}
         given["ASSAY_ABSENT_STEPS"] = str(steps or 0)
         given["ASSAY_ABSENT_READS"] = json.dumps(reads)
         returncode = _waited(command, given)
         return Launched(returncode, _found(Path(folder) / "found"))
+
+
+def library_for(command: Sequence[str], tell: Callable[[str], None]) -> Path:
+    """Return the folder with the library for a command's torch; build it if it is not there.
+
+    Raises `UsageError` if the machine or the environment of the command's Python does not allow an absent GPU.
+    """
+    check_no_gpu()
+    check_settings()
+    return built(environment(command), Home().cache / "absent", tell)
 
 
 def child_environment(library: Path, folder: Path) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from assay.absent.answer import Fit
-from assay.absent.devices import CONTEXT_BYTES, AbsentDevice, absent_device
+from assay.absent.devices import AbsentDevice, absent_device, with_context
 from assay.records.own.traced import TracedPeak
 
 MOST_RESERVED = 1.33
@@ -47,9 +47,9 @@ class GpuPeak(TracedPeak):
         Of a trace, the least is what was requested, and the most allows for what the allocator may reserve beyond.
         """
         if self.reserved_peak_bytes is not None:
-            return self.reserved_peak_bytes + CONTEXT_BYTES[0], self.reserved_peak_bytes + CONTEXT_BYTES[1]
+            return with_context(self.reserved_peak_bytes)
         requested = self.requested_peak_bytes
-        return requested + CONTEXT_BYTES[0], round(requested * MOST_RESERVED) + CONTEXT_BYTES[1]
+        return with_context(requested)[0], with_context(round(requested * MOST_RESERVED))[1]
 
     @property
     def fit(self) -> Fit:

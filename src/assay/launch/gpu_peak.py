@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.absent.build import built
 from assay.absent.devices import absent_device, description
-from assay.absent.launch import library_environment
+from assay.absent.launch import library_environment, library_for
 from assay.absent.toolchain import check_no_gpu, check_settings, check_tools, environment
 from assay.config import Home
 from assay.config.run import ResolvedRun
@@ -42,9 +41,7 @@ def traced(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: 
 def ran(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
     """Run the step on an absent GPU, with a Python that has a CUDA build of torch. Raises `UsageError`."""
     python = cuda_python()
-    check_no_gpu()
-    check_settings()
-    library = built(environment([python]), Home().cache / "absent", tell)
+    library = library_for([python], tell)
     variables = dict(os.environ) | library_environment(library) | description(absent_device(device), 1)
     # One process counts its devices before it is forked, which would otherwise start CUDA.
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 from assay.absent.answer import AbsentAnswer, Fit
-from assay.absent.devices import AbsentDevice
+from assay.absent.devices import CONTEXT_BYTES, AbsentDevice
 from assay.absent.observation import Observation, Read, Unknown
 from assay.report.blocks import Block, Facts, Table
 from assay.units import format_bytes, format_steps
 
+_LEAST, _MOST = (f"{one / 1e9:.2f}" for one in CONTEXT_BYTES)
+WITH_CONTEXT = f"with a context of {_LEAST} to {_MOST} GB (measured on one H200)"
 CANNOT_TELL = (
     "Nothing was computed: losses and other values mean nothing (numbers that are read are 0, a bool is true), "
     "and no time means anything."
@@ -157,7 +159,7 @@ def _memory(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
     yield "requested", f"{format_bytes(peak.requested_bytes)}{withdrawn}, by tensors and workspaces"
     yield "allocated", f"{format_bytes(peak.allocated_bytes)}{withdrawn}, each rounded up"
     yield "reserved", f"{format_bytes(peak.reserved_bytes)}{withdrawn}, by torch's allocator"
-    yield "in use", f"{_range(in_use)}{withdrawn}, with a context of 0.70 to 0.79 GB (measured on one H200)"
+    yield "in use", f"{_range(in_use)}{withdrawn}, {WITH_CONTEXT}"
 
 
 def _devices(seen: Observation) -> Table:

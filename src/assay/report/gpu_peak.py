@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.absent.answer import Fit
+from assay.report.absent import WITH_CONTEXT
 from assay.report.blocks import Block, Facts, Table
 from assay.units import format_bytes, format_count
 
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from assay.fake.peak import GpuPeak
 
 UNTOLD = "not known by a trace"
-_CONTEXT = "with a context of 0.70 to 0.79 GB (measured on one H200)"
 
 
 def gpu_peak_report(found: "GpuPeak") -> Iterator[Block]:
@@ -60,7 +60,7 @@ def _memory(found: "GpuPeak") -> Iterator[tuple[str, str]]:
     yield "requested", f"{format_bytes(found.requested_peak_bytes)}, by tensors and workspaces"
     yield "allocated", _told(found.allocated_peak_bytes)
     yield "reserved", _told(found.reserved_peak_bytes)
-    yield "in use", f"{low} to {high}, {_CONTEXT}" if found.ran else f"{low} or more, {_CONTEXT}"
+    yield "in use", f"{low} to {high}, {WITH_CONTEXT}" if found.ran else f"{low} or more, {WITH_CONTEXT}"
     if found.batch_size is not None:
         yield "batch", str(found.batch_size)
     if found.largest_batch is not None:
