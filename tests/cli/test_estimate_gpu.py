@@ -109,3 +109,20 @@ def test_a_step_that_runs_has_the_traced_peak(assay: Assay, monkeypatch: pytest.
     assert ran["requested_peak_bytes"] == traced["requested_peak_bytes"]
     assert ran["reserved_peak_bytes"] >= ran["allocated_peak_bytes"] >= ran["requested_peak_bytes"]
     assert ran["parts"] == traced["parts"]
+
+
+@pytest.mark.absent
+@needs_cuda_build
+@pytest.mark.usefixtures("in_folder")
+def test_a_step_whose_workspaces_are_not_known_is_no_fit(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("pictures.py").write_text(
+        STEP.replace("torch.nn.Linear(1024, 4096)", "torch.nn.Unflatten(1, (1, 1024)), torch.nn.Conv1d(1, 4, 3), "
+                     "torch.nn.Flatten(), torch.nn.Linear(4 * 1022, 4096)"),
+        encoding="utf-8",
+    )  # fmt: skip
+    words = ("estimate", "pictures.py:build", "--device", "h200", "--json", "training.batch_size=8")
+    traced = assay(*words, "--trace").value
+    monkeypatch.setenv("ASSAY_ABSENT_PYTHON", PYTHON)
+    ran = assay(*words, "--absent").value
+    assert [one["fits"] for one in (ran, traced)] == ["unknown", "unknown"]
+    assert ran["unknown"] == traced["unknown"] == ["cuDNN's convolutions"]

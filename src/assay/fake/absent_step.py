@@ -17,9 +17,9 @@ from assay.absent.devices import absent_device
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.data.random_tokens import write_random
-from assay.fake.cuda import WORKSPACES, CudaLedger
+from assay.fake.cuda import CudaLedger
 from assay.fake.peak import GpuPeak
-from assay.fake.step import FIRST, TOKENS, found_step, parameters_of, real_batches
+from assay.fake.step import FIRST, TOKENS, counted_peak, found_step, real_batches
 from assay.instruments import operations
 from assay.instruments.memory.ledger import owners_of
 from assay.instruments.memory.memory_pass import live_tensors
@@ -60,20 +60,7 @@ def _peak(step: Step, call: Callable[[], Any], device: str, batch_size: int | No
     with CudaLedger(absent_device(device)) as ledger:
         ledger.begin(step.parts, owners_of(step.parts, state), live_tensors(GPU))
         call()
-    tensors = ledger.peak(without=WORKSPACES)
-    parts = ledger.peak()
-    return GpuPeak(
-        device=device,
-        torch=str(torch.__version__),
-        ran=True,
-        parameters=parameters_of(step),
-        peak_bytes=tensors.nbytes,
-        instant=parts.instant,
-        parts=dict(parts.parts),
-        kernels=dict(ledger.kernels),
-        batch_size=batch_size,
-        **figures,
-    )
+    return counted_peak(ledger, step, device, batch_size, figures, ran=True)
 
 
 def _allocator_peaks(call: Callable[[], Any]) -> dict[str, int]:

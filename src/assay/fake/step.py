@@ -12,7 +12,7 @@ is not torch's.
 
 import gc
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -163,19 +163,32 @@ def _peak(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> TracedP
 def _gpu_peak(ledger: CudaLedger, step: Step, call: Callable[[], Any], device: str, batch_size: int | None) -> GpuPeak:
     """Take the step that counts, and return its peak with workspaces, and that of its tensors alone."""
     _count(ledger, step, call)
+    return counted_peak(ledger, step, device, batch_size, {"requested_peak_bytes": ledger.peak().nbytes})
+
+
+def counted_peak(
+    ledger: CudaLedger,
+    step: Step,
+    device: str,
+    batch_size: int | None,
+    allocator: Mapping[str, int],
+    *,
+    ran: bool = False,
+) -> GpuPeak:
+    """Return what a ledger has counted of a step. `allocator` has the bytes that torch's allocator would tell."""
     peak = ledger.peak()
     return GpuPeak(
         device=device,
         torch=str(torch.__version__),
-        ran=False,
+        ran=ran,
         parameters=parameters_of(step),
         peak_bytes=ledger.peak(without=WORKSPACES).nbytes,
-        requested_peak_bytes=peak.nbytes,
         instant=peak.instant,
         parts=dict(peak.parts),
         kernels=dict(ledger.kernels),
         unknown=tuple(ledger.unknown),
         batch_size=batch_size,
+        **allocator,
     )
 
 
