@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from assay.absent.toolchain import environment
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "data" / "h200_peaks.jsonl"
+GROUPS = {"assay": "preset", "nanoGPT's model": "nanogpt", "models by others": "foreign"}
+"""Groups of rows, by the key that only they have."""
 KINDS = ("requested", "allocated", "reserved")
 REASONS = {
     "activation_offload": "events are complete at once here; on the GPU blocks wait for the stream that copies",
@@ -53,16 +56,29 @@ def taken(rows: list[dict[str, Any]], python: str, beside: list[str], device: st
     library = library_for([python], lambda text: print(text, file=sys.stderr))
     variables = dict(os.environ) | library_environment(library) | description(ABSENT[device], 1)
     variables["PYTHONPATH"] = str(HERE.parent / "src")
+    return answered(rows, [python, str(HERE / "absent_steps.py")], beside, variables, told)
+
+
+def answered(
+    rows: list[dict[str, Any]],
+    program: list[str],
+    beside: list[str],
+    variables: dict[str, str],
+    tell: Callable[[dict[str, Any], dict[str, Any]], str],
+) -> list[dict[str, Any]]:
+    """Give rows to a program, which prints a line of JSON for each, and return what each gave.
+
+    Each answer is printed as `tell` has it, as soon as it is there.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as stream:
         stream.write("".join(f"{json.dumps(row)}\n" for row in rows))
         stream.flush()
-        command = [python, str(HERE / "absent_steps.py"), stream.name, *beside]
-        child = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen([*program, stream.name, *beside], env=variables, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         found = []
         for row, line in zip(rows, child.stdout, strict=False):
             found.append(json.loads(line))
-            print(title(row), "|", told(row, found[-1]), file=sys.stderr, flush=True)
+            print(title(row), "|", tell(row, found[-1]), file=sys.stderr, flush=True)
     return found
 
 
@@ -76,13 +92,12 @@ def told(row: dict[str, Any], found: dict[str, Any]) -> str:
 def page(rows: list[dict[str, Any]], found: list[dict[str, Any]], torch: str) -> str:
     """The page: what is equal, then every row."""
     counted = [(row, one) for row, one in zip(rows, found, strict=True) if "requested_peak" in one]
-    groups = {"assay": "preset", "nanoGPT's model": "nanogpt", "models by others": "foreign"}
     lines = [HEAD, f"torch {torch}; {datetime.now(UTC):%Y-%m-%d}. Rows whose peak is equal to the byte:\n"]
     lines += [
         "| steps | rows | requested | allocated | reserved | reserved, largest difference * |",
         "| --- " * 6 + "|",
     ]
-    for name, key in groups.items():
+    for name, key in GROUPS.items():
         chosen = [(row, one) for row, one in counted if key in row]
         equal = [sum(row[f"{kind}_peak"] == one[f"{kind}_peak"] for row, one in chosen) for kind in KINDS]
         like = [(row, one) for row, one in chosen if row["requested_peak"] == one["requested_peak"]]

@@ -12,15 +12,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from absent_peaks import MEASURED, REASONS, title
+from absent_peaks import GROUPS, MEASURED, REASONS, answered, title
 
 HERE = Path(__file__).parent
-GROUPS = {"assay": "preset", "nanoGPT's model": "nanogpt", "models by others": "foreign"}
 NAMED_BYTES = 192
 """Largest difference of a row that is named."""
 NAMES = {
@@ -39,17 +37,7 @@ printed instead of a figure: a trace guesses nothing.
 def traced(rows: list[dict[str, Any]], python: str, beside: list[str]) -> list[dict[str, Any]]:
     """Trace rows with a Python, and return what each gave."""
     variables = dict(os.environ) | {"PYTHONPATH": str(HERE.parent / "src")}
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as stream:
-        stream.write("".join(f"{json.dumps(row)}\n" for row in rows))
-        stream.flush()
-        command = [python, str(HERE / "trace_steps.py"), stream.name, *beside]
-        child = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
-        found = []
-        for row, line in zip(rows, child.stdout, strict=False):
-            found.append(json.loads(line))
-            print(title(row), "|", told(row, found[-1]), file=sys.stderr, flush=True)
-    return found
+    return answered(rows, [python, str(HERE / "trace_steps.py")], beside, variables, told)
 
 
 def told(row: dict[str, Any], found: dict[str, Any]) -> str:
