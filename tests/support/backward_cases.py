@@ -89,6 +89,8 @@ if __name__ == "__main__":
         import torch  # noqa: F401
 
         hooks.begin(loaded, absent_device(sys.argv[3]))
-        print("\n".join(map(str, traced(sys.argv[3]))))
+        print("\n".join(map(str, traced(sys.argv[3]))), flush=True)
+        # As the processes of traces do: autograd's thread of the device may else end the process while Python stops.
+        os._exit(0)
     else:
         print("\n".join(map(str, measured())))
