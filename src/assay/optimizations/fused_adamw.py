@@ -4,6 +4,9 @@ The plain loop launches a dozen kernels for every parameter and writes its denom
 `fused=True` updates all tensors of a group in one launch. The numbers are the same, rounded in another order. It keeps
 two moments of every parameter, 8 bytes in float32, as the plain loop does. A parameter group with `fused=None` of its
 own ignores the optimizer's argument. Its update is then the plain one, bit for bit, and only its kernels show it.
+
+Where weights and moments are in 16 bits, the kernel computes in float32 and rounds three results: the plain loop rounds
+every operation.
 """
 
 from dataclasses import replace
@@ -13,6 +16,8 @@ from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
+from assay.reference.expected import Expected
+from assay.reference.narrow_rules import NarrowAdamW, NarrowStateAdamW
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -47,6 +52,12 @@ class FusedAdamw(Optimization):
         from assay.optimizers.recipes import adamw
 
         return replace(program, optimizer=adamw(run.training, "fused"))
+
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
+        if not isinstance(expected.rule, NarrowAdamW):
+            return expected
+        formula = expected.rule.model_dump(exclude={"coupled"})
+        return expected.changed(rule=NarrowStateAdamW(**formula, dtype="bfloat16", narrow_weight=True))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.updates import adamw_faults, updated_by
