@@ -205,9 +205,11 @@ def page(found: Sequence[Cell], command: str) -> str:
     lines += ["| cells | count | equal to the byte | median error | largest error | largest share | beyond bounds |"]
     lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
     lines += [_group(name, group) for name, group in groups.items() if group]
-    lines += ["", "The ten largest errors, as shares of the peak:", "", "| cell | stack | peak | error | share |"]
+    worst = sorted((one for one in found if one.error), key=lambda one: -abs(one.error) / one.measured)[:10]
+    if not worst:
+        return "\n".join(lines) + "\n"
+    lines += ["", "The largest errors, as shares of the peak:", "", "| cell | stack | peak | error | share |"]
     lines += ["| --- | --- | --- | --- | --- |"]
-    worst = sorted(found, key=lambda one: -abs(one.error) / one.measured)[:10]
     lines += [
         f"| {one.number} | {'+'.join(map(str, one.run.optimizations)) or 'baseline'} | {one.measured} B "
         f"| {one.error:+d} B | {one.error / one.measured:+.4%} |"

@@ -33,6 +33,7 @@ from assay.training.build import baseline, build
 from assay.training.loop import read, take_step
 from assay.values.baseline import References
 from assay.values.check import Check
+from assay.values.masks import source_of_masks
 from assay.values.nearness import GRADIENT_RATIO, UPDATE_RATIO, Judged
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
@@ -152,9 +153,8 @@ def recorded(run: ResolvedRun, place: Path, text: Any, first: int, kind: type[Re
     expected = expected_of(run)
     for index in range(first):
         read(step, [take_step(step, index)])
-    recorder = StepRecorder(step, place, first=first, rounds_state=expected.rule.rounds_state)
-    if run.model.dropout > 0 and not expected.same_noise:
-        recorder.probe()
+    masks = source_of_masks(run, expected, device)
+    recorder = StepRecorder(step, place, first=first, rounds_state=expected.rule.rounds_state, masks=masks)
     for index in range(first, first + 3):
         watched = recorder.watch(step, index)
         with recorder.hooked():

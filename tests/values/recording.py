@@ -12,6 +12,7 @@ from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from assay.training.loop import read, take_step
 from assay.values.check import check_values
+from assay.values.masks import source_of_masks
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
 from support.corpora import RandomData
@@ -35,9 +36,9 @@ def build():
 def record_steps(step: Step, run: Run, folder: Path, steps: int = 3, first: int = 0) -> None:
     """Do the steps of a built program from `first` on and record them."""
     torch.manual_seed(run.seed)
-    recorder = StepRecorder(step, folder, first=first, rounds_state=expected_of(run).rule.rounds_state)
-    if run.model.dropout > 0 and not expected_of(run).same_noise:
-        recorder.probe()
+    expected = expected_of(run)
+    masks = source_of_masks(run, expected, step.program.device)
+    recorder = StepRecorder(step, folder, first=first, rounds_state=expected.rule.rounds_state, masks=masks)
     for index in range(first, first + steps):
         watched = recorder.watch(step, index)
         with recorder.hooked():

@@ -9,6 +9,7 @@ from torch.nn import Linear, Module, Tanh
 
 from assay.reference.expected import Rounding
 from assay.values.baseline import Reference
+from assay.values.masks import Noise
 from values.recording import CPU, RandomData, own_run
 
 DRAWS = 400
@@ -17,7 +18,7 @@ DRAWS = 400
 def test_the_spread_is_that_of_rounding_errors_whose_signs_are_drawn(tmp_path: Path) -> None:
     run = own_run(tmp_path, "bf16_mixed")
     truth = Reference(run, run.model, RandomData(run), CPU, torch.float64, 0.0)  # type: ignore[arg-type]
-    weights, noise = truth.weights(), {"cpu": torch.get_rng_state()}
+    weights, noise = truth.weights(), Noise({"cpu": torch.get_rng_state()})
     generator = torch.Generator().manual_seed(0)
     weights = {
         name: one + 0.3 * torch.randn(one.shape, generator=generator, dtype=one.dtype) for name, one in weights.items()

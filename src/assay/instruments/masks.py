@@ -14,8 +14,8 @@ from assay.records.trace.masks import Masks
 _LEAST_ELEMENTS = 256
 """Two masks of this many elements agree by chance less than once in 10¹⁰ steps at any usual dropout rate."""
 
-_DRAWN_ON_CPU = torch.ops.aten.bernoulli_.float
-_DROPOUT_OF_GPU = torch.ops.aten.native_dropout.default
+DRAWN_ON_CPU = torch.ops.aten.bernoulli_.float
+DROPOUT_OF_GPU = torch.ops.aten.native_dropout.default
 
 
 class MaskCounts:
@@ -29,7 +29,7 @@ class MaskCounts:
 
     def note(self, operator: OpOverload, args: tuple[Any, ...], result: Any, phase: Phase) -> None:
         """Count the mask that an operator drew in forward or recompute, if it drew one."""
-        mask = _mask(operator, args, result)
+        mask = drawn_mask(operator, args, result)
         if mask is None or phase not in ("forward", "recompute"):
             return
         kept = mask.ne(0).cpu().numpy()
@@ -61,10 +61,10 @@ class MaskCounts:
         )
 
 
-def _mask(operator: OpOverload, args: tuple[Any, ...], result: Any) -> torch.Tensor | None:
-    """The mask that an operator drew: `bernoulli_` fills one on a CPU, a GPU's dropout returns one with the result."""
-    if operator is _DRAWN_ON_CPU:
+def drawn_mask(operator: OpOverload, args: tuple[Any, ...], result: Any) -> torch.Tensor | None:
+    """Return the mask that an unfused dropout drew: `bernoulli_` fills one on a CPU, a GPU's dropout returns one."""
+    if operator is DRAWN_ON_CPU:
         return result if isinstance(result, torch.Tensor) else None
-    if operator is _DROPOUT_OF_GPU and args[2]:
+    if operator is DROPOUT_OF_GPU and args[2]:
         return result[1] if isinstance(result[1], torch.Tensor) else None
     return None

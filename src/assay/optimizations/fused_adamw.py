@@ -54,10 +54,11 @@ class FusedAdamw(Optimization):
         return replace(program, optimizer=adamw(run.training, "fused"))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        if not isinstance(expected.rule, NarrowAdamW):
-            return expected
-        formula = expected.rule.model_dump(exclude={"coupled"})
-        return expected.changed(rule=NarrowStateAdamW(**formula, dtype="bfloat16", narrow_weight=True))
+        found = super().expect(expected, run)
+        if not isinstance(found.rule, NarrowAdamW):
+            return found
+        formula = found.rule.model_dump(exclude={"coupled"})
+        return found.changed(rule=NarrowStateAdamW(**formula, dtype="bfloat16", narrow_weight=True))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.updates import adamw_faults, updated_by

@@ -19,6 +19,7 @@ from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
+from assay.reference.expected import Expected
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _IN_16_BITS = ("flash", "cudnn")
 """GPU kernels that take 16-bit inputs only."""
+_MAY_HIDE_MASKS = ("auto", "cudnn")
+"""Kernels of which cuDNN's may be one, which shows no mask of dropout."""
 _TORCHS = {
     "flash": "FLASH_ATTENTION",
     "efficient": "EFFICIENT_ATTENTION",
@@ -87,6 +90,10 @@ class SdpaAttention(Optimization):
                 f"sdpa_attention:backend={self.backend} needs a GPU of compute capability 8.0 (Ampere) or newer; "
                 f"on {older.name} use backend=efficient"
             )
+
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
+        found = super().expect(expected, run)
+        return found.changed(shows_masks=found.shows_masks and self.backend not in _MAY_HIDE_MASKS)
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.attention import flash, unfused

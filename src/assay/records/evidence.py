@@ -55,6 +55,10 @@ class ValueProof(Record):
     """Groups of a lossy run's repeated evaluations that have float32's loss; `WIDE_GROUPS` of them are no chance."""
     watched_updates: int = 0
     """Updates of which a sample of elements was replayed, whatever part of the run they belong to."""
+    without_dropout: bool = False
+    """True if gradients were compared at dropout 0, because the baseline cannot have the run's masks."""
+    half_repeated_masks: int = 0
+    """Dropout masks of the recorded steps of which half repeats half of the mask before, as torch draws small ones."""
     gradients: int = 0
     """Parameters whose gradients were checked."""
     loss_error: float | None = None
@@ -91,7 +95,7 @@ class ValueProof(Record):
         """Return the proof of this part of a run and a later one together."""
         if not later.checked or not self.checked:
             return self if later.unchecked else later
-        counts = ("steps", "updates", "replayed", "evaluations", "wide_groups")
+        counts = ("steps", "updates", "replayed", "evaluations", "wide_groups", "half_repeated_masks")
         sums = (*counts, "seconds", "process_seconds", "baseline_steps")
         highest = (
             "middle_steps",
@@ -99,6 +103,7 @@ class ValueProof(Record):
             "unproven_steps",
             "all_evaluations",
             "watched_updates",
+            "without_dropout",
             "gradients",
             "loss_error",
             "gradient_error",

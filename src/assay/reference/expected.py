@@ -128,6 +128,8 @@ class Expected(Frozen):
     """Closeness of weights after an update to the slow replay of the rule."""
     same_noise: bool = True
     """True if dropout draws the same masks as in the baseline."""
+    shows_masks: bool = True
+    """False if dropout's masks are drawn where they cannot be kept: by compiled code, a captured graph or cuDNN."""
     unstated: tuple[str, ...] = ()
     """Techniques that do not state their values; a run with any of them is not checked."""
 

@@ -133,7 +133,16 @@ def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
     updates = f", {proof.updates} updates match {rule}" if proof.updates else ""
     again = proof.all_evaluations > proof.evaluations > 0
     evaluated = f", {proof.evaluations} of {proof.all_evaluations} evaluations repeated" if again else ""
-    return f"right in {proof.steps} steps (relative errors: {errors}){_middle(proof)}{updates}{evaluated}{cost}"
+    compared = f"right in {proof.steps} steps (relative errors: {errors}){_middle(proof)}"
+    return f"{compared}{updates}{evaluated}{_masks(proof)}{cost}"
+
+
+def _masks(proof: ValueProof) -> str:
+    """Return what is special about the dropout masks of a run."""
+    said = ", gradients compared without dropout" if proof.without_dropout else ""
+    if proof.half_repeated_masks:
+        said += f", {proof.half_repeated_masks} dropout masks repeat half of the mask before, as torch draws small ones"
+    return said
 
 
 def _middle(proof: ValueProof) -> str:

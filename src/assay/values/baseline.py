@@ -24,6 +24,7 @@ from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
+from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
 from assay.values.rounding import FusedAttention, Imitated, dtype_of, rounded, stored
 
@@ -107,14 +108,14 @@ class Reference:
         self,
         weights: Mapping[str, Tensor],
         batches: Sequence[tuple[Tensor, Tensor]],
-        noise: Mapping[str, Tensor],
+        noise: Noise,
         *,
         dropout: bool = True,
         batch_statistics: bool = False,
         buffers: Mapping[str, Tensor] | None = None,
         rounding: Rounding | None = None,
     ) -> Computed:
-        """Return loss and gradients of a step at `weights`, with dropout masks drawn from the state `noise`.
+        """Return loss and gradients of a step at `weights`, with the dropout masks of `noise`.
 
         `batches` are the step's forwards: token ids and targets, each `[rows, T]`, or inputs and targets of a user's
         own. Without `dropout` modules are as in an evaluation, except with `batch_statistics` those that normalize by a
@@ -132,7 +133,8 @@ class Reference:
         program = replace(self._step.program, batches=lambda step, share: batches)
         if rounding is not None:
             program = replace(program, gradients=partial(self._rounded_gradients, rounding))
-        record = train_step(replace(self._step, program=program), 0)
+        with given_masks(noise.masks if dropout else None):
+            record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         gradients = _clipped(caught, self._clip) if self._truth else caught
         return Computed(record.loss, gradients, record.log_gradient_norm)
@@ -141,7 +143,7 @@ class Reference:
         self,
         weights: Mapping[str, Tensor],
         batches: Sequence[tuple[Tensor, Tensor]],
-        noise: Mapping[str, Tensor],
+        noise: Noise,
         draw: int,
         **options: Any,
     ) -> Computed:
@@ -153,7 +155,7 @@ class Reference:
         self,
         weights: Mapping[str, Tensor],
         batches: Sequence[tuple[Tensor, Tensor]],
-        noise: Mapping[str, Tensor],
+        noise: Noise,
         buffers: Mapping[str, Tensor],
     ) -> tuple[float, float]:
         """Return the mean loss and the targets of an evaluation at `weights`: forwards only, without dropout.
@@ -165,7 +167,7 @@ class Reference:
         summed, targets = self._step.program.evaluate(self._step, moved)
         return summed / targets if targets else math.nan, targets
 
-    def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Mapping[str, Tensor]) -> None:
+    def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Noise) -> None:
         """Set weights, buffers and the global random state."""
         with torch.no_grad():
             for name, buffer in ((name, one) for part in self._step.parts for name, one in part.named_buffers()):
@@ -173,15 +175,15 @@ class Reference:
                     buffer.copy_(buffers[name])
             for name, parameter in self._step.named_parameters():
                 parameter.copy_(weights[name])
-        torch.set_rng_state(noise["cpu"])
-        if "cuda" in noise:
-            torch.cuda.set_rng_state(noise["cuda"], self.device)
+        torch.set_rng_state(noise.states["cpu"])
+        if "cuda" in noise.states:
+            torch.cuda.set_rng_state(noise.states["cuda"], self.device)
 
     def rounded_at(
         self,
         weights: Mapping[str, Tensor],
         batches: Sequence[tuple[Tensor, Tensor]],
-        noise: Mapping[str, Tensor],
+        noise: Noise,
         rounding: Rounding,
         *,
         draw: int = 0,
@@ -216,8 +218,8 @@ class References:
     """The baseline programs of a run, each built when it is first needed, and kept for later records."""
 
     def __init__(self, run: ResolvedRun, expected: Expected, data: Prepared, device: torch.device) -> None:
-        self.probes = run.model.dropout > 0 and not expected.same_noise
-        """True if gradients are compared at dropout 0, because the run draws other masks than the baseline."""
+        self.probes = source_of_masks(run, expected, device) == "none"
+        """True if gradients are compared at dropout 0, because the baseline cannot have the run's masks."""
         self._clip = 0.0 if self.probes else run.training.gradient_clip
         self.step_seconds = 0.0
         """Time of the last step of the float32 program."""

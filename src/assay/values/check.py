@@ -8,7 +8,7 @@ something rounded where it had to be?
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -21,17 +21,17 @@ from assay.data import Prepared
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
-from assay.reference.rules import State
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
-from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure, shaken
+from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure
 from assay.values.batches import batch_failures
+from assay.values.masks import MasksDiffer, Noise
 from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
 from assay.values.pooled import Pooled
-from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
 from assay.values.too_equal import too_equal, too_wide, wide_groups
+from assay.values.updates import judged_updates
 from assay.values.whole_batch import whole_batch_failures
 
 _Imitation = TypeVar("_Imitation")
@@ -73,7 +73,7 @@ class Check:
 
     def judged(self) -> list[Judged]:
         """Return every loss, gradient and update, each with its error relative to its bound."""
-        return self._computed()[0] + self._updates()
+        return self._computed()[0] + judged_updates(self.recorded, self.run, self.expected)
 
     def proof(self) -> ValueProof:
         """Return the result of the whole check. Changes the random state and torch's global settings."""
@@ -81,7 +81,7 @@ class Check:
         failures += plain_failures(self.recorded, self.run, self.expected)
         began = time.perf_counter()
         judged, failed, step_seconds = self._computed()
-        judged += self._updates()
+        judged += judged_updates(self.recorded, self.run, self.expected)
         wide = wide_groups(judged, self.expected.gradients)
         self.references.wide_groups += wide
         failures += failed + nearness.sentences(judged) + too_equal(judged, self.expected)
@@ -96,6 +96,8 @@ class Check:
             replayed=len(self.recorded.steps) if self.recorded.part == "middle" else 0,
             evaluations=int(self.recorded.part == "evaluation"),
             wide_groups=wide,
+            without_dropout=self.references.probes,
+            half_repeated_masks=sum(one.half_again for one in self.recorded.mask_counts()),
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
             **nearness.figures(judged),
@@ -229,7 +231,8 @@ class Check:
         step, close, judged = self.recorded.first, self.expected.gradients, list[Judged]()
         if self.run.model.n_expert is not None:  # rounding sends some tokens to other experts
             close = close.model_copy(update={"loss": _ROUTED * close.loss})
-        weights, noise, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "noise", "buffer"))
+        weights, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "buffer"))
+        noise = self.recorded.noise(step)
         for number, (summed, targets) in self.recorded.evaluated.items():
             windows, found = self.recorded.windows(number), summed / targets if targets else math.nan
             near, counted = self.references.near.evaluated_at(weights, windows, noise, buffers)
@@ -247,8 +250,8 @@ class Check:
     def _disturbed(self, step: int, draw: int, *, dropout: bool = True) -> Computed:
         return self.references.near.disturbed_at(*self._given(step), draw, dropout=dropout)
 
-    def _given(self, step: int) -> tuple[dict[str, Tensor], list[tuple[Tensor, Tensor]], dict[str, Tensor]]:
-        """Return what a reference of a step begins with: weights, batches and random state."""
+    def _given(self, step: int) -> tuple[dict[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
+        """Return what a reference of a step begins with: weights, batches and chance."""
         return self.recorded.tensors("weight", step), self._batches(step), self.recorded.noise(step)
 
     def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
@@ -311,49 +314,6 @@ class Check:
             if name not in found or not torch.equal(one.cpu().to(found[name].dtype), found[name])
         ][:1]
 
-    def _updates(self) -> list[Judged]:
-        """Judge every weight after every update, replayed from the weight before it."""
-        states = self._states(self.recorded.first)
-        return [one for step in self.recorded.steps if step.updated for one in self._updated(step, states)]
-
-    def _states(self, step: int) -> dict[str, State]:
-        """Return the optimizer's state before a step, in the replay's form."""
-        entries: dict[str, dict[str, Tensor]] = {}
-        for name, one in self.recorded.tensors("state", step).items():
-            parameter, _, key = name.partition("|")
-            entries.setdefault(parameter, {})[key] = one
-        return {name: self.expected.rule.adopt(own) for name, own in entries.items()}
-
-    def _updated(self, step: RecordedStep, states: dict[str, State]) -> Iterator[Judged]:
-        before, after, gradients = (
-            self.recorded.tensors(kind, index)
-            for kind, index in (("weight", step.index), ("weight", step.index + 1), ("gradient", step.index))
-        )
-        now, rule = rate(self.run.training, step.index) * self.expected.rate_factor, self.expected.rule
-        close = self.expected.updates
-        if rule.rounds_state:
-            states.update(self._states(step.index))
-        kept = self._states(step.index + 1)
-        for name, weight in before.items():
-            if name not in gradients:
-                yield Judged("update", name, step.index, float("inf"), float("inf"))
-                continue
-            rows, state = self.recorded.padded_rows.get(name, len(weight)), states.setdefault(name, {})
-            whole, gradient = (nearness.padded(one, rows) for one in (weight, gradients[name]))
-            earlier = dict(state)
-            replayed = rule.update(name, whole, gradient, state, now)[: len(weight)]
-            compared = partial(
-                nearness.update, step.index, name, weight, after[name], replayed, close, rounded=rule.rounds_weight
-            )
-            judged = compared()
-            if judged.failed and not rule.rounds_weight:
-                off = shaken({name: gradient}, nearness.unit_roundoff(torch.float32), seed=step.index)[name]
-                judged = compared(shaken=rule.update(name, whole, off, earlier, now)[: len(weight)])
-            yield judged
-            for key in sorted(kept.get(name, {}).keys() - {"steps"}):
-                coarse = rule.rounds_state or weight.dtype.itemsize < 4
-                yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)
-
 
 def _nearest(imitations: Sequence[_Imitation], judge: Callable[[_Imitation | None], Judged]) -> Judged:
     """Judge a value by each of some imitations of rounding, or by none if there are none, and keep the best answer."""
@@ -384,6 +344,8 @@ class Checker:
         check = Check(recorded, self.run, self._expected, self._data, self._device, self._references)
         try:
             return check.proof()
+        except MasksDiffer as error:
+            return ValueProof(failures=(str(error),))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

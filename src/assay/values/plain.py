@@ -17,6 +17,7 @@ from assay.values.recorded import Recorded
 
 _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
+_DEVIATIONS = 5
 
 
 def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[str]:
@@ -25,6 +26,7 @@ def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
         chain(
             _replicas(recorded),
             _noises(recorded, run),
+            _masks(recorded, run),
             _options(recorded, expected),
             _rates(recorded, run, expected),
             _norms(recorded, run),
@@ -50,6 +52,17 @@ def _noises(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
                 drawn = "the same dropout masks" if same else "different dropout masks"
                 yield f"ranks {one.rank} and {other.rank} draw {drawn} in step {step.index}"
                 return
+
+
+def _masks(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
+    """Masks that were kept drop the share that the run asks for, up to five standard deviations."""
+    p = run.model.dropout
+    for one in recorded.mask_counts():
+        off = abs(one.zeros - p * one.elements)
+        if not one.elements or off > _DEVIATIONS * math.sqrt(one.elements * p * (1 - p)):
+            share = one.zeros / one.elements if one.elements else 0.0
+            yield f"dropout zeroed {share:.4f} of {one.elements} elements instead of {p:g} in step {one.step}"
+            return
 
 
 def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:

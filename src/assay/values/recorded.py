@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.values.masks import MaskCount, Noise, unpacked
 from assay.values.tensors import Key, TensorReader
 
 
@@ -88,9 +89,19 @@ class Recorded:
         ids, targets = (self.tensors(f"window {what} {number}", self.first) for what in ("ids", "targets"))
         return [(ids[place], targets[place]) for place in ids]
 
-    def noise(self, step: int) -> dict[str, Tensor]:
-        """Random state of rank 0 before the step, by device."""
-        return self.tensors("noise", step)
+    def noise(self, step: int) -> Noise:
+        """Random state of rank 0 before the step, with the masks that were kept."""
+        own, about = self.ranks[0], self.ranks[0].about["steps"].get(str(step), {})
+        shapes = about.get("masks", {}).get("shapes")
+        masks = shapes and [
+            unpacked(own.get(Key("mask", step, str(place))), shape) for place, shape in enumerate(shapes)
+        ]
+        return Noise(self.tensors("noise", step), masks)
+
+    def mask_counts(self) -> list[MaskCount]:
+        """Return the elements of the masks of each step whose masks were kept."""
+        steps = self.ranks[0].about["steps"].items()
+        return [MaskCount(int(index), **one["masks"]["count"]) for index, one in steps if "masks" in one]
 
     def noise_pairs(self, step: int) -> Iterator[tuple["_Drawing", "_Drawing", bool]]:
         """Yield each pair of ranks, and whether both had the same random state in a step."""

@@ -5,8 +5,9 @@ before the optimizer uses it: summed over micro-batches and ranks, unscaled and 
 optimizer's step, and so also finds optimizers that step inside backward. Sharded tensors are gathered whole, at the
 same point on every rank.
 
-Where dropout draws other masks than the baseline (micro-batches, ranks), the gradients of the steps cannot be compared.
-Then `probe` differentiates the first batch once more with dropout off, before the first step; it updates nothing.
+Where a baseline cannot have the dropout masks of a run (over ranks, or of compiled code on CUDA), the gradients of its
+steps cannot be compared. Then a probe differentiates the first batch once more with dropout off, before the first step.
+It updates nothing.
 
     recorder = StepRecorder(step, folder, ranks)
     watched = recorder.watch(step, index)
@@ -34,6 +35,7 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.gradients import counted_targets
+from assay.values.masks import MaskKeeper, Source, packed
 from assay.values.tensors import Key, TensorWriter
 
 Part = Literal["beginning", "middle", "evaluation", "end"]
@@ -45,6 +47,8 @@ class StepRecorder:
     """Records steps of one rank into `folder`, from the step `first` on, until `updates` updates were made.
 
     The optimizer's state is recorded before the first step and after the last update; with `rounds_state` after each.
+    Dropout masks of each step are kept if references have them from there (`masks`). If these cannot have them, a probe
+    without dropout is recorded at once.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class StepRecorder:
         updates: int = STEPS,
         *,
         rounds_state: bool = False,
+        masks: Source = "state",
         part: Part = "beginning",
     ) -> None:
         self.wanted, self.updates = updates, 0
@@ -77,10 +82,12 @@ class StepRecorder:
             "first": first,
             "padded_rows": padded,
         }
-        self._rounds_state = rounds_state
+        self._rounds_state, self._keeps_masks = rounds_state, masks == "kept"
         self._weights(first)
         if part != "evaluation":
             self._state(first)
+            if masks == "none":
+                self._probe()
 
     @property
     def done(self) -> bool:
@@ -114,7 +121,7 @@ class StepRecorder:
         """Write the index."""
         self._writer.close(**self._about, steps={str(index): one for index, one in self._steps.items()})
 
-    def probe(self) -> None:
+    def _probe(self) -> None:
         """Record loss and gradients of the first batch with dropout off. Weights and random state stay unchanged."""
         step, program = self._step, self._step.program
         micro_batches = micro_batches_of(program, self._first)
@@ -166,9 +173,26 @@ class StepRecorder:
                 for number, (ids, targets) in enumerate(micro_batches):
                     self._writer.add(Key("ids", self._now, str(number)), ids)
                     self._writer.add(Key("targets", self._now, str(number)), targets)
-            return inner(step, micro_batches, tokens)
+            with self._masks_kept():
+                return inner(step, micro_batches, tokens)
 
         return gradients
+
+    @contextmanager
+    def _masks_kept(self) -> Iterator[None]:
+        if not self._keeps_masks:
+            yield
+            return
+        shapes: list[list[int]] = []
+
+        def keep(mask: Tensor) -> None:
+            with self._aside():
+                self._writer.add(Key("mask", self._now, str(len(shapes))), packed(mask))
+                shapes.append(list(mask.shape))
+
+        with MaskKeeper(keep) as keeper:
+            yield
+        self._steps[self._now]["masks"] = {"shapes": shapes, "count": keeper.count}
 
     def _before_optimizer(self, optimizer: Any, *_: Any) -> None:
         with self._aside():

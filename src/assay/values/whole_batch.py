@@ -40,7 +40,7 @@ def whole_batch_failures(recorded: Recorded, run: ResolvedRun, base: Reference, 
             reference.at(weights, batches, noise, dropout=dropout, batch_statistics=True)
             for reference, batches in ((base, whole), (truth, whole), (truth, cut))
         ]
-        if not _drew(noise, truth.device):
+        if not _drew(noise.states, truth.device):
             return _differences(step, len(cut), *found)
     return []
 

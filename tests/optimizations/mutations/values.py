@@ -15,6 +15,7 @@ from assay.parallel.ranks import Ranks
 from assay.step.program import Step
 from assay.training.step_record import StepRecord
 from assay.values.check import check_values
+from assay.values.masks import source_of_masks
 from assay.values.recorded import Recorded
 from assay.values.recorder import STEPS, StepRecorder
 
@@ -29,11 +30,10 @@ class ValueRecord:
     def __init__(self, step: Step, run: Run, ranks: Ranks, data: Any, first: int = 0) -> None:
         self._place = Path(ranks.gather(tempfile.mkdtemp())[0])
         self._step, self._run, self._ranks, self._data = step, run, ranks, data
-        self._recorder = StepRecorder(
-            step, self._place, ranks, first, _LAST if first else STEPS, rounds_state=expected_of(run).rule.rounds_state
-        )
-        if run.model.dropout > 0 and not expected_of(run).same_noise:
-            self._recorder.probe()
+        expected, updates = expected_of(run), _LAST if first else STEPS
+        masks = source_of_masks(run, expected, step.program.device)
+        rounds = expected.rule.rounds_state
+        self._recorder = StepRecorder(step, self._place, ranks, first, updates, rounds_state=rounds, masks=masks)
 
     def take(self, index: int, take: Callable[[Step, int], Taken]) -> Taken:
         """Do one step as `take` does, and record it."""

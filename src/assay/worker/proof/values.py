@@ -22,6 +22,7 @@ from assay.training.evaluation import Evaluation, group_of
 from assay.training.loop import Loop, TakeStep
 from assay.training.step_record import StepRecord
 from assay.training.stops import Interrupted, Unproven, WrongValues
+from assay.values.masks import source_of_masks
 from assay.values.recorder import STEPS, Part, StepRecorder
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.process import ReferenceProcess, values_folder
@@ -89,12 +90,18 @@ class ValueCheck:
         self._part = f"{part}-{first}"
         if not self.unchecked:
             rounded = part == "middle" or self._expected.rule.rounds_state
+            masks = source_of_masks(self._run, self._expected, self._loop.step.program.device)
             place = self._place / self._part
             self._recorder = StepRecorder(
-                self._loop.step, place, self._ranks, first, updates, rounds_state=rounded, part=part
+                self._loop.step,
+                place,
+                self._ranks,
+                first,
+                updates,
+                rounds_state=rounded,
+                masks=masks,
+                part=part,
             )
-            if part != "evaluation" and self._run.model.dropout > 0 and not self._expected.same_noise:
-                self._recorder.probe()
         try:
             yield
         finally:
