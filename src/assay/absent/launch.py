@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from assay.absent.build import LIBRARY, built
 from assay.absent.devices import AbsentDevice, description
+from assay.absent.driver_query import write_driver_query
 from assay.absent.observation import Observation
 from assay.absent.toolchain import check_no_gpu, check_settings, environment
 from assay.config import Home
@@ -97,6 +98,7 @@ def run_absent(
     library = library_for(command, tell)
     with tempfile.TemporaryDirectory(prefix="assay-absent-") as folder:
         given = {**child_environment(library, Path(folder)), **description(device, count), **variables}
+        given["PATH"] = _first("PATH", str(write_driver_query(Path(folder) / "bin", device, count)))
         given["ASSAY_ABSENT_STEPS"] = str(steps or 0)
         given["ASSAY_ABSENT_READS"] = json.dumps(reads)
         returncode = _waited(command, given)
