@@ -16,7 +16,7 @@ from assay.values.masks import source_of_masks
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
 from support.corpora import RandomData
-from support.steps import CPU, build_step
+from support.steps import build_step
 
 MODEL = """
 import assay
@@ -55,7 +55,7 @@ def proof_of_values(run: Run, folder: Path, change: Callable[[Step], None] | Non
     if change is not None:
         change(step)
     record_steps(step, run, folder)
-    return check_values(Recorded(folder), run, data, CPU)  # type: ignore[arg-type]
+    return check_values(Recorded(folder), run, data, step.program.device)  # type: ignore[arg-type]
 
 
 def own_run(tmp_path: Path, *techniques: str) -> ResolvedRun:

@@ -10,7 +10,8 @@ from torch.nn import Linear, Module, Tanh
 from assay.reference.expected import Rounding
 from assay.values.baseline import Reference
 from assay.values.masks import Noise
-from values.recording import CPU, RandomData, own_run
+from support.steps import CPU
+from values.recording import RandomData, own_run
 
 DRAWS = 400
 

@@ -24,6 +24,7 @@ from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
+from assay.values.by_rows import rows_at_once
 from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
 from assay.values.rounding import FusedAttention, Imitated, dtype_of, rounded, stored
@@ -228,6 +229,12 @@ class References:
         self._built = run, expected.model, data, device
 
     @cached_property
+    def rows(self) -> int | None:
+        """Rows of a batch that references compute at once; None if they compute them all."""
+        run, model, _, device = self._built
+        return rows_at_once(run, model, device)
+
+    @cached_property
     def near(self) -> Reference:
         """The program in float32."""
         return Reference(*self._built, torch.float32, self._clip)
@@ -285,7 +292,6 @@ def baseline_failure(near: Computed, exact: Computed, expected: Expected) -> lis
 
     A mixture may route a token elsewhere in float64, so its baseline is not judged.
     """
-    off = abs(near.loss - exact.loss) / abs(exact.loss)
-    if expected.model.n_expert is not None or off <= _BASELINE_ERROR:
+    if expected.model.n_expert is not None or abs(near.loss - exact.loss) <= _BASELINE_ERROR * abs(exact.loss):
         return []
     return [f"the float32 baseline itself is wrong: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]

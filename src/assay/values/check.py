@@ -25,6 +25,7 @@ from assay.training.stops import is_out_of_memory
 from assay.values import nearness
 from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure
 from assay.values.batches import batch_failures
+from assay.values.by_rows import divided
 from assay.values.masks import MasksDiffer, Noise
 from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
@@ -216,12 +217,11 @@ class Check:
         rounding = close.rounding or (_OWN_ROUNDING if self.run.own_rows is not None else None)
         if rounding is None or close.kind != "lossy":
             return None
-        weights, noise = self.recorded.tensors("weight", step), self.recorded.noise(step)
-        buffers = {} if windows is None else self.recorded.tensors("buffer", step)
-        batches = self._batches(step) if windows is None else windows
-        return self.references.near.rounded_at(
-            weights, batches, noise, rounding, draw=draw, dropout=dropout and windows is None, buffers=buffers
-        )
+        rounded_at = partial(self.references.near.rounded_at, rounding=rounding, draw=draw)
+        if windows is None:
+            return rounded_at(*self._given(step), dropout=dropout)
+        weights, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "buffer"))
+        return rounded_at(weights, windows, self.recorded.noise(step), dropout=False, buffers=buffers)
 
     def _evaluated(self) -> list[Judged]:
         """Judge each recorded group of an evaluation.
@@ -234,7 +234,8 @@ class Check:
         weights, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "buffer"))
         noise = self.recorded.noise(step)
         for number, (summed, targets) in self.recorded.evaluated.items():
-            windows, found = self.recorded.windows(number), summed / targets if targets else math.nan
+            windows, _ = divided(self.recorded.windows(number), noise, self.references.rows)
+            found = summed / targets if targets else math.nan
             near, counted = self.references.near.evaluated_at(weights, windows, noise, buffers)
             one = nearness.evaluation(step, number, found, near, close)
             if one.failed:
@@ -252,7 +253,8 @@ class Check:
 
     def _given(self, step: int) -> tuple[dict[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
         """Return what a reference of a step begins with: weights, batches and chance."""
-        return self.recorded.tensors("weight", step), self._batches(step), self.recorded.noise(step)
+        batches, noise = divided(self._batches(step), self.recorded.noise(step), self.references.rows)
+        return self.recorded.tensors("weight", step), batches, noise
 
     def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
         model = self.run.model  # a mixture balances the tokens of one forward, and masks are drawn forward by forward

@@ -90,7 +90,8 @@ class Judged:
 def loss(step: int, found: float, base: float, truth: float, close: Closeness, moved: float | None = None) -> Judged:
     """Judge a training loss; `moved` is how far rounded weights and inputs move it, which widens a lossy bound."""
     if close.kind == "exact":
-        return Judged("loss", "loss", step, abs(found - base) / abs(base), 0.0 if found == base else float("inf"))
+        apart = over(abs(found - base), abs(base))
+        return Judged("loss", "loss", step, apart, 0.0 if found == base else float("inf"))
     return _inexact_loss("loss", step, found, base, truth, close, moved)
 
 
@@ -115,7 +116,7 @@ def evaluation(
         return Judged("evaluation", name, step, 0.0, 0.0)
     stated = close.loss if close.kind == "lossy" else EVALUATION_ROUNDOFFS * unit_roundoff(torch.float32)
     error = abs(found - base)
-    return Judged("evaluation", name, step, error / abs(base), over(error, stated * abs(base)))
+    return Judged("evaluation", name, step, over(error, abs(base)), over(error, stated * abs(base)))
 
 
 def norm(step: int, found: float, base: Computed, gradients: Mapping[str, Tensor], rounded: Computed | None) -> Judged:
@@ -126,7 +127,10 @@ def norm(step: int, found: float, base: Computed, gradients: Mapping[str, Tensor
     """
     references = base.gradients
     both = [name for name in references if name in gradients and gradients[name].shape == references[name].shape]
-    squares = [(_norm(gradients[name].double() - references[name]) ** 2, _norm(references[name]) ** 2) for name in both]
+    squares = [
+        (_norm(gradients[name].to(references[name]) - references[name]) ** 2, _norm(references[name]) ** 2)
+        for name in both
+    ]
     apart, size = (sum(one) ** 0.5 for one in zip(*squares, strict=True)) if squares else (0.0, 1.0)
     if not math.isfinite(base.log_norm):
         return Judged("norm", "the gradients", step, 0.0, 0.0)
@@ -150,7 +154,7 @@ def _inexact_loss(
         bound = max(close.loss * abs(truth), 0.0 if moved is None else GRADIENT_RATIO * moved)
     else:
         bound = GRADIENT_RATIO * max(abs(base - truth), unit_roundoff(torch.float32) * abs(truth))
-    return Judged(what, what, step, error / abs(truth), over(error, bound))
+    return Judged(what, what, step, over(error, abs(truth)), over(error, bound))
 
 
 def gradient(

@@ -26,8 +26,12 @@ from assay.reference.expected import Rounding
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "convolution", "convolution_backward")
 _SOFTMAX = ("_softmax", "_softmax_backward_data")
-_SUMS_OVER_TOKENS = ("native_layer_norm_backward", "_fused_rms_norm_backward", "embedding_dense_backward")
-"""Kernels of backward of which some add up over all tokens in the narrow dtype."""
+_SUMS_OVER_TOKENS = {
+    "native_layer_norm_backward": (3, 4),
+    "_fused_rms_norm_backward": (3,),
+    "embedding_dense_backward": (),
+}
+"""Kernels of backward of which some add up over all tokens in the narrow dtype, and their arguments with statistics."""
 _LOSS = ("_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward")
 _MOVES = ("clone", "detach", "_to_copy", "embedding")
 """Operations that compute nothing."""
@@ -88,14 +92,16 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 narrow = torch.float8_e5m2  # gradients; the other operand is rounded more than it is in the program
             return _each(lambda one: rounded(one, self._dtype), func(*_each(lambda one: rounded(one, narrow), args)))
         if self._everywhere and name in _SUMS_OVER_TOKENS:
-            return self._summed_over_tokens(func, *args, **kwargs)
+            return self._summed_over_tokens(func, _SUMS_OVER_TOKENS[name], *args, **kwargs)
         found = func(*args, **kwargs)
         return _each(lambda one: rounded(one, self._dtype), found) if self._rounds(func, name, found) else found
 
-    def _summed_over_tokens(self, func: Any, gradient: Tensor, *others: Any, **named: Any) -> Any:
-        """Run a kernel in the narrow dtype, because it may also add up in it."""
+    def _summed_over_tokens(self, func: Any, statistics: tuple[int, ...], *args: Any, **named: Any) -> Any:
+        """Run a kernel in the narrow dtype, because it may also add up in it. A GPU's keeps statistics in float32."""
+        gradient, wide = args[0], statistics if args[0].is_cuda else ()
         scale = _scale(gradient, self._dtype) * _ROOM_FOR_SUMS
-        found = func(*_each(lambda one: one.to(self._dtype), (gradient * scale, *others)), **named)
+        narrow = _each(lambda one: one.to(self._dtype), (gradient * scale, *args[1:]))
+        found = func(*(args[place] if place in wide else one for place, one in enumerate(narrow)), **named)
         return _each(lambda one: one.to(gradient) / scale, found)
 
     def _rounds(self, func: Any, name: str, found: Any) -> bool:
