@@ -22,7 +22,7 @@ from torch import Tensor
 
 from assay.errors import UsageError
 from assay.model.loss import NOT_COUNTED
-from assay.model.tally import host
+from assay.model.tally import Count, host
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 
@@ -144,22 +144,26 @@ def _cut(batches: Iterable[MicroBatch], parts: int) -> Iterator[MicroBatch]:
     return (pair for ids, targets in batches for pair in zip(ids.chunk(parts), targets.chunk(parts), strict=True))
 
 
-def _counted(step: Step, targets: Tensor) -> float:
+def _counted(step: Step, targets: Tensor) -> Count:
     """Return the number of targets that the last forward's loss counted."""
     tally = step.program.figures.tally
-    return int((targets != NOT_COUNTED).sum()) if tally is None else host(tally.last)
+    return (targets != NOT_COUNTED).sum() if tally is None else tally.last
 
 
 def summed_evaluation(step: Step, batches: Iterable[MicroBatch]) -> tuple[float, float]:
-    """Evaluate on one device → (summed loss, number of targets that it counted)."""
-    loss, targets = 0.0, 0.0
+    """Evaluate on one device → (summed loss, number of targets that it counted).
+
+    Both are added up on the device, in float64 as the host would, so the host waits for it once.
+    """
+    loss = torch.zeros((), dtype=torch.float64, device=step.program.device)
+    targets: Count = 0.0
     with evaluating(step), torch.no_grad(), ExitStack() as contexts:
         for context in step.program.step_contexts:
             contexts.enter_context(context())
         for batch in batches:
-            loss += summed_loss(step, batch).item()
-            targets += _counted(step, batch[1])
-    return loss, targets
+            loss += summed_loss(step, batch).double()
+            targets = targets + _counted(step, batch[1])
+    return loss.item(), host(targets)
 
 
 @contextmanager
