@@ -27,8 +27,8 @@ Updates: |w′ − w″| ≤ 2·u·|w″| + (ρ or K·u)·|w″ − w|, for a we
 term is the rounding of the weight, with its dtype's u. The second is that of the step, with float32's u and K = 128.
 Where the replay rounds the weight itself, few elements can be rounded to another neighbour, and the first term is a
 tenth. Where decay joins the gradient, both may cancel, and Adam turns what is left of rounding into a whole step. So an
-update beyond its bound is replayed once more, with a gradient that is off by a roundoff. Eight times the distance of
-both replays is added to the bound.
+update beyond its bound is replayed once more, with a gradient of which each element is off by a roundoff. Eight times
+the distance of both replays is added to the bound.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from assay.config import ResolvedRun
 from assay.reference.expected import Expected
 from assay.reference.rules import Rule, State
 from assay.values import nearness
-from assay.values.baseline import shaken
 from assay.values.nearness import Judged
 from assay.values.rates import rate
 from assay.values.recorded import Recorded, RecordedStep
@@ -54,12 +53,22 @@ def _updated(
         )
         judged = compared()
         if judged.failed and not rule.rounds_weight:
-            off = shaken({name: gradient}, nearness.unit_roundoff(torch.float32), seed=step.index)[name]
-            judged = compared(shaken=rule.update(name, whole, off, earlier, now)[: len(weight)])
+            off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, now)
+            judged = compared(shaken=off[: len(weight)])
         yield judged
         for key in sorted(kept.get(name, {}).keys() - {"steps"}):
             coarse = rule.rounds_state or weight.dtype.itemsize < 4
             yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)
+
+
+def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
+    """Return a gradient of which each element is off by a roundoff of float32, up or down.
+
+    Where decay cancels a gradient, one element can be most of an update's error. So none may stay as it is by chance.
+    """
+    noise = torch.Generator().manual_seed(seed)
+    signs = torch.randint(2, gradient.shape, generator=noise).to(gradient.device).double() * 2 - 1
+    return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
 
 
 def _states(recorded: Recorded, rule: Rule, step: int) -> dict[str, State]:
