@@ -57,7 +57,7 @@ class FusedAdamw(Optimization):
         found = super().expect(expected, run)
         if not isinstance(found.rule, NarrowAdamW):
             return found
-        formula = found.rule.model_dump(exclude={"coupled"})
+        formula = found.rule.model_dump(exclude={"coupled", "rounds_factors"})
         return found.changed(rule=NarrowStateAdamW(**formula, dtype="bfloat16", narrow_weight=True))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:

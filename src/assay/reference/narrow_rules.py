@@ -56,6 +56,9 @@ class NarrowStateAdamW(AdamW):
 class NarrowAdamW(AdamW):
     """AdamW with every operation rounded to the weight's own dtype, as in torch's plain loop."""
 
+    rounds_factors: bool = False
+    """True if β₂ and the factor of weight decay are rounded before they multiply: 0.9998 is then 1 in bfloat16."""
+
     @property
     def rounds_weight(self) -> bool:
         return True
@@ -68,8 +71,11 @@ class NarrowAdamW(AdamW):
         g = gradient.add(w, alpha=decay) if self.coupled else gradient
         mean, square = state.setdefault("m", g.new_zeros(g.shape)), state.setdefault("v", g.new_zeros(g.shape))
         mean.lerp_(g, 1 - self.beta1)
-        square.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
+        square.mul_(self._factor(self.beta2, w)).addcmul_(g, g, value=1 - self.beta2)
         root = (square.sqrt() / (1 - self.beta2**t) ** 0.5).add_(self.epsilon)
-        shrunk = w if self.coupled else w.mul_(1 - rate * decay)
+        shrunk = w if self.coupled else w.mul_(self._factor(1 - rate * decay, w))
         moved: Tensor = shrunk.addcdiv_(mean, root, value=-rate / (1 - self.beta1**t))
         return moved
+
+    def _factor(self, value: float, like: "Tensor") -> float:
+        return float(like.new_tensor(value)) if self.rounds_factors else value
