@@ -1,0 +1,156 @@
+"""The page of a kit's files: what a device was measured to do.
+
+    python benchmarks/gpu_kit/page.py FOLDER [--out docs/measured/gpu.md]
+
+FOLDER has the JSON files that `benchmarks/gpu_kit` wrote. Parts that are missing are named.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Items = Mapping[str, Any]
+_T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 7: 2.36, 9: 2.26, 19: 2.09}
+"""Student's t by degrees of freedom; between two of them the lower counts."""
+
+
+def page(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page in Markdown. `files` has the content of each part's file by the part's name."""
+    first = next(iter(files.values()))["about"]
+    versions = ", ".join(f"{name} {one}" for name, one in first["versions"].items() if one)
+    lines = [
+        "# One GPU, measured",
+        "",
+        f"{first['device']}, driver {first['driver']}; {versions}; {first['date']}.",
+        "",
+    ]
+    for name, section in SECTIONS.items():
+        lines += [f"## {name.capitalize()}", ""]
+        if name in files:
+            lines += [*section(files[name]["items"]), "", f"`{files[name]['about']['command']}`", ""]
+        else:
+            lines += [f"Not taken yet: `python benchmarks/gpu_kit {name}`.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _rates(items: Items) -> Iterator[str]:
+    yield "Products of square matrices of random normal numbers, in TFLOP/s: one, and twenty in a row."
+    yield ""
+    yield "| size and number | " + " | ".join(_products(items)) + " |"
+    yield "| --- |" + " --- |" * len(_products(items))
+    sizes = dict.fromkeys(size for one in _products(items).values() for size in one)
+    for size in sizes:
+        cells = (one.get(size, {}).get("flops") for one in _products(items).values())
+        yield f"| {size} | " + " | ".join("" if one is None else f"{max(one) / 1e12:.1f}" for one in cells) + " |"
+    yield ""
+    for name in ("copies", "launches"):
+        if name in items:
+            yield f"- {name}: " + ", ".join(f"{what} {_figure(one)}" for what, one in items[name].items())
+    for name, one in items.items():
+        if name.startswith(("attention", "loops")):
+            shown = (f"{what} {json.dumps(told)}" for what, told in one.items() if isinstance(told, dict))
+            yield f"- {name}, seconds: " + "; ".join(shown)
+
+
+def _products(items: Items) -> dict[str, Any]:
+    start = "products in "
+    return {name.removeprefix(start): one for name, one in items.items() if name.startswith(start)}
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _peaks(items: Items) -> Iterator[str]:
+    taken = [one for one in items.values() if "requested_peak" in one]
+    yield f"{len(taken)} of {len(items)} steps were measured."
+    if not taken:
+        return
+    off = sorted((one["predicted"] - one["requested_peak"]) / one["requested_peak"] for one in taken)
+    yield f"The ledger's requested peak is off by {off[0]:+.3%} to {off[-1]:+.3%}, and"
+    yield f"{sum(one == 0 for one in off)} are equal to the byte."
+    yield ""
+    yield "| stack | requested | predicted | difference |"
+    yield "| --- | ---: | ---: | ---: |"
+    for one in taken:
+        lead = f"| {one['stack'] or 'baseline'} | {one['requested_peak']:,} | {one['predicted']:,}"
+        yield f"{lead} | {one['predicted'] - one['requested_peak']:+,} |"
+
+
+def _race(items: Items) -> Iterator[str]:
+    yield "Time of our step over nanoGPT's beside it, with an interval of 95 % over interleaved blocks of ten steps."
+    yield ""
+    yield "| ours | ours, ms | nanoGPT, ms | ratio |"
+    yield "| --- | ---: | ---: | ---: |"
+    for name, one in items.items():
+        if "ours" not in one:
+            yield f"| {name} | | | {one.get('failed', '')} |"
+            continue
+        ours, theirs = one["ours"], one.get("theirs")
+        beside = "" if theirs is None else f"{1e3 * statistics.median(theirs):.2f}"
+        ratio = "" if theirs is None else _interval([a / b for a, b in zip(ours, theirs, strict=True)])
+        yield f"| {name} | {1e3 * statistics.median(ours):.2f} | {beside} | {ratio} |"
+
+
+def _interval(ratios: Sequence[float]) -> str:
+    free = len(ratios) - 1
+    t = _T_95[max(one for one in _T_95 if one <= free)]
+    half = t * statistics.stdev(ratios) / len(ratios) ** 0.5
+    return f"{statistics.fmean(ratios):.3f} ± {half:.3f}"
+
+
+def _honest(items: Items) -> Iterator[str]:
+    refused = {name: one for name, one in items.items() if not one.get("verdict")}
+    yield f"{len(items) - len(refused)} of {len(items)} honest runs were proven."
+    for name, one in refused.items():
+        yield f"- {name}: {one.get('failed') or '; '.join(one['failures'])}"
+    yield ""
+    yield "| run | largest error over its bound | loss | gradients | updates | baseline steps |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for name, one in items.items():
+        if "used" in one:
+            errors = (one[key] for key in ("loss_error", "gradient_error", "update_error"))
+            cells = (f"{error:.1e}" if error is not None else "" for error in errors)
+            yield f"| {name} | {one['used']:.2f} | {' | '.join(cells)} | {one['baseline_steps']:.0f} |"
+
+
+def _commands(items: Items) -> Iterator[str]:
+    for name, one in items.items():
+        yield f"{name}: exit code {one.get('returncode', one.get('failed'))}"
+        yield ""
+        yield "```text"
+        yield str(one.get("output", "")).strip()[-3000:]
+        yield "```"
+
+
+SECTIONS = {
+    "rates": _rates,
+    "peaks": _peaks,
+    "race": _race,
+    "honest": _honest,
+    "cells": _commands,
+    "ladder": _commands,
+    "tests": _commands,
+}
+
+
+def main() -> None:
+    """Write the page of a folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs/measured/gpu.md"))
+    given = parser.parse_args()
+    files = {
+        name: json.loads(file.read_text()) for name in SECTIONS if (file := given.folder / f"{name}.json").exists()
+    }
+    if not files:
+        sys.exit(f"{given.folder} has no file of a part; run python benchmarks/gpu_kit --out {given.folder}")
+    given.out.write_text(page(files), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
