@@ -57,6 +57,8 @@ class ValueProof(Record):
     """Updates of which a sample of elements was replayed, whatever part of the run they belong to."""
     without_dropout: bool = False
     """True if gradients were compared at dropout 0, because the baseline cannot have the run's masks."""
+    reduced_reductions: bool = False
+    """True if bounds allow for products that cuBLAS adds up in 16 bits."""
     half_repeated_masks: int = 0
     """Dropout masks of the recorded steps of which half repeats half of the mask before, as torch draws small ones."""
     gradients: int = 0
@@ -104,6 +106,7 @@ class ValueProof(Record):
             "all_evaluations",
             "watched_updates",
             "without_dropout",
+            "reduced_reductions",
             "gradients",
             "loss_error",
             "gradient_error",

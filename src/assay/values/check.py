@@ -31,6 +31,7 @@ from assay.values.nearness import Judged
 from assay.values.plain import plain_failures
 from assay.values.pooled import Pooled
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.rounding import may_reduce_in_16_bits
 from assay.values.too_equal import too_equal, too_wide, wide_groups
 from assay.values.updates import judged_updates
 from assay.values.whole_batch import whole_batch_failures
@@ -98,6 +99,7 @@ class Check:
             evaluations=int(self.recorded.part == "evaluation"),
             wide_groups=wide,
             without_dropout=self.references.probes,
+            reduced_reductions=self._reduced,
             half_repeated_masks=sum(one.half_again for one in self.recorded.mask_counts()),
             seconds=time.perf_counter() - began,
             baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
@@ -268,7 +270,7 @@ class Check:
 
         A loss, a norm and a gradient of a user's own must be near to one of the imitations.
         """
-        pooled = Pooled(self._close(), self.run.model.n_expert is not None)
+        pooled = Pooled(self._close(), self.run.model.n_expert is not None, self._reduced)
         step, found = values.step, values.gradients
         judged = [
             _nearest(
@@ -292,6 +294,11 @@ class Check:
             judge = partial(nearness.gradient, step, name, own, near.gradients[name], truth, close, typical)
             judged.append(_nearest(coarse, judge))
         return judged + list(pooled.judged())
+
+    @property
+    def _reduced(self) -> bool:
+        """True if the GPU may add up products of this run in 16 bits."""
+        return self.device.type == "cuda" and self._close().rounding is not None and may_reduce_in_16_bits()
 
     def _close(self) -> Closeness:
         """Return the bound of gradients. An accelerator may not be bit-reproducible; there exact means reassociated."""

@@ -54,6 +54,12 @@ def dtype_of(rounding: Rounding) -> torch.dtype:
     return _DTYPES[rounding.dtype]
 
 
+def may_reduce_in_16_bits() -> bool:
+    """Return whether torch lets cuBLAS add up parts of 16-bit products in 16 bits, as it does by default."""
+    settings = torch.backends.cuda.matmul
+    return bool(settings.allow_bf16_reduced_precision_reduction or settings.allow_fp16_reduced_precision_reduction)
+
+
 def rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the nearest numbers in `dtype`, as a tensor of the old dtype; its largest is scaled into the range."""
     if not tensor.is_floating_point() or tensor.numel() <= 1:
