@@ -133,8 +133,9 @@ def test_every_block_is_a_predicted_one_but_the_batch_and_numbers(length: int, s
     others = watched(CUDA, lambda: None).peak.blocks
     measured = passed(run)
     assert sum(one.nbytes * one.count for one in measured.peak_blocks) == measured.tensors_peak_bytes
-    values = estimate(run, detect()).peak_blocks
-    predicted = [*(PeakBlock.model_validate(one) for one in values), *others]
+    ledger = estimate(run, detect())
+    assert measured.tensors_peak_instant == ledger.timeline.peak.label
+    predicted = [*map(PeakBlock.model_validate, ledger.peak_blocks), *others]
     odd = [one for one in differing_blocks(measured.peak_blocks, predicted) if one.nbytes > 16]
     assert [(one.nbytes, one.count) for one in odd] == [(run.training.batch_size * length * 8, 2)]
     assert "batches.py" in odd[0].made
@@ -158,7 +159,7 @@ def test_a_block_that_another_stream_uses_in_a_capture_waits() -> None:
     before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     found = watched(CUDA, step).peak
     assert found.waiting_bytes == 3 * MIB
-    assert found.tensors_bytes <= before + 5 * MIB
+    assert found.tensors_bytes < before + 6 * MIB, "the second block, and numbers of the graph, without the first"
     assert found.requested_bytes == found.tensors_bytes + found.waiting_bytes
 
 

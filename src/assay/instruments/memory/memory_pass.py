@@ -164,11 +164,13 @@ def _no_collection() -> Iterator[None]:
 
 
 def _cuda_pass(device: torch.device, one_step: Callable[[], None], idle_bytes: int) -> MemoryPass:
+    # The instant is first, while workspaces are there: the profiler would count those that a step makes anew.
+    instant = tensor_peak(one_step, "cuda").instant
     step = watched(device, one_step)
     free, total = torch.cuda.mem_get_info(device)
     return MemoryPass(
         tensors_peak_bytes=step.peak.tensors_bytes + idle_bytes,
-        tensors_peak_instant=tensor_peak(one_step, "cuda").instant,
+        tensors_peak_instant=instant,
         library_scratch_bytes=step.workspace_bytes + step.graph_workspace_bytes,
         allocator_peak_bytes=step.peak.held_bytes + idle_bytes + step.graph_workspace_bytes,
         waiting_peak_bytes=step.peak.waiting_bytes,
