@@ -179,8 +179,8 @@ def llama(python: str) -> Iterator[str]:
 _HEAD = """# Ranks on absent GPUs
 
 `python benchmarks/absent_ranks.py`: torch {torch}, {date}. Every rank runs alone on an absent H100 ([several
-GPUs](../absent-gpu.md)), and the other ranks answer at once with nothing. NCCL's own buffers are not known, and are in
-no figure.
+GPUs](../absent-gpu.md)), and the other ranks answer at once with nothing. NCCL's own buffers are a range only, and
+are in no figure.
 
 ## A rank beside the ledger and the plan
 

@@ -23,9 +23,10 @@ def test_a_rank_that_failed_comes_before_a_fuller_one() -> None:
     assert found.status is not Status.DONE
 
 
-def test_values_have_every_rank_and_say_that_nccl_is_not_known() -> None:
+def test_values_have_every_rank_and_a_range_for_nccl() -> None:
     found: Any = over_two().to_dict()
-    assert found["nccl_bytes"] is None
+    range_of_one_group = [24 * 2**20, 32 * 3 * 12 * 2**20]
+    assert found["nccl_bytes"] == {"0": range_of_one_group, "3": range_of_one_group}
     assert list(found["by_rank"]) == ["0", "3"]
     assert found["by_rank"]["3"]["reserved_peak_bytes"] == 2**31
 

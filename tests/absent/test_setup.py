@@ -35,13 +35,13 @@ def test_the_new_one_has_the_same_packages_and_torch_s_release(old: Path) -> Non
     wanted = plan(sys.executable)
     assert wanted.folder == old.with_name(".venv-cuda")
     assert wanted.requirements == (
-        *("torch==2.11.0", "torchvision==0.26.0", "numpy==2.4.0", "--editable", "/home/me/mine"),
+        *("torch===2.11.0", "torchvision===0.26.0", "numpy==2.4.0", "--editable", "/home/me/mine"),
         "https://example.org/tool.whl",
     )
     assert wanted.nbytes == TORCH_BYTES + 3 * 10**6 + 20
 
 
-@pytest.mark.parametrize(("version", "wanted"), [("2.9.1", "torch>=2.11"), ("2.14.1+cpu", "torch==2.14.1")])
+@pytest.mark.parametrize(("version", "wanted"), [("2.9.1", "torch===2.11.0"), ("2.14.1+cpu", "torch===2.14.1")])
 def test_a_release_that_is_too_old_is_replaced(version: str, wanted: str) -> None:
     assert setup._torch(version) == wanted
 
@@ -88,6 +88,23 @@ def test_a_complaint_of_pip_is_one_sentence(old: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(setup.subprocess, "run", lambda *given, **options: done)
     with pytest.raises(UsageError, match=r"-m venv .* failed: ERROR: No matching distribution"):
         make(plan(sys.executable), lambda text: None)
+
+
+def test_an_environment_that_cannot_be_made_is_removed(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = plan(sys.executable)
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        wanted.new_python.parent.mkdir(parents=True, exist_ok=True)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    def check(command: list[str]) -> None:
+        raise UsageError("torch is a CPU build")
+
+    monkeypatch.setattr(setup.subprocess, "run", run)
+    monkeypatch.setattr(setup, "environment", check)
+    with pytest.raises(UsageError, match="is a CPU build"):
+        make(wanted, lambda text: None)
+    assert not wanted.folder.exists()
 
 
 def test_the_list_of_packages_is_json() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from assay.absent.answer import Fit
+from assay.absent.largest import Probe, Search, searched
 from assay.fake.peak import GpuPeak
 from assay.report.blocks import Table
 from assay.report.gpu_peak import UNTOLD, gpu_peak_report, gpu_peak_values, headline
@@ -32,9 +33,12 @@ def peak(requested: int, **changes: object) -> GpuPeak:
         (peak(10 * GB), Fit.YES),
         (peak(24 * GB), Fit.BARELY),
         (peak(25 * GB), Fit.NO),
-        (peak(10 * GB, unknown=("cuDNN's convolutions",)), Fit.UNKNOWN),
+        (peak(10 * GB, unknown=("cuDNN's convolutions",)), Fit.CONDITIONAL),
+        (peak(24 * GB, unknown=("cuDNN's convolutions",)), Fit.BARELY),
+        (peak(9 * GB, ran=True, reserved_peak_bytes=9 * GB, exhausted="CUDA out of memory"), Fit.NO),
         (peak(20 * GB, ran=True, allocated_peak_bytes=20 * GB, reserved_peak_bytes=24 * GB), Fit.YES),
         (peak(20 * GB, ran=True, allocated_peak_bytes=20 * GB, reserved_peak_bytes=25 * GB), Fit.NO),
+        (peak(20 * GB, ran=True, reserved_peak_bytes=24_650_000_000), Fit.BARELY),
     ],
 )
 def test_whether_a_step_fits(found: GpuPeak, fit: Fit) -> None:
@@ -48,6 +52,23 @@ def test_a_trace_says_what_it_does_not_know() -> None:
     text = "\n".join(map(str, blocks))
     assert UNTOLD in text
     assert "cuDNN's convolutions" in text
-    assert "if the allocator added nothing" in text
+    assert "21, also if the allocator reserves 1.33 times what is requested" in text
+    of = "one NVIDIA GeForce RTX 4090 of 23.6 GiB"  # beside 1.33 times 10 GB and a context
+    assert blocks[0] == f"It fits {of}, if unknown workspaces take no more than 10.5 GiB."
     (table,) = [one for one in blocks if isinstance(one, Table)]
     assert len(table.rows) == 2
+
+
+@pytest.mark.parametrize("start", [1, 3, 8, 500])
+@pytest.mark.parametrize(
+    ("fixed", "each", "bend"), [(10**9, 10**8, 0.0), (10**9, 10**8, 0.01), (0, 3 * 10**7, 0.0), (20 * GB, 10**9, 0.0)]
+)
+def test_the_largest_batch_is_the_last_that_surely_fits(start: int, fixed: int, each: int, bend: float) -> None:
+    def peak_at(rows: int) -> GpuPeak:
+        return peak(fixed + int(rows * each * (1 + bend * rows)))
+
+    found = Search(searched(peak_at, (Probe(start, peak_at(start)),)))
+    right = next(rows - 1 for rows in range(1, 10**4) if peak_at(rows).fit is not Fit.YES)
+    assert (found.best.number if found.best else 0) == right
+    assert len(found.probes) < 25
+    assert len({one.number for one in found.probes}) == len(found.probes)

@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import ResolvedRun
 from assay.proofs.mispredicted import mispredicted
-from assay.records.memory import Memory
+from assay.records.memory import Memory, PeakBlock
 from assay.records.prediction import Predicted, PredictedRank
 from assay.records.ranks import RankResult, Sent
 from assay.records.run import RunResult
@@ -59,6 +59,16 @@ def test_a_trace_that_misses_blames_no_technique() -> None:
         "the peak of tensors is 103 MiB, but 100 MiB was predicted: kernels take memory that no operator returns, or "
         "the step does other work with real values than in a trace"
     )
+
+
+def test_a_small_block_that_was_not_predicted_is_named() -> None:
+    weights = PeakBlock(nbytes=MIB, count=100, made="weights")
+    mask = PeakBlock(nbytes=512, count=1, made="attention.py:38")
+    memory = Memory(tensors_peak_bytes=100 * MIB + 512, peak_blocks=(weights, mask))
+    predicted = Predicted(tensors_peak_bytes=100 * MIB, peak_blocks=(weights,))
+    (said,) = mispredicted(result(memory=memory, predicted=predicted))
+    assert said == "against the prediction, the measured peak has one block of 512 bytes more (attention.py:38)"
+    assert mispredicted(result(memory=memory, predicted=Predicted())) == []
 
 
 def test_less_memory_than_predicted_is_as_suspect() -> None:

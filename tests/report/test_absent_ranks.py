@@ -1,5 +1,7 @@
 """The sentences of `assay absent --ranks`: what fits, what was not run, and the collectives of a step."""
 
+import pytest
+
 from assay.report.absent_ranks import NOTHING_SENT, absent_ranks_report, ranks_headline
 from assay.report.blocks import Table
 from support.absent import over_two
@@ -7,8 +9,15 @@ from support.absent import over_two
 
 def test_the_first_sentence_names_the_ranks_and_what_is_not_known() -> None:
     assert ranks_headline(over_two()) == (
-        "Of 4 ranks, ranks 0, 3 were run, and each fits one NVIDIA H100 80GB HBM3, if NCCL's own buffers, which are "
-        "not known, take less than 76.5 GiB."
+        "Of 4 ranks, ranks 0, 3 were run, and each fits one NVIDIA H100 80GB HBM3, with room for NCCL's own buffers, "
+        "which may take 24.0 MiB to 1.12 GiB: 76.5 GiB are left for them."
+    )
+
+
+def test_memory_that_nccl_may_not_find_is_a_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_BUFFSIZE", str(2**30))
+    assert ranks_headline(over_two()).endswith(
+        ", if NCCL's own buffers, which may take 2.02 GiB to 96.8 GiB, take less than 76.5 GiB."
     )
 
 

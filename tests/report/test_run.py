@@ -2,9 +2,11 @@
 
 from assay.config import Home
 from assay.records.gradients import GradientProbe, NoiseScale
+from assay.records.memory import Memory
 from assay.records.run import Sample
 from assay.records.status import Status
 from assay.report.blocks import Table
+from assay.report.formats import UNKNOWN
 from assay.report.run import lines, run_report
 from support.records import result_of
 
@@ -16,6 +18,21 @@ def test_a_figure_that_was_not_measured_has_its_reason(tmp_path) -> None:
     poor = found.model_copy(update={"missing": {"memory.process_peak_bytes": "only Linux has it"}})
     (table,) = (one for one in run_report(poor, home) if isinstance(one, Table) and one.columns[0] == "not measured")
     assert table.rows == (("memory.process_peak_bytes", "only Linux has it"),)
+
+
+def test_workspaces_and_blocks_that_wait_have_rows_of_their_own(tmp_path) -> None:
+    home = Home(tmp_path / "home").ready()
+    found = result_of(home, "20260101-000000-abcdef-0001", Status.DONE)
+    on_gpu = Memory(tensors_peak_bytes=2**20, library_scratch_bytes=2**26, waiting_peak_bytes=2**21)
+    (table,) = (
+        one
+        for one in run_report(found.model_copy(update={"memory": on_gpu}), home)
+        if isinstance(one, Table) and one.columns[0] == "memory"
+    )
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["library scratch, in addition to the tensors"] == ("64.0 MiB", UNKNOWN)
+    assert rows["freed, waiting for another stream"] == ("2.00 MiB", UNKNOWN)
+    assert "freed, waiting for another stream" not in str(list(run_report(found, home)))
 
 
 def test_a_text_of_the_model_is_one_line(tmp_path) -> None:

@@ -73,6 +73,11 @@ class AbsentAnswer:
         return max(found, key=lambda one: one.reserved_bytes, default=None)
 
     @property
+    def visible_bytes(self) -> int:
+        """Memory of the device."""
+        return self.device.visible_bytes
+
+    @property
     def in_use_bytes(self) -> tuple[int, int] | None:
         """Least and most memory in use on the device, with the context; None if the device was not used."""
         if self.peak is None:

@@ -6,7 +6,8 @@ number halves what is left instead, because memory may also grow in steps.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from assay.absent.answer import AbsentAnswer, Fit
 from assay.errors import UsageError
@@ -22,20 +23,42 @@ _GROWTH = 8
 """Largest factor between two numbers while none has failed: inputs are made in the host's memory."""
 
 
-class Probe(NamedTuple):
-    """One run of the script."""
+class Answer(Protocol):
+    """An answer on one number: of a script that ran, or of a step that was traced."""
+
+    @property
+    def fit(self) -> Fit:
+        """Whether it fits the device."""
+        ...
+
+    @property
+    def in_use_bytes(self) -> tuple[int, int] | None:
+        """Least and most memory in use on the device."""
+        ...
+
+    @property
+    def visible_bytes(self) -> int:
+        """Memory of the device."""
+        ...
+
+
+Told = TypeVar("Told", bound=Answer)
+
+
+class Probe(NamedTuple, Generic[Told]):
+    """One number that was tried."""
 
     number: int
-    answer: AbsentAnswer
+    answer: Told
 
     @property
     def fits(self) -> bool:
-        """True if the script fits with any context that was measured, apart from workspaces that are not known."""
+        """True if it fits with any context that was measured, apart from workspaces that are not known."""
         return self.answer.fit in (Fit.YES, Fit.CONDITIONAL)
 
     @property
     def decides(self) -> bool:
-        """True if the run tells whether the script fits."""
+        """True if the answer tells whether it fits."""
         return self.fits or self.answer.fit in (Fit.BARELY, Fit.NO)
 
     @property
@@ -45,21 +68,26 @@ class Probe(NamedTuple):
         return 0 if found is None else found[1]
 
 
-class LargestFit(NamedTuple):
-    """Result of a search: its runs in their order."""
+@dataclass(frozen=True)
+class Search(Generic[Told]):
+    """Result of a search: what was tried, in its order."""
 
-    probes: tuple[Probe, ...]
+    probes: tuple[Probe[Told], ...]
 
     @property
-    def best(self) -> Probe | None:
-        """The run with the largest number that fits; None if even 1 does not, or if a run could not tell."""
+    def best(self) -> Probe[Told] | None:
+        """The largest number that fits; None if even 1 does not, or if an answer could not tell."""
         fitting = [one for one in self.probes if one.fits]
         return max(fitting, default=None, key=lambda one: one.number) if self.undecided is None else None
 
     @property
-    def undecided(self) -> Probe | None:
-        """The run that could not tell whether the script fits, which ended the search."""
+    def undecided(self) -> Probe[Told] | None:
+        """The number whose answer could not tell whether it fits, which ended the search."""
         return next((one for one in self.probes if not one.decides), None)
+
+
+class LargestFit(Search[AbsentAnswer]):
+    """Result of a search over runs of a script."""
 
     @property
     def exit_code(self) -> int:
@@ -83,19 +111,26 @@ def with_number(command: Sequence[str], number: int) -> list[str]:
 
 def largest_fit(ask: Callable[[int], AbsentAnswer]) -> LargestFit:
     """Search the largest number with which `ask`, one run of the script, fits."""
-    probes: list[Probe] = []
-    number: int | None = 1
+    return LargestFit(searched(ask))
+
+
+def searched(ask: Callable[[int], Told], known: Sequence[Probe[Told]] = ()) -> tuple[Probe[Told], ...]:
+    """Try numbers until the largest that fits is known, or an answer cannot tell. `known` ones are not tried again."""
+    probes = list(known)
+    number = _next(probes)
     while number is not None:
         probes.append(Probe(number, ask(number)))
-        number = _next(probes) if probes[-1].decides else None
-    return LargestFit(tuple(probes))
+        number = _next(probes)
+    return tuple(probes)
 
 
-def _next(probes: Sequence[Probe]) -> int | None:
-    """The number to try next; None if the largest is known."""
+def _next(probes: Sequence[Probe[Any]]) -> int | None:
+    """The number to try next; None if the largest is known, or if an answer could not tell."""
+    if not all(one.decides for one in probes):
+        return None
     fitting = sorted((one for one in probes if one.fits), key=lambda one: one.number)
     if not fitting:
-        return None if probes[-1].number == 1 else 1
+        return None if any(one.number == 1 for one in probes) else 1
     low = fitting[-1].number
     high = min((one.number for one in probes if not one.fits), default=min(_GROWTH * low, MOST) + 1)
     if high - low <= 1:
@@ -104,11 +139,11 @@ def _next(probes: Sequence[Probe]) -> int | None:
     return min(max(guess, low + 1), high - 1)
 
 
-def _where_memory_ends(fitting: Sequence[Probe], high: int) -> int:
+def _where_memory_ends(fitting: Sequence[Probe[Any]], high: int) -> int:
     """The number at which a line through the two largest that fit meets the device's memory."""
     if len(fitting) < 2:
         return high
     before, last = fitting[-2:]
     slope = (last.in_use_bytes - before.in_use_bytes) / (last.number - before.number)
-    left = last.answer.device.visible_bytes - last.in_use_bytes
+    left = last.answer.visible_bytes - last.in_use_bytes
     return high if slope <= 0 else last.number + int(left / slope)

@@ -1,5 +1,6 @@
 """The answer to a run over several absent GPUs: one answer for each rank that was run, and what they have in common."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from assay.absent.answer import AbsentAnswer
 from assay.absent.devices import AbsentDevice
 from assay.absent.launch import StatedRead, run_absent
+from assay.absent.nccl import nccl_bytes
 from assay.absent.observation import Collective
 from assay.absent.ranks import Ranks
 from assay.records.status import Status
@@ -53,6 +55,10 @@ class RanksAnswer:
         in_use = self.answers[self.fullest].in_use_bytes
         return None if in_use is None else self.device.visible_bytes - in_use[1]
 
+    def nccl_bytes(self, rank: int) -> tuple[int, int]:
+        """Return the least and most bytes of NCCL's own buffers of a rank, by the groups of its step."""
+        return nccl_bytes(self.calls(rank), os.environ)
+
     @property
     def missing(self) -> int:
         """Number of ranks that were not run."""
@@ -64,13 +70,13 @@ class RanksAnswer:
         return seen.collectives.of_a_step if seen else ()
 
     def to_dict(self) -> dict[str, object]:
-        """Return the answer as plain values. `nccl_bytes` is None, because NCCL's own buffers are not known."""
+        """Return the answer as plain values. `nccl_bytes` are the least and most of NCCL's own buffers, by rank."""
         return {
             "device": self.device.name,
             "ranks": self.ranks.count,
             "devices_per_host": self.ranks.per_host,
             "status": self.status.value,
-            "nccl_bytes": None,
+            "nccl_bytes": {str(rank): list(self.nccl_bytes(rank)) for rank in self.answers},
             "by_rank": {str(rank): one.to_dict() for rank, one in self.answers.items()},
         }
 

@@ -3,10 +3,14 @@
 torch's build on the package registry is for CUDA on Linux. The new environment gets torch's release of the old one, if
 an absent GPU knows it. It gets all other packages in their versions. A package that was installed from a folder is
 installed from that folder again.
+
+pip may be set up to find CPU builds as well, in a folder or a second index. Their versions end in a mark, as in
+`2.13.0+cpu`, and pip prefers that to `2.13.0` for the requirement `==2.13.0`. Only `===` asks for one without a mark.
 """
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +33,7 @@ prefix = sys.prefix if sys.prefix != sys.base_prefix else os.path.abspath(".venv
 print(json.dumps({"prefix": prefix, "packages": found}))
 """
 """A program for the old environment's interpreter: it lists the packages without importing them."""
+_OLDEST_RELEASE = ".".join(map(str, (*OLDEST_TORCH, 0)))
 _MADE_ANEW = ("torch", "triton", "pip", "setuptools", "wheel")
 """Packages that the new environment gets in its own versions, besides those of NVIDIA."""
 
@@ -81,7 +86,8 @@ class _Package(NamedTuple):
         """Arguments of pip that install it again."""
         if self.origin.startswith("file://"):
             return [*(["--editable"] if self.editable else []), self.origin.removeprefix("file://")]
-        return [self.origin or f"{self.name}=={self.version.partition('+')[0]}"]
+        release, mark, _ = self.version.partition("+")
+        return [self.origin or f"{self.name}{'===' if mark else '=='}{release}"]
 
 
 def _looked(program: str) -> tuple[Path, list[_Package]]:
@@ -97,16 +103,23 @@ def _torch(version: str) -> str:
     """Requirement of the same release without the mark of its build, or of the oldest that is known."""
     release = version.partition("+")[0]
     known = tuple(int(one) for one in release.split(".")[:2] if one.isdigit()) >= OLDEST_TORCH
-    return f"torch=={release}" if known else "torch>=" + ".".join(map(str, OLDEST_TORCH))
+    return f"torch==={release if known else _OLDEST_RELEASE}"
 
 
 def make(wanted: Plan, tell: Callable[[str], None]) -> None:
-    """Make the environment. Raises `UsageError` with the complaint of pip, or if its torch is no CUDA build."""
+    """Make the environment. Raises `UsageError` with the complaint of pip, or if its torch is no CUDA build.
+
+    An environment that could not be made is removed.
+    """
     tell(f"making {wanted.folder}")
-    _run([wanted.python, "-m", "venv", str(wanted.folder)])
-    tell(f"installing torch for CUDA and {len(wanted.requirements) - 1} packages; minutes")
-    _run([str(wanted.new_python), "-m", "pip", "install", "--quiet", *wanted.requirements])
-    environment([str(wanted.new_python)])
+    try:
+        _run([wanted.python, "-m", "venv", str(wanted.folder)])
+        tell(f"installing torch for CUDA and {len(wanted.requirements) - 1} packages; minutes")
+        _run([str(wanted.new_python), "-m", "pip", "install", "--quiet", *wanted.requirements])
+        environment([str(wanted.new_python)])
+    except BaseException:
+        shutil.rmtree(wanted.folder, ignore_errors=True)
+        raise
 
 
 def _run(command: list[str]) -> None:

@@ -2,9 +2,10 @@
 
 On a GPU:
 
-- *Working storage* is what cuBLAS keeps for its products, from torch's own allocator. It has 8,519,680 bytes, or 32 MiB
-  from compute capability 9.0 on (docs.nvidia.com/cuda/cublas, `cublasSetWorkspace`; pytorch/pytorch#83461). Products
-  with a bias may keep as much as 1 MiB, 4 MiB or 32 MiB more, by capability (pytorch/pytorch#120925).
+- *Working storage* is what cuBLAS keeps for its products, from torch's own allocator, once for each thread: that of the
+  forward and autograd's. It has 32 MiB on compute capability 9.0 and 8,519,680 bytes on older ones (torch's
+  `CublasHandlePool.cpp`). Later ones may have either. cuBLASLt keeps 1 MiB for the products of a thread with a bias
+  (torch's `CUDABlas.cpp`). GPT-2 took 68,157,440 bytes on an H200, and 18,087,936 on an absent A100, RTX 4090 and T4.
 - *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
 - The *context* of CUDA has the driver's structures and the kernels that were loaded. Kernels are loaded when they are
   first used (torch 1.13 and newer). One process then took 287,047,680 bytes, and 666,632,192 with all of torch's
@@ -35,8 +36,8 @@ _MIB = 2**20
 CONTEXT = Interval(287_047_680, 666_632_192)
 STARTED = Interval(230 * _MIB, 263 * _MIB)
 OBJECTS = 2 * _MIB
-_WORKSPACE, _HOPPER_WORKSPACE = 8_519_680, 32 * _MIB
-_HOPPER, _AMPERE = (9, 0), (8, 0)
+_WORKSPACE, _HOPPER_WORKSPACE, _LT_WORKSPACE = 8_519_680, 32 * _MIB, _MIB
+_HOPPER, _THREADS = (9, 0), 2
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,9 @@ def working_storage(found: Estimate) -> Interval:
 def working_storage_of_gpu(machine: Machine) -> Interval:
     """Return the bytes that cuBLAS keeps on the first accelerator of a machine."""
     capability = next((one.compute_capability for one in machine.accelerators), None)
-    if capability is None:
-        return Interval(_WORKSPACE, 2 * _HOPPER_WORKSPACE)
-    if capability >= _HOPPER:
-        return Interval(_HOPPER_WORKSPACE, 2 * _HOPPER_WORKSPACE)
-    return Interval(_WORKSPACE, _WORKSPACE + (4 if capability >= _AMPERE else 1) * _MIB)
+    low = _HOPPER_WORKSPACE if capability == _HOPPER else _WORKSPACE
+    high = _WORKSPACE if capability is not None and capability < _HOPPER else _HOPPER_WORKSPACE
+    return Interval(low, _THREADS * (high + _LT_WORKSPACE))
 
 
 def need_of(of: str) -> Callable[[Estimate], int]:

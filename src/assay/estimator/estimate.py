@@ -19,6 +19,7 @@ from assay.cost import (
 )
 from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.composition import Composed, composed
+from assay.cost.simulation.peak_blocks import peak_blocks
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
@@ -74,6 +75,14 @@ class Estimate:
         threads = thread_count(self.machine, self.run.threads)
         scratch = scratch_by_operation(self.cost, self.machine.instruction_set, threads)
         return most_bytes(self.cost, scratch or {}, on_gpu=False)
+
+    @property
+    def peak_blocks(self) -> list[dict[str, int | str]]:
+        """Blocks alive at the peak on one GPU, as values of `PeakBlock`; empty on a CPU, whose allocator tells none."""
+        if self.run.ranks > 1 or self.machine.device(self.run.device) != "cuda":
+            return []
+        blocks = peak_blocks(self.cost, self.timeline.peak.nbytes).items()
+        return [{"nbytes": nbytes, "count": count, "made": part} for (nbytes, part), count in blocks]
 
     @property
     def parameters(self) -> int:
@@ -150,6 +159,7 @@ class Estimate:
         return {
             "tensors_peak_bytes": self.timeline.peak.nbytes,
             "tensors_peak_instant": self.timeline.peak.label,
+            "peak_blocks": self.peak_blocks,
             "library_scratch_bytes": self.library_scratch_bytes,
             "memory": self.composed.over_step(),
             "saved_bytes": self.timeline.saved_bytes,

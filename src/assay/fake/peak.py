@@ -30,15 +30,22 @@ class GpuPeak(TracedPeak):
     """Calls of fused kernels of attention and of RMSNorm, recomputed ones among them."""
     unknown: tuple[str, ...] = ()
     """Libraries that the step uses and whose workspaces are not known, so that they do not count."""
+    exhausted: str | None = None
+    """Sentence of torch if the memory of the device was exhausted; the figures are then those until that moment."""
     batch_size: int | None = None
     """Rows of a step; None if the step is a user's own and does not say."""
     largest_batch: int | None = None
-    """Largest batch that fits the device; None if it was not asked for."""
+    """Largest batch that fits the device, 0 if not even one row does; None if it was not asked for."""
 
     @property
     def described(self) -> AbsentDevice:
         """The device."""
         return absent_device(self.device)
+
+    @property
+    def visible_bytes(self) -> int:
+        """Memory of the device."""
+        return self.described.visible_bytes
 
     @property
     def in_use_bytes(self) -> tuple[int, int]:
@@ -55,8 +62,8 @@ class GpuPeak(TracedPeak):
     def fit(self) -> Fit:
         """Whether the step fits the device."""
         least, most = self.in_use_bytes
-        if least > self.described.visible_bytes:
+        if self.exhausted or least > self.visible_bytes:
             return Fit.NO
-        if self.unknown:
-            return Fit.UNKNOWN
-        return Fit.YES if most <= self.described.visible_bytes else Fit.BARELY
+        if most > self.visible_bytes:
+            return Fit.BARELY
+        return Fit.CONDITIONAL if self.unknown else Fit.YES

@@ -11,24 +11,20 @@ is not torch's.
 """
 
 import gc
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
-from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.absent.devices import AbsentDevice, absent_device
 from assay.config.run import ResolvedRun
-from assay.data import open_prepared
-from assay.data.random_tokens import write_random
 from assay.errors import UsageError, first_line
 from assay.fake.cuda import WORKSPACES, CudaLedger
+from assay.fake.first_steps import FIRST, after_first_steps
 from assay.fake.host import HostTensors
 from assay.fake.kernels import add_kernels
 from assay.fake.peak import GpuPeak
@@ -36,22 +32,15 @@ from assay.fake.reads import Reads, Reported, place_of
 from assay.fake.stand_ins import stand_ins
 from assay.instruments import operations
 from assay.instruments.memory.ledger import StorageLedger, owners_of
-from assay.model.own.part import batches_of, own_batches
-from assay.optimizations import optimizations_of
 from assay.own.adapted import is_compiled, step_of
 from assay.own.found import finding
 from assay.records.own.traced import TracedPeak
 from assay.step.compiled import Captures
 from assay.step.graphs import StepGraphs
-from assay.step.program import BatchSource, MicroBatch, Share, Step
-from assay.training.build import baseline, build
+from assay.step.program import BatchSource, MicroBatch, Program, Share, Step
 from assay.training.queued_step import take
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-TOKENS = 2**20
-"""Random tokens that stand for the corpus."""
-FIRST = 2
-"""Steps before the one that counts."""
 _PATIENCE = 4
 """Steps within which an optimizer must step."""
 
@@ -62,40 +51,24 @@ def trace_on_cpu(run: ResolvedRun) -> TracedPeak:
     Raises `UsageError` if a value decides something, if shapes depend on values, or if it compiles.
     """
     with _fake() as ledger:
-        step = _built(run, CPU, ledger)
+        step = after_first_steps(run, CPU, partial(_traceable, ledger))
         return _peak(ledger, step, lambda: take(step, FIRST))
 
 
 def run_peak(run: ResolvedRun, name: str) -> GpuPeak:
     """Trace a step of a run's program on a GPU that is not there, of this name. Raises as `trace_on_cpu`."""
     with fake_gpu(absent_device(name)) as ledger:
-        step = _built(run, GPU, ledger)
+        step = after_first_steps(run, GPU, partial(_traceable, ledger))
         return _gpu_peak(ledger, step, lambda: take(step, FIRST), name, run.training.batch_size)
 
 
-def _built(run: ResolvedRun, device: torch.device, ledger: StorageLedger) -> Step:
-    """Return the step of a run on fake tensors, after the steps that make the optimizer's state."""
-    assert run.model.vocab_size is not None
-    with tempfile.TemporaryDirectory(prefix="assay-trace-") as folder, ExitStack() as real:
-        real.enter_context(_disable_current_modes())
-        data = open_prepared(write_random(Path(folder), run.model.vocab_size, TOKENS))
-        if run.model.own is not None:  # its weights are made at once, while the GPT's wait on the meta device
-            real.close()
-        program = baseline(run, data, device)
-        if batches_of(program.parts) is not None:  # the user's data must be real, or no function of it is
-            with _disable_current_modes():
-                program = replace(program, batches=real_batches(run))
-        for one in optimizations_of(run):
-            program = one.apply(program, run)
-        real.close()
-        if program.witness(Captures) is not None or program.witness(StepGraphs) is not None:
-            raise UsageError(
-                "compiled code and replayed graphs show no operators to a trace; leave them out, or measure the step"
-            )
-        step = build(replace(program, batches=partial(_rows, ledger, program.batches)))
-        for index in range(FIRST):
-            take(step, index)
-        return step
+def _traceable(ledger: StorageLedger, program: Program) -> Program:
+    """Return a program whose rows do not count. Raises `UsageError` if it shows a trace no operators."""
+    if program.witness(Captures) is not None or program.witness(StepGraphs) is not None:
+        raise UsageError(
+            "compiled code and replayed graphs show no operators to a trace; leave them out, or measure the step"
+        )
+    return replace(program, batches=partial(_rows, ledger, program.batches))
 
 
 def step_peak(make: Callable[[], Callable[[], Any]], name: str, batch_size: int | None = None) -> GpuPeak:
@@ -130,18 +103,6 @@ def found_step(call: Callable[[], Any]) -> Step:
         raise UsageError("the optimizer has none of the model's weights; make it after the model is moved to the GPU")
     call()
     return step_of(found.modules, found.optimizers)
-
-
-def real_batches(run: ResolvedRun) -> BatchSource:
-    """Return the rows of a user's own, made from data that have values, also while a step is traced."""
-    own = own_batches(run)
-    assert own is not None
-
-    def batches(step: int, share: Share) -> list[MicroBatch]:
-        with _disable_current_modes():
-            return [own.at(step, share)]
-
-    return batches
 
 
 def _rows(ledger: StorageLedger, batches: BatchSource, index: int, share: Share) -> list[MicroBatch]:

@@ -3,11 +3,14 @@
 A technique may pass its proof and still not save what it promises: its tensors live too long, or it communicates too
 often. The ledger of a rare stack may be wrong, too, so such a difference is a warning and not a failure. A traced
 prediction follows the very program that runs, so a difference from it has other causes.
+
+On a GPU the blocks of both peaks are known, and those that differ are named, however small they are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from assay.proofs.peak_blocks import differing_text
 from assay.records.prediction import PredictedRank
 from assay.records.ranks import RankResult, Sent
 from assay.records.run import RunResult
@@ -55,7 +58,10 @@ def mispredicted(result: RunResult) -> list[str]:
         peak = _Pair(None, memory.tensors_peak_bytes, predicted.tensors_peak_bytes)
         kept = [_Pair(None, saved, predicted.saved_bytes)]
         meaning = _TRACED if predicted.traced else None
-        return [*_memory([peak], kept, TOLERANCE, _unseen(result), meaning)]
+        found = [*_memory([peak], kept, TOLERANCE, _unseen(result), meaning)]
+        if blocks := differing_text(memory.peak_blocks, predicted.peak_blocks):
+            found.append(f"against the prediction, the measured peak has {blocks}")
+        return found
     exchanged = any(one.collective == _ROUTED for said in predicted.ranks for one in said.sent)
     routed = exchanged and result.config.model.n_expert is not None
     both = [(one, predicted.ranks[one.rank]) for one in result.ranks]

@@ -1,4 +1,4 @@
-"""Memory figures of a run, each with the place at which it is measured."""
+"""Memory figures of a run, each with the place at which it is measured, and the blocks of a peak."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -13,6 +13,16 @@ _Number = TypeVar("_Number", int, float)
 def highest(values: Iterable[_Number | None]) -> _Number | None:
     """Return the highest of the figures that are known; None if none is."""
     return max((value for value in values if value is not None), default=None)
+
+
+class PeakBlock(Record):
+    """Equal blocks of memory that are alive at a peak."""
+
+    nbytes: int
+    """Bytes that were requested for each of them."""
+    count: int
+    made: str
+    """Their maker: a line, ``backward`` or ``before the step``. In a prediction it is their part of memory."""
 
 
 class PhaseMemory(Record):
@@ -36,6 +46,12 @@ class Memory(Record):
     """Peak bytes that libraries requested from that allocator for themselves; in no tensor figure."""
     allocator_peak_bytes: int | None = None
     """Peak of tensors and library scratch together."""
+    waiting_peak_bytes: int | None = None
+    """Peak bytes of freed blocks that waited for another stream; in no tensor figure. None on a CPU."""
+    peak_blocks: tuple[PeakBlock, ...] = ()
+    """Blocks of tensors that were alive at their peak; empty on a CPU and in older records."""
+    workspaces: tuple[PeakBlock, ...] = ()
+    """Workspaces of cuBLAS by thread, whose sum is the library scratch; empty on a CPU and in older records."""
     reserved_peak_bytes: int | None = None
     """Peak bytes held by torch's caching allocator; None on a CPU."""
     process_peak_bytes: int | None = None

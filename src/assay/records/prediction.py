@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from assay.records.base import Record
+from assay.records.memory import PeakBlock
 from assay.records.ranks import Sent
 
 
@@ -38,6 +39,8 @@ class Predicted(Record):
 
     tensors_peak_bytes: int | None = None
     tensors_peak_instant: str | None = None
+    peak_blocks: tuple[PeakBlock, ...] = ()
+    """Blocks of tensors alive at their peak on a GPU, by part; empty on a CPU, of a trace and in older records."""
     library_scratch_bytes: int | None = None
     """Upper bound: a library may take less, or none while the tensors are at their peak."""
     reserved_peak_bytes: int | None = None

@@ -36,16 +36,26 @@ def ranks_headline(answer: RanksAnswer) -> str:
         return f"Rank {rank} of {answer.ranks.count}: {headline(fullest)}"
     run = ", ".join(map(str, answer.ranks.run[:4])) + (", …" if len(answer.ranks.run) > 4 else "")
     which = f"rank {run} was run, and" if len(answer.answers) == 1 else f"ranks {run} were run, and each"
-    return (
-        f"Of {answer.ranks.count} ranks, {which} fits one {answer.device.name}, if NCCL's own buffers, which are not "
-        f"known, take less than {format_bytes(left)}."
-    )
+    fits = f"Of {answer.ranks.count} ranks, {which} fits one {answer.device.name}"
+    low, high = answer.nccl_bytes(rank)
+    if not high:
+        return f"{fits}, and {format_bytes(left)} are left for NCCL's own buffers."
+    nccl = f"NCCL's own buffers, which may take {_range((low, high))}"
+    if high > left:
+        return f"{fits}, if {nccl}, take less than {format_bytes(left)}."
+    return f"{fits}, with room for {nccl}: {format_bytes(left)} are left for them."
 
 
 def _ranks(answer: RanksAnswer) -> Table:
-    columns = ("rank", "fits", "requested", "allocated", "reserved", "in use, without NCCL", "collectives", "payload")
+    memory = ("requested", "allocated", "reserved", "in use, without NCCL", "NCCL's own buffers")
+    columns = ("rank", "fits", *memory, "collectives", "payload")
     rows = ((str(rank), *_rank(one), *_sums(answer, rank)) for rank, one in answer.answers.items())
     return Table.of(columns, rows, right=columns[2:])
+
+
+def _range(ends: tuple[int, int]) -> str:
+    """Format a range, or one amount if its ends look alike."""
+    return " to ".join(dict.fromkeys(map(format_bytes, ends)))
 
 
 def _rank(one: AbsentAnswer) -> Iterator[str]:
@@ -53,12 +63,13 @@ def _rank(one: AbsentAnswer) -> Iterator[str]:
     peak, in_use = one.peak, one.in_use_bytes
     figures = (peak.requested_bytes, peak.allocated_bytes, peak.reserved_bytes) if peak else ()
     yield from map(format_bytes, figures) if figures else ("", "", "")
-    yield " to ".join(dict.fromkeys(map(format_bytes, in_use))) if in_use else ""
+    yield _range(in_use) if in_use else ""
 
 
-def _sums(answer: RanksAnswer, rank: int) -> tuple[str, str]:
+def _sums(answer: RanksAnswer, rank: int) -> tuple[str, str, str]:
+    """NCCL's own buffers of a rank, its calls, and their payload."""
     calls = answer.calls(rank)
-    return str(len(calls)), format_bytes(sum(one.bytes for one in calls))
+    return _range(answer.nccl_bytes(rank)), str(len(calls)), format_bytes(sum(one.bytes for one in calls))
 
 
 def _collectives(answer: RanksAnswer) -> Iterator[Block]:

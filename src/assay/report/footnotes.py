@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import seeds_of
+from assay.proofs.peak_blocks import differing_text
 from assay.records.study import BASELINE
 from assay.report.wording import columns, fine_percent, prediction_error
 from assay.units import format_bytes
@@ -14,7 +15,8 @@ from assay.units import format_bytes
 def footnotes(comparison: Comparison) -> list[str]:
     """Return all footnotes: method, smallest change, predictions with errors and load, missing figures, caveats."""
     untold = (_traced(comparison), _unpredicted(comparison))
-    predicted = (*untold, _prediction_errors(comparison), _predicted_under_load(comparison))
+    errors = (_prediction_errors(comparison), _differing_blocks(comparison))
+    predicted = (*untold, *errors, _predicted_under_load(comparison))
     measured = (_smallest_change(comparison), *predicted, _scratch(comparison), _missing(comparison))
     found = [_method(comparison), _evaluated_on(comparison), *measured]
     return [sentence for sentence in (comparison.record.started_from, *found, *comparison.caveats) if sentence]
@@ -96,6 +98,16 @@ def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     told = {name: fine_percent(error) for name, error in errors.items() if error is not None}
     return f"Error of the predicted peak of tensors: {listed(told)}." if told else ""
+
+
+def _differing_blocks(comparison: Comparison) -> str:
+    """Sentence on the blocks by which measured peaks differ, on a GPU; empty if none do."""
+    told: dict[str, str] = {}
+    for one in comparison.record.cells:
+        predicted, measured = one.result.predicted, one.result.memory.peak_blocks
+        if predicted is not None and (text := differing_text(measured, predicted.peak_blocks)):
+            told.setdefault(one.cell.treatment, text)
+    return f"Against its prediction, a measured peak has: {listed(told)}." if told else ""
 
 
 def _predicted_under_load(comparison: Comparison) -> str:

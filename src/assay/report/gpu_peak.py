@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.absent.answer import Fit
+from assay.fake.peak import MOST_RESERVED
 from assay.report.absent import WITH_CONTEXT
 from assay.report.blocks import Block, Facts, Table
 from assay.units import format_bytes, format_count
@@ -23,7 +24,8 @@ def gpu_peak_report(found: "GpuPeak") -> Iterator[Block]:
     rows = [
         (part, format_bytes(count), f"{count / found.requested_peak_bytes:.1%}") for part, count in found.parts.items()
     ]
-    yield Table.of((f"parts of the peak, at {found.instant}", "bytes", "share"), rows, ("bytes", "share"))
+    if rows:
+        yield Table.of((f"parts of the peak, at {found.instant}", "bytes", "share"), rows, ("bytes", "share"))
     if found.kernels:
         yield Facts.of((f"{name} kernel", f"{count} calls") for name, count in found.kernels.items())
 
@@ -33,6 +35,11 @@ def headline(found: "GpuPeak") -> str:
     device = found.described
     total, requested = format_bytes(device.visible_bytes), format_bytes(found.requested_peak_bytes)
     of = f"one {device.name} of {total}"
+    if found.exhausted:
+        return f"It does not fit {of}: {found.exhausted}."
+    if found.fit is Fit.CONDITIONAL:
+        left = format_bytes(device.visible_bytes - found.in_use_bytes[1])
+        return f"It fits {of}, if unknown workspaces take no more than {left}."
     if found.ran:
         low, high = map(format_bytes, found.in_use_bytes)
         used = f"{low} to {high} would be in use"
@@ -41,21 +48,22 @@ def headline(found: "GpuPeak") -> str:
             Fit.BARELY: f"It may just fit {of}, or just not: {used}.",
             Fit.NO: f"It does not fit {of}: {used}.",
         }
-        return words.get(found.fit, f"Whether it fits {of} is not known.")
+        return words[found.fit]
     words = {
         Fit.YES: f"It fits {of}: {requested} are requested at the peak, and there is room for what the allocator adds.",
         Fit.BARELY: f"It may fit {of}, or just not: {requested} are requested at the peak; what the allocator adds to "
         "them decides, which a trace does not know.",
         Fit.NO: f"It does not fit {of}: {requested} are requested at the peak, besides a context.",
     }
-    return words.get(found.fit, f"Whether it fits {of} is not known.")
+    return words[found.fit]
 
 
 def _memory(found: "GpuPeak") -> Iterator[tuple[str, str]]:
     low, high = map(format_bytes, found.in_use_bytes)
     yield "predicted by", "running it on an absent GPU" if found.ran else "a trace on fake tensors"
     yield "torch", found.torch
-    yield "parameters", format_count(found.parameters)
+    if found.parameters:
+        yield "parameters", format_count(found.parameters)
     yield "tensors", format_bytes(found.peak_bytes)
     yield "requested", f"{format_bytes(found.requested_peak_bytes)}, by tensors and workspaces"
     yield "allocated", _told(found.allocated_peak_bytes)
@@ -64,7 +72,7 @@ def _memory(found: "GpuPeak") -> Iterator[tuple[str, str]]:
     if found.batch_size is not None:
         yield "batch", str(found.batch_size)
     if found.largest_batch is not None:
-        certain = "" if found.ran else ", if the allocator added nothing"
+        certain = "" if found.ran else f", also if the allocator reserves {MOST_RESERVED} times what is requested"
         yield "largest batch", f"{found.largest_batch}{certain}"
 
 

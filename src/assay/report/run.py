@@ -183,7 +183,10 @@ def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
             traced = ", traced" if predicted is not None and result.predicted and result.predicted.traced else ""
             yield meaning, amount(measured), f"{amount(predicted)}{traced}"
     if any(scratch):
-        yield "library scratch, in addition to the tensors", amount(scratch[0]), f"0 to {amount(scratch[1])}"
+        bound = UNKNOWN if scratch[1] is None else f"0 to {amount(scratch[1])}"
+        yield "library scratch, in addition to the tensors", amount(scratch[0]), bound
+    if result.memory.waiting_peak_bytes:
+        yield "freed, waiting for another stream", amount(result.memory.waiting_peak_bytes), UNKNOWN
     instants = result.memory.tensors_peak_instant, getattr(result.predicted, "tensors_peak_instant", None)
     if any(instants):
         yield "instant of the tensors' peak", instants[0] or UNKNOWN, instants[1] or UNKNOWN

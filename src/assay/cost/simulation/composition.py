@@ -15,14 +15,14 @@ from assay.cost.simulation.timeline import Timeline, replay
 from assay.cost.step import Cost
 
 _SAVED = "saved: "
-_IN_USE, _TABLES, _NUMBERS = "activations in use", "tables and buffers", "figures and wrapped numbers"
+_IN_USE, TABLES, _NUMBERS = "activations in use", "tables and buffers", "figures and wrapped numbers"
 SAVED_KINDS = ("embedding", "norms", "attention", "MLP", "residual stream", "logits and loss")
 """Kinds of modules by which saved activations are sorted."""
 PARTS = (
     "weights",
     "optimizer state",
     "gradients",
-    _TABLES,
+    TABLES,
     "token ids and targets",
     "gathered weights",
     "messages of collectives",
@@ -43,7 +43,7 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "saved for backward": tuple(part for part in PARTS if part.startswith(_SAVED)),
     "activations": (_IN_USE, "gradients of activations"),
     "temporaries": ("temporaries", _NUMBERS),
-    "batch, tables, messages": (_TABLES, "token ids and targets", "messages of collectives"),
+    "batch, tables, messages": (TABLES, "token ids and targets", "messages of collectives"),
 }
 """Categories of figures, from the lowest layer on, with the parts that each has."""
 
@@ -87,7 +87,7 @@ class Sorted(Ledger):
         storage.holders -= 1
         if storage.holders == 0:
             self.live -= storage.nbytes
-            self.counts[storage.counted or _TABLES] -= storage.nbytes
+            self.counts[storage.counted or TABLES] -= storage.nbytes
 
     def save(self, storage: Storage) -> None:
         """Add a holder: backward."""
@@ -162,7 +162,7 @@ def composed(cost: Cost) -> Composed:
 
 def _held(cost: Cost) -> dict[str, int]:
     """Bytes on the device before a step, by part; they sum to `Cost.held_bytes`."""
-    lasting = {_TABLES: sum(tensor.nbytes for tensor in (*cost.tables, *cost.buffers))}
+    lasting = {TABLES: sum(tensor.nbytes for tensor in (*cost.tables, *cost.buffers))}
     if cost.sharding.on_host:
         return lasting
     return {"weights": cost.parameter_bytes, "optimizer state": cost.optimizer_state_bytes, **lasting}

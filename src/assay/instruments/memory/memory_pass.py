@@ -13,10 +13,10 @@ gloo's threads may be inside one of them. A rank once died there (SIGSEGV, Pytho
 Scratch that a library requests from the same allocator is reported apart and excluded from the tensors' peak. That peak
 is therefore the same on every processor (`instruments.tensor_peak`).
 
-On CUDA the caching allocator's counters give the peak, and the profiler its instant. cuBLAS keeps workspaces from the
-same allocator: 32 MiB for each thread on Hopper. They are there before the step and after it. Clearing them at the end
-shows their size, and the tensors' peak excludes them. The counters also exclude memory that captured graphs keep for
-their replays, because no tensor has it; it is added.
+On CUDA the caching allocator's history gives the peak and its blocks, and the profiler the instant. Workspaces of
+cuBLAS and blocks that wait for another stream come from the same allocator. Both are counted apart, and the tensors'
+peak excludes them (`instruments.memory.history`). The history also lacks the memory that captured graphs keep for their
+replays, because no tensor has it; it is added.
 """
 
 import gc
@@ -29,8 +29,10 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from assay.instruments.memory.heap import heap_of
+from assay.instruments.memory.history import watched
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
+from assay.records.memory import PeakBlock
 
 _REPEATS_OVER_RANKS = 5
 
@@ -46,6 +48,12 @@ class MemoryPass:
     """Peak of the scratch that libraries requested from torch's allocator; on CUDA the workspaces of cuBLAS."""
     allocator_peak_bytes: int | None = None
     """Peak of tensors and library scratch together."""
+    waiting_peak_bytes: int | None = None
+    """Peak of freed blocks that waited for another stream; a CPU has none."""
+    peak_blocks: tuple[PeakBlock, ...] = ()
+    """Blocks of tensors that were alive at their peak; a CPU's allocator has no history of them."""
+    workspaces: tuple[PeakBlock, ...] = ()
+    """Workspaces that the step made, by thread."""
     reserved_peak_bytes: int | None = None
     """Peak of the memory reserved by torch's caching allocator; a CPU has none."""
     device_peak_bytes: int | None = None
@@ -156,29 +164,18 @@ def _no_collection() -> Iterator[None]:
 
 
 def _cuda_pass(device: torch.device, one_step: Callable[[], None], idle_bytes: int) -> MemoryPass:
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    one_step()
-    torch.cuda.synchronize(device)
-    free, total = torch.cuda.mem_get_info(device)
-    found = torch.cuda.memory_stats(device)
+    # The instant is first, while workspaces are there: the profiler would count those that a step makes anew.
     instant = tensor_peak(one_step, "cuda").instant
-    workspaces = _clear_workspaces(device)
-    # Requested bytes include blocks that wait for another stream. Allocated ones do not, but each is rounded up.
-    peak = min(found["requested_bytes.all.peak"], found["allocated_bytes.all.peak"]) + idle_bytes
+    step = watched(device, one_step)
+    free, total = torch.cuda.mem_get_info(device)
     return MemoryPass(
-        tensors_peak_bytes=peak - workspaces,
+        tensors_peak_bytes=step.peak.tensors_bytes + idle_bytes,
         tensors_peak_instant=instant,
-        library_scratch_bytes=workspaces,
-        allocator_peak_bytes=peak,
-        reserved_peak_bytes=found["reserved_bytes.all.peak"],
+        library_scratch_bytes=step.workspace_bytes + step.graph_workspace_bytes,
+        allocator_peak_bytes=step.peak.held_bytes + idle_bytes + step.graph_workspace_bytes,
+        waiting_peak_bytes=step.peak.waiting_bytes,
+        peak_blocks=step.peak.blocks,
+        workspaces=step.peak.workspaces,
+        reserved_peak_bytes=step.reserved_bytes,
         device_peak_bytes=total - free,
     )
-
-
-def _clear_workspaces(device: torch.device) -> int:
-    """Free the workspaces of cuBLAS, which the next products make anew, and return their bytes."""
-    torch.cuda.synchronize(device)
-    before = torch.cuda.memory_stats(device)["requested_bytes.all.current"]
-    torch._C._cuda_clearCublasWorkspaces()
-    return int(before - torch.cuda.memory_stats(device)["requested_bytes.all.current"])

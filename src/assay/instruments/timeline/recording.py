@@ -14,15 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.files import refused
 from assay.instruments.anatomy import Dissector
+from assay.instruments.memory.history import MOST_EVENTS
 from assay.instruments.memory.ledger import StorageLedger
 from assay.instruments.memory.memory_pass import live_tensors
 from assay.records.anatomy import Operator
 from assay.step.program import Step
 
 _Train = Callable[[Step, int], object]
-
-MOST_EVENTS = 1_000_000
-"""Allocations and frees that CUDA's history keeps; a step of a small model has some thousands."""
 
 
 class _Sampled(StorageLedger):  # type: ignore[no-untyped-call]

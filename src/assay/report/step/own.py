@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MEMORY = {
     "tensors_peak_bytes": "tensors, peak",
     "library_scratch_bytes": "scratch of libraries, in addition",
+    "waiting_peak_bytes": "freed, waiting for another stream",
     "reserved_peak_bytes": "reserved by torch's allocator",
     "heap_peak_bytes": "heap, peak",
     "process_peak_bytes": "process, peak",

@@ -62,9 +62,10 @@ def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, large
     first = _forked(lambda: peak_at(None))
     if not largest or first.batch_size is None:
         return first
-    from assay.fake.largest import largest_batch
+    from assay.absent.largest import Probe, Search, searched
 
-    return first.model_copy(update={"largest_batch": largest_batch(first, lambda rows: _forked(lambda: peak_at(rows)))})
+    search = Search(searched(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
+    return first.model_copy(update={"largest_batch": search.best.number if search.best else 0})
 
 
 def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Callable[[int | None], GpuPeak]:
