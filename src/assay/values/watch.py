@@ -37,6 +37,7 @@ from assay.training.step_record import StepRecord
 from assay.training.stops import WrongValues
 from assay.values.nearness import unit_roundoff
 from assay.values.rates import rate
+from assay.values.recorder import used_gradient
 
 _TENSORS, _ELEMENTS = 2, 16
 _WEIGHT_ROUNDOFFS, _STEP_ERROR = 4.0, 2e-3
@@ -188,7 +189,8 @@ class UpdateWatch:
             updated = {id(one) for group in optimizer.param_groups for one in group["params"]}
             for one in elements:
                 if id(one.parameter) in updated and one.parameter.grad is not None:
-                    one.before, one.gradient = self._weight(one), _sampled(one, one.parameter.grad)
+                    one.before = self._weight(one)
+                    one.gradient = used_gradient(optimizer, _sampled(one, one.parameter.grad))
                     one.state = self._state(one)
         self._spent += time.perf_counter() - began
 
