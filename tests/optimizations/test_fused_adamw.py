@@ -12,7 +12,7 @@ from assay.cost import baseline
 from assay.data import Prepared
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, check, resolve
-from assay.optimizations.fused_adamw.step import clipping_inside
+from assay.optimizations.fused_adamw.step import _not_finite, clipping_inside
 from assay.optimizers.groups import decay_groups
 from assay.optimizers.recipes import adamw
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
@@ -113,7 +113,7 @@ def test_clipping_inside_is_refused_where_it_has_nothing_to_do_or_another_update
         check(clipped_at(0.0, INSIDE), CPU)
     with pytest.raises(Conflict, match="fp16_full both replace the step's optimizer"):
         check(clipped_at(1.0, INSIDE, Spec(name="fp16_full")), CPU)
-    with pytest.raises(Conflict, match="cpu_offload both replace the step's update"):
+    with pytest.raises(Conflict, match="cpu_offload makes an update of its own"):
         check(clipped_at(1.0, INSIDE, Spec(name="cpu_offload")).model_copy(update={"device": "cuda"}), GPU)
 
 
@@ -121,3 +121,8 @@ def test_the_ledger_writes_each_gradient_once_more() -> None:
     inside, apart = (resolve(one).predict(baseline(RUN), RUN, CPU) for one in (INSIDE, Spec(name="fused_adamw")))
     assert (inside.optimizer.rule.passes, apart.optimizer.rule.passes) == (8.0, 7.0)
     assert inside.optimizer_state_bytes == apart.optimizer_state_bytes
+
+
+@pytest.mark.parametrize(("norm", "flag"), [(3.0, 0.0), (float("inf"), 1.0), (float("nan"), 1.0)])
+def test_the_kernel_is_told_of_a_norm_that_is_not_finite(norm: float, flag: float) -> None:
+    assert _not_finite(torch.tensor(norm)).item() == flag

@@ -10,6 +10,7 @@ gradients, 4 bytes read and 4 written a parameter; the kernel writes 4. The host
 finite, the kernel leaves weights and moments as they were.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -46,8 +47,10 @@ class FusedAdamw(Optimization):
         # A plan counts only an optimizer's state, and that does not change.
         return layout
 
-    def bears(self) -> frozenset[str]:
-        return super().bears() | ({"update"} if self.clip == "inside" else set())
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
+        if self.clip == "apart":
+            return {}
+        return {"update": "{other} makes an update of its own, which clips by itself; use fused_adamw:clip=apart"}
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.clip == "apart":

@@ -5,6 +5,7 @@ torch's fused kernels divide each gradient by `grad_scale` as they read it, and 
 the factor of clipping, and the second says whether the norm is finite. Both are computed on the device.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,8 @@ def divisor(norm: Tensor, clip: float) -> Tensor:
 
 
 def _not_finite(norm: Tensor) -> Tensor:
-    return torch.logical_not(torch.isfinite(norm)).float()
+    """Return 1 if a norm is not finite, else 0, in three launches; `isfinite` alone has four."""
+    return torch.logical_not(norm < math.inf).float()
 
 
 def _scaling(optimizer: Any) -> Any:
