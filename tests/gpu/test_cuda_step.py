@@ -14,8 +14,9 @@ from assay.estimator import estimate
 from assay.hardware import detect
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.instruments.trace import StepTracer
-from assay.optimizations import Unavailable, check, optimizations_of, resolve
+from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolved
 from assay.training.loop import read, take_step, train_step
+from assay.values.watch import UpdateWatch
 from optimizations.mutations.harness import Corpus
 from support.corpora import RandomData
 from support.runs import ON_ONE_DEVICE, SHAPE, run_with
@@ -122,6 +123,21 @@ def test_torch_finds_nothing_to_wait_for_in_a_step_whose_figures_are_read_later(
         taken = [take_step(step, index) for index in (1, 2)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert [record.step for record in read(step, taken)] == [1, 2]
+
+
+def test_watching_updates_makes_the_host_wait_for_nothing_before_they_are_read() -> None:
+    run = on_cuda(Spec(name="fused_adamw"))
+    step = build_step(run)
+    watch = UpdateWatch(resolved(run), step)
+    take = watch.taking(take_step)
+    read(step, [take(step, 0, None)])
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        taken = [take(step, index, None) for index in (1, 2)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    watch.close()
     assert [record.step for record in read(step, taken)] == [1, 2]
 
 

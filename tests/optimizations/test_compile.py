@@ -3,6 +3,8 @@
 All of it takes one compiled model of one layer; what composes is marked slow.
 """
 
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -202,6 +204,18 @@ def test_blocks_within_one_region_report_their_norms_from_code_that_is_compiled_
     assert len(seen) == 1
     probes.remove()
     assert train_step(step, 4, probes).activation_norms == ()
+
+
+@pytest.mark.parametrize("regions", ["blocks", "model"])
+def test_a_compiler_that_goes_on_keeps_no_weights(regions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Captures, "_backend", lambda self, module, inputs: module)
+    step = build_step(run_with(Spec(name="compile", fields={"regions": regions}), model=ONE_LAYER))
+    probes = ActivationNorms(step)
+    train_step(step, 0, probes)
+    kept = [weakref.ref(parameter) for _, parameter in step.named_parameters()]
+    del step, probes
+    gc.collect()
+    assert [one for one in kept if one() is not None] == []
 
 
 @pytest.mark.parametrize("other", ["activation_checkpointing", "optimizer_in_backward", "chunked_cross_entropy"])

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -66,8 +67,8 @@ class Captures:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of inductor that differ from its defaults."""
     graphs: list[Graph] = field(default_factory=list)
-    regions: list[nn.Module] = field(default_factory=list)
-    """Modules whose forward is compiled as a whole."""
+    regions: WeakSet[nn.Module] = field(default_factory=WeakSet)
+    """Modules whose forward is compiled as a whole. The compiler keeps this object, which must not keep weights."""
     _watch: Watch | None = None
 
     @property

@@ -108,7 +108,7 @@ class Compile(Optimization):
                 region = module.region if isinstance(module, Head) else module
                 if isinstance(module, kinds) and not isinstance(region, Identity):
                     region.forward = captures.compile(region.forward)
-                    captures.regions.append(region)
+                    captures.regions.add(region)
         return replace(program, witnesses=(*program.witnesses, captures))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
