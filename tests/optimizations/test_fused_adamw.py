@@ -12,7 +12,7 @@ from assay.cost import baseline
 from assay.data import Prepared
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, check, resolve
-from assay.optimizations.fused_adamw.step import _not_finite, clipping_inside
+from assay.optimizers.clipping import _not_finite, clipping_inside
 from assay.optimizers.groups import decay_groups
 from assay.optimizers.recipes import adamw
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step

@@ -9,7 +9,7 @@ from assay.step.program import OptimizerLike, Step
 from optimizations.mutations.mutant import LATE, Mutant, replaced, rewritten
 from optimizations.mutations.rules import around, at_peak, decays_vectors, made, only, scaled, stops_late, tuned
 
-_UPDATE, _DIVISOR = (f"assay.optimizations.fused_adamw.step:{name}" for name in ("clipping_inside", "divisor"))
+_UPDATE, _DIVISOR = (f"assay.optimizers.clipping:{name}" for name in ("clipping_inside", "divisor"))
 _GIVEN = "optimizer.grad_scale, optimizer.found_inf = divisor(norm, clip), _not_finite(norm)"
 _INSIDE = {"stack": "fused_adamw:clip=inside", "training": {"gradient_clip": 0.1}}
 _BELOW = {**_INSIDE, "training": {"gradient_clip": 10.0}}
