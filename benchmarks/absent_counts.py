@@ -17,10 +17,11 @@ HERE = Path(__file__).parent
 STACK = "bf16_mixed+compile+sdpa_attention:backend=flash+fused_adamw+vocab_padding:multiple=64"
 STEPS = {
     "nanoGPT's": "nanogpt",
+    "ours, figures read in each step": f"{STACK} training.read_every=1",
     "ours": STACK,
-    "ours, figures read later": f"{STACK}+deferred_metrics",
-    "ours, batches ahead": f"{STACK}+deferred_metrics+pinned_prefetch",
+    "ours, batches ahead": f"{STACK}+pinned_prefetch",
 }
+"""Stacks by title, each with the settings that follow it."""
 _TAKEN = 4
 
 
@@ -44,7 +45,7 @@ def nanogpts() -> None:
         optimizer.zero_grad(set_to_none=True)
 
 
-def ours(stack: str) -> None:
+def ours(stack: str, *settings: str) -> None:
     """Take steps of a stack of assay."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     from assay import api
@@ -53,7 +54,7 @@ def ours(stack: str) -> None:
     from support.steps import build_step
 
     model = ("model.bias=false", "model.vocab_size=50257")
-    shape = (*model, "training.batch_size=12", "training.gradient_clip=1.0", "device=cuda")
+    shape = (*model, "training.batch_size=12", "training.gradient_clip=1.0", "device=cuda", *settings)
     step = build_step(resolved(api.configure("gpt2-124m", shape, stack)))
     read(step, [take_step(step, index) for index in range(_TAKEN)])
 
@@ -81,6 +82,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["step"]:
-        nanogpts() if sys.argv[2] == "nanogpt" else ours(sys.argv[2])
+        nanogpts() if sys.argv[2] == "nanogpt" else ours(*sys.argv[2].split())
     else:
         sys.exit(main())

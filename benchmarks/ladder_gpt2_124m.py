@@ -71,6 +71,7 @@ COMMON = (
     "training.eval_interval=0",
     "training.eval_batches=1",
     "training.warmup_steps=2",
+    "training.read_every=1",  # a rung reads figures later
 )
 GPT2 = ("gpt2-124m", "training.steps=20")
 SMALL = (

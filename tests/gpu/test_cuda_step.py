@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from assay.config import Run, Spec
+from assay.config.run import Scalar
 from assay.estimator import estimate
 from assay.hardware import detect
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.instruments.trace import StepTracer
-from assay.optimizations import Unavailable, check, optimizations_of, resolve
+from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolved
 from assay.training.loop import read, take_step, train_step
+from assay.values.watch import UpdateWatch
 from optimizations.mutations.harness import Corpus
 from support.corpora import RandomData
 from support.runs import ON_ONE_DEVICE, SHAPE, run_with
@@ -41,13 +43,17 @@ def test_losses_are_the_cpus_up_to_the_order_of_summation() -> None:
     assert losses(on_cuda()) == pytest.approx(losses(run_with()), rel=1e-4)
 
 
+_FIELDS: dict[str, dict[str, Scalar]] = {"deferred_metrics": {"every": 20}}
+"""Fields that differ from the defaults: a plain step reads the figures of ten steps together as well."""
+
+
 def _marked(name: str) -> object:
     return pytest.param(name, marks=SCALED) if name in ("fp16_mixed", "fp16_full") else name
 
 
 @pytest.mark.parametrize("name", [_marked(one) for one in ON_ONE_DEVICE if one != "streaming"])
 def test_every_optimization_is_proven(name: str) -> None:
-    spec = resolve(Spec(name=name)).spec()
+    spec = resolve(Spec(name=name, fields=_FIELDS.get(name, {}))).spec()
     _expect_proven(on_cuda(spec, tie_embeddings=name != "weight_tying"), RandomData)
 
 
@@ -108,14 +114,30 @@ def test_activations_come_back_from_the_host_as_they_went() -> None:
     assert losses(on_cuda(Spec(name="activation_offload"))) == losses(on_cuda())
 
 
-def test_torch_finds_nothing_to_wait_for_in_a_step_whose_figures_are_read_later() -> None:
-    step = build_step(on_cuda(Spec(name="deferred_metrics")))
+@pytest.mark.parametrize("specs", [(), (Spec(name="deferred_metrics", fields={"every": 100}),)], ids=["plain", "later"])
+def test_torch_finds_nothing_to_wait_for_in_a_step_whose_figures_are_read_later(specs: tuple[Spec, ...]) -> None:
+    step = build_step(on_cuda(*specs))
     train_step(step, 0)
     torch.cuda.set_sync_debug_mode("error")
     try:
         taken = [take_step(step, index) for index in (1, 2)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert [record.step for record in read(step, taken)] == [1, 2]
+
+
+def test_watching_updates_makes_the_host_wait_for_nothing_before_they_are_read() -> None:
+    run = on_cuda(Spec(name="fused_adamw"))
+    step = build_step(run)
+    watch = UpdateWatch(resolved(run), step)
+    take = watch.taking(take_step)
+    read(step, [take(step, 0, None)])
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        taken = [take(step, index, None) for index in (1, 2)]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    watch.close()
     assert [record.step for record in read(step, taken)] == [1, 2]
 
 

@@ -3,6 +3,8 @@
 All of it takes one compiled model of one layer; what composes is marked slow.
 """
 
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,11 +15,13 @@ from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine, detect
 from assay.instruments.trace import StepTracer
-from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
+from assay.optimizations import Conflict, Unavailable, Unpredicted, check, optimizations_of, resolve
 from assay.records.trace import Trace
+from assay.step.compiled import Captures
 from assay.step.program import Step
 from assay.training.divergence import first_not_finite
 from assay.training.loop import train_step
+from assay.training.probes import ActivationNorms
 from support.runs import SHAPE, run_with, without
 from support.steps import build_step, measured_peak, micro_batches
 from support.traces import altered
@@ -26,6 +30,7 @@ CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 COMPILE = Spec(name="compile")
 ONE_LAYER = SHAPE.model_copy(update={"n_layer": 1})
 RUN = run_with(COMPILE, model=ONE_LAYER)
+WHOLE = run_with(Spec(name="compile", fields={"regions": "model"}), model=ONE_LAYER)
 PLAIN = without(RUN)
 MODELS: dict[str, dict[str, object]] = {
     "plain": {},
@@ -74,6 +79,11 @@ def _can_compile() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def compiled() -> Trained:
     return trained(RUN)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Trained:
+    return trained(WHOLE, watched=(1,))
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +171,64 @@ def test_a_tensor_that_is_not_finite_is_named_inside_a_region(compiled: Trained)
     finally:
         with torch.no_grad():
             weight.copy_(before)
+
+
+def test_a_model_is_one_region_and_trains_as_the_baseline_does(whole: Trained) -> None:
+    evidence = resolve(WHOLE.optimizations[0]).verify(whole.traces[1], WHOLE)
+    assert evidence.verdict, evidence.observed
+    assert "2 graphs with" in evidence.observed
+    assert "1 of 1 forward and 1 of 1 backward calls compiled; 0 graph breaks, 0 matmuls outside" in evidence.observed
+    assert whole.losses == pytest.approx(trained(without(WHOLE), watched=()).losses, rel=1e-5)
+
+
+def test_a_region_of_each_block_does_not_prove_one_of_the_model(compiled: Trained) -> None:
+    evidence = resolve(WHOLE.optimizations[0]).verify(compiled.traces[1], WHOLE)
+    assert not evidence.verdict
+    assert "3 of 1 forward and 3 of 1 backward" in evidence.observed
+
+
+def test_blocks_within_one_region_report_their_norms_from_code_that_is_compiled_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[torch.fx.GraphModule] = []
+    monkeypatch.setattr(Captures, "_backend", lambda self, module, inputs: (seen.append(module), module)[1])
+    parts = Spec(name="gradient_accumulation", fields={"micro_batches": 4})
+    run = run_with(*WHOLE.optimizations, parts)
+    step, eager = build_step(run), build_step(without(run))
+    probes, others = ActivationNorms(step), ActivationNorms(eager)
+    for index in range(3):
+        found = train_step(step, index, probes).activation_norms
+        assert found == pytest.approx(train_step(eager, index, others).activation_norms, rel=1e-5)
+    with StepTracer(step) as tracer:  # whose hooks on blocks make no other code
+        train_step(tracer.watch(), 3, probes)
+    assert len(seen) == 1
+    probes.remove()
+    assert train_step(step, 4, probes).activation_norms == ()
+
+
+@pytest.mark.parametrize("regions", ["blocks", "model"])
+def test_a_compiler_that_goes_on_keeps_no_weights(regions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Captures, "_backend", lambda self, module, inputs: module)
+    step = build_step(run_with(Spec(name="compile", fields={"regions": regions}), model=ONE_LAYER))
+    probes = ActivationNorms(step)
+    train_step(step, 0, probes)
+    kept = [weakref.ref(parameter) for _, parameter in step.named_parameters()]
+    del step, probes
+    gc.collect()
+    assert [one for one in kept if one() is not None] == []
+
+
+@pytest.mark.parametrize("other", ["activation_checkpointing", "optimizer_in_backward", "chunked_cross_entropy"])
+def test_what_needs_regions_by_block_refuses_the_whole(other: str) -> None:
+    run = run_with(*WHOLE.optimizations, Spec(name=other), model=ONE_LAYER)
+    unclipped = run.training.model_copy(update={"gradient_clip": 0.0})
+    with pytest.raises(Conflict, match=f"{other} .*; use compile:regions=blocks"):
+        check(run.model_copy(update={"training": unclipped}), CPU)
+
+
+def test_what_one_region_keeps_is_not_predicted() -> None:
+    with pytest.raises(Unpredicted, match="a model that is compiled as one region"):
+        estimate(WHOLE, CPU)
 
 
 def test_what_regions_keep_is_predicted_to_the_byte(compiled: Trained) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from assay.config import Spec
 from assay.estimator import estimate
-from assay.hardware import Machine
+from assay.hardware import Accelerator, Machine
 from assay.instruments.trace import StepTracer
 from assay.optimizations import Conflict, check, resolve
 from assay.step.program import MicroBatch, Program, Step
@@ -19,6 +19,7 @@ from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
+GPU = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})
 DEFERRED = Spec(name="deferred_metrics")
 
 
@@ -83,6 +84,15 @@ def test_what_is_held_until_it_is_read_is_predicted(every: int, unread: int) -> 
 def test_what_reads_before_each_update_is_refused(other: str) -> None:
     with pytest.raises(Conflict, match=f"{other} makes the host read .* leave out deferred_metrics"):
         check(run_with(*specs_of([other, "deferred_metrics"])), CPU)
+
+
+def test_what_a_plain_step_on_a_gpu_does_already_is_refused() -> None:
+    run = run_with(DEFERRED).model_copy(update={"device": "cuda"})
+    with pytest.raises(Conflict, match=r"every 10 steps here already; give deferred_metrics:every=100, set training"):
+        check(run, GPU)
+    check(run_with(Spec(name="deferred_metrics", fields={"every": 11})).model_copy(update={"device": "cuda"}), GPU)
+    each = run.training.model_copy(update={"read_every": 1})
+    check(run.model_copy(update={"training": each}), GPU)
 
 
 def test_a_mixture_is_refused() -> None:

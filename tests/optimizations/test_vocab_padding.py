@@ -85,6 +85,19 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
     assert not resolve(PADDED).verify(traced(without(run)), without(run)).verdict
 
 
+def test_log_probabilities_in_16_bits_have_as_many_columns() -> None:
+    run = run_with(PADDED)
+    trace = traced(run)
+    narrow = [
+        one.model_copy(update={"dtype": "bfloat16", "largest_bytes": one.largest_bytes // 2})
+        if one.name == "aten._log_softmax"
+        else one
+        for one in trace.operations
+    ]
+    evidence = resolve(PADDED).verify(trace.model_copy(update={"operations": tuple(narrow)}), run)
+    assert evidence.verdict, evidence.observed
+
+
 def test_what_needs_no_padding_or_lies_on_ranks_is_refused() -> None:
     with pytest.raises(Conflict, match="divides the vocabulary of 61 already"):
         resolve(Spec(name="vocab_padding", fields={"multiple": 61})).check(run_with(), CPU)

@@ -7,12 +7,14 @@ import pytest
 import torch
 from torch import nn
 
+from assay.config import ModelConfig, Run, TrainingConfig
 from assay.data import Prepared
 from assay.errors import UsageError
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.model import initializer
 from assay.model.weights import save_weights
-from assay.step.program import Precision, Program, Step
+from assay.parallel.loss_scale import DynamicLossScale
+from assay.step.program import Figures, Precision, Program, Step
 from assay.training.build import baseline, build
 from assay.training.initial import initial_weights
 from support.runs import tiny
@@ -103,6 +105,25 @@ def test_training_starts_from_given_weights(corpus: Prepared, tmp_path: Path) ->
         assert torch.equal(value, dict(step.named_parameters())[name])
     with pytest.raises(UsageError, match="shape"):
         initial_weights(tmp_path / "export", tiny(n_embd=32).model)
+
+
+@pytest.mark.parametrize(("device", "asked", "every"), [("cpu", None, 1), ("cuda", None, 10), ("cuda", 3, 3)])
+def test_a_plain_step_leaves_its_figures_on_a_gpu(corpus: Prepared, device: str, asked: int | None, every: int) -> None:
+    program = baseline(tiny({"read_every": asked}), corpus, torch.device(device))
+    assert program.figures.read_every == every
+
+
+def test_a_loss_of_a_users_own_is_read_in_each_step() -> None:
+    model = ModelConfig(own="mine.py:model")
+    assert Run(model=model).read_every("cuda") == 1
+    assert Run(model=model, training=TrainingConfig(read_every=4)).read_every("cuda") == 4
+
+
+def test_a_step_that_may_skip_its_update_reads_its_norm(corpus: Prepared) -> None:
+    together = Figures(read_every=10)
+    assert step_of(tiny(), corpus, figures=together).program.figures.read_every == 10
+    scaled = step_of(tiny(), corpus, figures=together, precision=Precision(loss_scale=DynamicLossScale()))
+    assert scaled.program.figures.read_every == 1
 
 
 def test_a_part_with_a_buffer_is_refused(corpus: Prepared) -> None:

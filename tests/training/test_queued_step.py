@@ -112,6 +112,18 @@ def test_the_time_of_reading_is_that_of_all_steps_read(corpus: Prepared) -> None
     assert [record.seconds - one.seconds >= 0.25 for record, one in zip(records, taken, strict=True)] == [True, True]
 
 
+@pytest.mark.parametrize(("device", "more"), [("cpu", 0.0), ("cuda", 2.0)])
+def test_a_device_works_on_while_the_host_does_something_else_between_two_steps(
+    corpus: Prepared, device: str, more: float
+) -> None:
+    step = step_of(tiny(), corpus)
+    first, second = (take(step, index) for index in range(2))
+    later = replace(second, began=first.queued + 2.0, queued=first.queued + 3.0)
+    there = replace(step, program=replace(step.program, device=torch.device(device)))
+    seconds = sum(one.seconds for one in read(there, [first, later])) - first.seconds - second.seconds
+    assert more <= seconds < more + 1.0
+
+
 def test_a_budget_of_tokens_ends_after_the_step_that_reaches_it(corpus: Prepared, tmp_path: Path) -> None:
     run = tiny({"steps": 6, "tokens": 150})
     loop = loop_of(run, step_of(run, corpus, figures=Figures(read_every=10)), corpus, tmp_path)

@@ -15,6 +15,11 @@ from assay.config.training import TrainingConfig
 
 Scalar = bool | int | float | str | None
 
+READ_TOGETHER = 10
+"""Steps whose figures the host reads together on a GPU, unless a run says otherwise.
+
+nanoGPT logs GPT-2's loss as often (`log_interval` of its config/train_gpt2.py).
+"""
 _PLUS = re.compile(r"\+(?![\d.])")
 """Plus sign between two optimizations, unlike that of an exponent."""
 _SCIENTIFIC = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\s*")
@@ -137,6 +142,15 @@ class Run(Setting):
             raise ValueError("training.gradient_probe compares gradients of assay's model; leave it out for your own")
         return self
 
+    def read_every(self, device: str) -> int:
+        """Number of steps whose figures a plain step on `device`, `cpu` or `cuda`, leaves to be read together.
+
+        A GPU idles while the host waits for a number. A CPU has computed it before the host goes on. A loss of a user's
+        own may count no target of a batch, which spoils the weights unless the norm is read before the update.
+        """
+        waits = device != "cuda" or self.model.own is not None
+        return self.training.read_every or (1 if waits else READ_TOGETHER)
+
     def with_vocabulary(self, size: int | None = None) -> Self:
         """Return the run with `model.vocab_size` set to `size`, or to the tokenizer's size if that is known without
         text.
@@ -204,13 +218,15 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge`, `cores`, `own_rows`, `data.evaluate_on`, `training.gradient_probe` and those of `NEWER` are left out
-    at their defaults. So runs that were recorded before them keep their hash. `check_values` is left out, because the
-    check changes nothing that is trained or measured.
+    fields `nudge`, `cores`, `own_rows`, `data.evaluate_on`, `training.gradient_probe`, `training.read_every` and those
+    of `NEWER` are left out at their defaults. So runs that were recorded before them keep their hash. `check_values` is
+    left out, because the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values"}}
     if not run.training.gradient_probe:
         left_out["training"].add("gradient_probe")
+    if run.training.read_every is None:
+        left_out["training"].add("read_every")
     newer = (("nudge", 0), ("cores", None), ("own_rows", None))
     left_out |= {name: True for name, default in newer if getattr(run, name) == default}
     if run.data.evaluate_on == "held-out":

@@ -62,6 +62,8 @@ class TrainingConfig(Setting):
     """
     measure_memory: bool = True
     """Run one untimed, discarded step at the end to measure memory."""
+    read_every: PositiveInt | None = None
+    """Steps whose loss and norms the host reads together, without waiting before. None: 10 on a GPU, else 1."""
 
     @model_validator(mode="after")
     def _schedule_is_possible(self) -> Self:

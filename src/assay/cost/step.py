@@ -27,6 +27,8 @@ from assay.cost.tensors import DTYPE_BYTES, Tensor
 if TYPE_CHECKING:
     from assay.cost.simulation.liveness import Lifetimes
 
+_UNREAD = "unread figures"
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -123,6 +125,15 @@ class Cost:
     def measuring_norm(self, axis: str, times: int = 1) -> Self:
         """The ledger with the gradients' squares summed over an axis, in `times` all-reduces of one number."""
         return self.sending(Communication("all_reduce", axis, 4, times, "the gradient norm", "float32"))
+
+    def reading_every(self, steps: int) -> Self:
+        """The ledger of steps whose figures are read together: the loss, the gradient norm and two blocks' norms.
+
+        Those of all steps but the last are held until the read.
+        """
+        others = tuple(one for one in self.buffers if one.name != _UNREAD)
+        unread = Tensor(_UNREAD, (steps - 1, 4), batched=False)
+        return replace(self, buffers=(*others, unread) if steps > 1 else others)
 
     def sending(self, *communications: Communication) -> Self:
         """The ledger with further communications."""
@@ -248,7 +259,7 @@ def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
     forward = Forward(run.model, run.training.batch_size, kernels)
     tape = forward.tape()
     learned = forward.parameters
-    return Cost(
+    cost = Cost(
         tape=tape,
         parameters=learned,
         pieces=learned,
@@ -258,3 +269,4 @@ def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
         blocks=run.model.n_layer,
         buffers=between_steps(run.model),
     )
+    return cost.reading_every(min(run.read_every(device), run.training.steps))

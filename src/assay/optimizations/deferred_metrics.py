@@ -3,13 +3,14 @@
 To read a number, the host waits until the device has computed it, and launches nothing meanwhile. A GPU therefore idles
 at every step's end while the host prepares the next step. Here the figures of `every` steps stay on the device and are
 read together. An evaluation, a checkpoint or the end reads them earlier, so records are complete and unchanged.
-Clipping multiplies by a factor that the host does not know; it is 1 where the norm is not too large.
+Clipping multiplies by a factor that the host does not know; it is 1 where the norm is not too large. A plain step on a
+GPU does the same for ten steps. There a larger `every` is a change, or any after `training.read_every=1`.
 
 The price is late knowledge. A step that is not finite is noticed up to `every` − 1 steps later, when the weights are
 already spoiled. The run ends and names the step, but the tensor that it names is the first one spoiled, not the cause.
 A budget in seconds is checked only when figures are read. A CPU executes each operator before the host goes on, so it
 gains nothing. The proof covers one step, in which the host waits for nothing, and the number of steps whose figures are
-read together. The technique has not run on a GPU yet.
+read together. The technique has not been timed on a GPU yet.
 """
 
 from collections.abc import Mapping
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from assay.cost.analytic.layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_FIGURES = 4
-"""Figures of a step: loss, gradient norm, and the norms of two blocks."""
 
 
 class DeferredMetrics(Optimization):
@@ -57,15 +55,17 @@ class DeferredMetrics(Optimization):
         return {"host reads": why}
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        plain = run.read_every(machine.device(run.device))
+        if self.every <= plain:
+            raise Conflict(
+                f"a plain step's figures are read every {plain} steps here already; "
+                f"give deferred_metrics:every={10 * plain}, set training.read_every=1, or leave out deferred_metrics"
+            )
         if run.model.n_expert is not None:
             raise Conflict("the host may read how many tokens each expert of a mixture has; leave out deferred_metrics")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.tensors import Tensor
-
-        together = min(self.every, run.training.steps)
-        unread = Tensor("unread figures", (together - 1, _FIGURES), batched=False)
-        return replace(cost, buffers=(*cost.buffers, unread))
+        return cost.reading_every(min(self.every, run.training.steps))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         return replace(program, figures=replace(program.figures, read_every=self.every))

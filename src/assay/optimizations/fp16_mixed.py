@@ -67,7 +67,8 @@ class Fp16Mixed(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.autocast import autocast
 
-        return autocast(cost, "float16")
+        narrow = autocast(cost, "float16")
+        return narrow.reading_every(1) if self.scaler else narrow  # a scaler reads each step's norm
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch

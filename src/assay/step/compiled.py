@@ -7,7 +7,8 @@ own. Torch's cache of whole differentiated graphs is disabled, because it would 
 generated code is used as usual.
 
 Regions are compiled one by one: the embedding, each block, the head. Blocks are alike, so their code is compiled once
-for any number of them, and hooks on a block are called as before.
+for any number of them, and hooks on a block are called as before. Or the whole model is one region. Then hooks of
+modules inside are not called.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import torch
+from torch import nn
 from torch._ops import OpOverload
 
 from assay.step.program import Program
@@ -64,12 +67,18 @@ class Captures:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of inductor that differ from its defaults."""
     graphs: list[Graph] = field(default_factory=list)
+    regions: WeakSet[nn.Module] = field(default_factory=WeakSet)
+    """Modules whose forward is compiled as a whole. The compiler keeps this object, which must not keep weights."""
     _watch: Watch | None = None
 
     @property
     def trained(self) -> int:
         """Number of graphs captured for training."""
         return sum(graph.training for graph in self.graphs)
+
+    def encloses(self, module: nn.Module) -> bool:
+        """True if a module is inside a region, where its hooks are a part of the compiled code."""
+        return any(module is not region and module in set(region.modules()) for region in self.regions)
 
     def compile(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a module's forward in a compiled form, which is compiled at its first call. A graph break raises."""

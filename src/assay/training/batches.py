@@ -9,6 +9,7 @@ from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
 from assay.model.own.batches import OwnBatches
 from assay.step.program import BatchSource, MicroBatch, Program
+from assay.step.transfer import copied_to
 from assay.training.evaluation import Sample, Windows
 from assay.training.gradients import cut
 from assay.training.stops import Unread
@@ -65,4 +66,4 @@ def _filled(rows: MicroBatch, length: int) -> MicroBatch:
 
 def _moved(rows: MicroBatch, device: torch.device) -> MicroBatch:
     ids, targets = rows
-    return ids.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+    return copied_to(device, ids), copied_to(device, targets)

@@ -1,9 +1,11 @@
 """Turn a run into a live step: describe the baseline, let optimizations change the description, then build it once.
 
 The baseline has every optimization off: hand-coded attention, float32 with TF32 off, plain AdamW one tensor after the
-other, the loss read at every step. Until `build`, all weights are on the meta device and take no memory. `build` then
-allocates the parts, restores the ties (materialising unties) and fills every parameter by its name. It wraps each
-part's forward with the forward contexts. The optimizer is made last, over parameters that will stay the same objects.
+other. On a CPU the loss is read at every step. On a GPU the host waits for nothing in a step. There batches are copied
+from pinned memory, and the figures of ten steps are read together. Until `build`, all weights are on the meta device
+and take no memory. `build` then allocates the parts, restores the ties (materialising unties) and fills every parameter
+by its name. It wraps each part's forward with the forward contexts. The optimizer is made last, over parameters that
+will stay the same objects.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
 from assay.parallel.ranks import ALONE, Ranks
-from assay.step.program import Context, Parallel, Program, Step, Weights
+from assay.step.program import Context, Figures, Parallel, Program, Step, Weights
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
@@ -60,6 +62,7 @@ def baseline(
         optimizer=adamw(run.training),
         update=updater(run.training.gradient_clip),
         evaluate=summed_evaluation,
+        figures=Figures(read_every=run.read_every(device.type)),
     )
     return program if run.model.own is None else _with_own(program)
 
@@ -103,8 +106,10 @@ def build(program: Program) -> Step:
             _enter_around_forward(part, program.precision.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
     optimized = program.optimized(parameters)
-    weights = replace(program.weights, initialize=_spent, buffers={})
-    return Step(replace(program, weights=weights), program.optimizer(optimized), optimized)
+    weights, figures = replace(program.weights, initialize=_spent, buffers={}), program.figures
+    if program.precision.loss_scale.skips:  # it reads each step's norm before the update
+        figures = replace(figures, read_every=1)
+    return Step(replace(program, weights=weights, figures=figures), program.optimizer(optimized), optimized)
 
 
 def _spent(name: str, shape: torch.Size) -> Tensor:

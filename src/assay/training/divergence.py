@@ -47,7 +47,7 @@ def first_not_finite_in(step: Step, again: Callable[[], float], ranks: Ranks = A
     """Like `first_not_finite`, with the module outputs of `again`, which runs forwards and returns their loss."""
     gradient = _first_gradient(step)
     output = _first_output(step, again)
-    own = _first_weight(step) or output or gradient
+    own = _first_weight(step) or output or gradient or _first_gradient(step)  # an update may have cleared it
     everyone: list[tuple[int, int, int, str]] = []
     for rank, said in enumerate(ranks.gather(json.dumps(own))):
         if found := json.loads(said):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +23,7 @@ import torch
 from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.parallel.ranks import ALONE, Ranks
-from assay.step.program import MicroBatch, Step
+from assay.step.program import MicroBatch, Program, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import diverged_evaluation, diverged_step
 from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
@@ -65,15 +66,25 @@ def take_step(step: Step, index: int, probes: ActivationNorms | None = None) -> 
 
 
 def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
-    """Return the records of steps. The host waits for the device once; that time is divided equally among the steps."""
+    """Return the records of steps. The host waits for the device once.
+
+    This time is divided equally among the steps, and so is what the host did between them while the device computed.
+    """
     unread = [one for one in taken if isinstance(one, Taken)]
     if not unread:
         return [one for one in taken if isinstance(one, StepRecord)]
     start = time.perf_counter()
     rows = step.program.figures.read(torch.stack([one.figures for one in unread]))
-    waited = (time.perf_counter() - start) / len(unread)
+    waited = (time.perf_counter() - start + _beside(step.program, unread)) / len(unread)
     found = (_record(one, row, waited) for one, row in zip(unread, rows, strict=True))
     return [next(found) if isinstance(one, Taken) else one for one in taken]
+
+
+def _beside(program: Program, unread: Sequence[Taken]) -> float:
+    """Seconds between queued steps, in which an accelerator goes on with them: instruments look at the host's side."""
+    if program.device.type == "cpu":
+        return 0.0
+    return sum(after.began - before.queued for before, after in pairwise(unread))
 
 
 def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord:

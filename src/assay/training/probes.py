@@ -19,11 +19,41 @@ from torch import Tensor, nn
 from assay.model import Block, MixtureMLP
 from assay.model.backward import in_backward
 from assay.model.moe import Routing
+from assay.step.compiled import Captures
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
 
 _UNLIKE = ("pp", "dp", "cp")
 """Mesh axes along which ranks route different layers or different tokens."""
+
+
+class _InRegion:
+    """A block within a compiled region: its forward stores the norm of its output, until that is collected.
+
+    A compiler guards what it reads. Code that appends to a list would be compiled anew for each of its lengths. A block
+    with a hook would be compiled anew for each further hook. So the forward has no hook, and only writes.
+    """
+
+    def __init__(self, block: nn.Module) -> None:
+        self.norm: Tensor | None = None
+        self._block, self._forward = block, block.forward
+        block.forward = self._noting
+
+    def _noting(self, *args: Any, **kwargs: Any) -> Any:
+        output = self._forward(*args, **kwargs)
+        if output.requires_grad and self._block.training:
+            self.norm = _norm(output)
+        return output
+
+    def remove(self) -> None:
+        """Restore the forward."""
+        self._block.forward = self._forward
+
+
+def _norm(output: Tensor) -> Tensor:
+    dtype = torch.promote_types(output.dtype, torch.float32)
+    norm: Tensor = torch.linalg.vector_norm(output.detach(), dtype=dtype)
+    return norm
 
 
 class ActivationNorms:
@@ -33,14 +63,23 @@ class ActivationNorms:
         blocks = step.modules_of(Block)
         self._watched = [blocks[0], blocks[-1]] if blocks else []
         self._norms: dict[nn.Module, list[Tensor]] = {block: [] for block in self._watched}
-        self._graphs = step.program.witness(StepGraphs)
-        self._handles = [block.register_forward_hook(self._note) for block in self._norms]
+        self._graphs, captures = step.program.witness(StepGraphs), step.program.witness(Captures)
+        inside = [one for one in self._norms if captures is not None and captures.encloses(one)]
+        self._inside = {block: _InRegion(block) for block in inside}
+        self._handles = [one.register_forward_hook(self._note) for one in self._norms if one not in self._inside]
+        if inside:
+            self._handles += [part.register_forward_hook(self._collect) for part in step.parts]
 
     def _note(self, block: nn.Module, args: Any, output: Tensor) -> None:
         if output.requires_grad and block.training and not in_backward():
-            dtype = torch.promote_types(output.dtype, torch.float32)
-            norm, noted = torch.linalg.vector_norm(output.detach(), dtype=dtype), self._norms[block].append
+            norm, noted = _norm(output), self._norms[block].append
             noted(norm) if self._graphs is None else self._graphs.hand(norm, noted)
+
+    def _collect(self, *_: object) -> None:
+        for block, region in self._inside.items():
+            if region.norm is not None:
+                self._norms[block].append(region.norm)
+                region.norm = None
 
     def take(self) -> list[Tensor]:
         """Return the norms [first, last] since the last call, over all micro-batches, as scalars on the device."""
@@ -54,6 +93,8 @@ class ActivationNorms:
         """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
+        for region in self._inside.values():
+            region.remove()
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,12 @@ class Taken:
     """Targets of the step's rows."""
     tokens: float | None
     """Targets that the loss counted; None: their number is the last figure."""
+    began: float
+    """Reading of the clock before the batch."""
+    queued: float
+    """Reading of the clock when all was queued."""
     seconds: float
-    """Seconds until all was queued."""
+    """Seconds until all was queued, without those of an instrument."""
     data_seconds: float
     """Part of `seconds` until the host had the batch."""
     left_out: bool
@@ -60,14 +64,18 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     watched = [norm.square() for norm in probes.take()] if probes else []
     sums = program.parallel.reduce_loss(torch.stack([summed, *watched]))
     unread = [tokens.double()] if isinstance(tokens, Tensor) else []  # float32 lacks odd numbers above 2²⁴
+    figures = torch.stack([sums[0] / tokens, norm, *sums[1:], *unread])
+    queued = time.perf_counter()
     return Taken(
         step=index,
         learning_rate=rate,
         loss_scale=scale,
         targets=targets,
         tokens=None if isinstance(tokens, Tensor) else tokens,
-        figures=torch.stack([sums[0] / tokens, norm, *sums[1:], *unread]),
+        figures=figures,
         left_out=program.precision.loss_scale.skips and not gradients_remain(step),
-        seconds=time.perf_counter() - start,
+        began=start,
+        queued=queued,
+        seconds=queued - start,
         data_seconds=data_seconds,
     )

@@ -206,7 +206,7 @@ class StepRecorder:
                     parameter = self._parameters[name]
                     gradient = parameter.grad if parameter.grad is not None else one.grad
                     if gradient is not None:
-                        self._add("gradient", self._now, name, gradient)
+                        self._add("gradient", self._now, name, used_gradient(optimizer, gradient))
                         groups[name] = options
 
     @contextmanager
@@ -262,6 +262,12 @@ def _wide(value: Tensor | float) -> Tensor:
     if not isinstance(value, Tensor):
         return torch.tensor(value)
     return value.dequantize() if hasattr(value, "codes") else value
+
+
+def used_gradient(optimizer: Any, gradient: Tensor) -> Tensor:
+    """Return a gradient as the optimizer uses it: torch's fused kernels divide by the optimizer's `grad_scale`."""
+    scale = getattr(optimizer, "grad_scale", None)
+    return gradient if scale is None else gradient / scale
 
 
 def _plain(value: Any) -> Any:

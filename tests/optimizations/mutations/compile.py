@@ -14,8 +14,9 @@ from assay.step.program import Program
 from optimizations.mutations.mutant import Clock, Mutant, applied, rewritten
 
 _NAME, _APPLY = "compile", "assay.optimizations.compile:Compile.apply"
-_KINDS, _MADE = "Embedding | Block | Head)", "captures.compile(region.forward)"
+_KINDS, _MADE = "else (Embedding, Block, Head)", "captures.compile(region.forward)"
 _FIRST = "[one for one in part.modules() if isinstance(one, Block)][0]"
+_WHOLE = {"stack": "compile:regions=model"}
 
 
 def _eager_late(patch: pytest.MonkeyPatch) -> None:
@@ -51,16 +52,16 @@ MUTANTS = (
     Mutant(
         "blocks plain",
         "Only the embedding and the head are compiled.",
-        rewritten(_APPLY, (_KINDS, "Embedding | Head)")),
+        rewritten(_APPLY, (_KINDS, "else (Embedding, Head)")),
     ),
     Mutant(
         "first block only",
         "Of the blocks only the first is compiled.",
         rewritten(
-            _APPLY, (f"isinstance(module, {_KINDS}", f"(isinstance(module, Embedding | Head) or module is {_FIRST})")
+            _APPLY, ("isinstance(module, kinds)", f"(isinstance(module, Embedding | Head) or module is {_FIRST})")
         ),
     ),
-    Mutant("head plain", "The head is left as it was written.", rewritten(_APPLY, (_KINDS, "Embedding | Block)"))),
+    Mutant("head plain", "The head is left as it was written.", rewritten(_APPLY, (_KINDS, "else (Embedding, Block)"))),
     Mutant(
         "the compiler's noise",
         "Dropout's noise is the compiler's own.",
@@ -78,5 +79,23 @@ MUTANTS = (
         rewritten(_APPLY, (_MADE, "captures.compile(detached(region))"), detached=_detached),
     ),
     Mutant("other epsilon", "Compiled norms have an epsilon of 1e-4.", applied(_NAME, _other_epsilon)),
+    Mutant(
+        "blocks, not the model",
+        "Where the whole model was asked for, each block is a region of its own.",
+        rewritten(_APPLY, ("kinds = (GPT,) if", "kinds = (Embedding, Block, Head) if")),
+        _WHOLE,
+    ),
+    Mutant(
+        "model in bfloat16",
+        "Products of the one region are in bfloat16.",
+        rewritten(_APPLY, (_MADE, "captures.compile(narrow(region.forward))"), narrow=_narrow),
+        _WHOLE,
+    ),
+    Mutant(
+        "model compiled for nothing",
+        "The whole model is compiled, and another forward is called.",
+        rewritten(_APPLY, (f"region.forward = {_MADE}", _MADE)),
+        _WHOLE,
+    ),
     Mutant("eager late", "Late in the run all regions run as they were written.", _eager_late, late=True),
 )

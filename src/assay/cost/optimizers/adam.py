@@ -36,6 +36,13 @@ class FusedAdamW(AdamW):
 
 
 @dataclass(frozen=True)
+class ClippingAdamW(FusedAdamW):
+    """One kernel that also clips each gradient, and writes it."""
+
+    passes: ClassVar = 8.0
+
+
+@dataclass(frozen=True)
 class ForeachAdamW(AdamW):
     """One kernel for each operation over all tensors of a group."""
 

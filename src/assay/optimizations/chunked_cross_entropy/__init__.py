@@ -36,6 +36,7 @@ class ChunkedCrossEntropy(Optimization):
     pays: ClassVar = "recomputation of the projection to the vocabulary: 4 products instead of 3"
     sources: ClassVar = ("arXiv:2410.10989", "arXiv:2411.09009")
     claims: ClassVar = frozenset({"loss"})
+    traits: ClassVar = frozenset({"loss in chunks"})
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         tokens = run.tokens_per_step

@@ -66,7 +66,7 @@ class Fp16Full(Optimization):
         from assay.cost.rewrites.low_precision import narrowed
         from assay.optimizations.fp16_full.ledger import AdamW16
 
-        return narrowed(cost, "float16").updated_by(AdamW16())
+        return narrowed(cost, "float16").updated_by(AdamW16()).reading_every(1)  # its scaler reads each step's norm
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch

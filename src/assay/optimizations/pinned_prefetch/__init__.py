@@ -1,9 +1,9 @@
 """Copy the next step's batch to the GPU from pinned memory, on a stream of its own, while this step computes.
 
-A copy from pageable memory is staged, and the host waits for all work that was queued before it. From pinned memory the
-GPU copies while it computes, and the next step finds its batch on the device. A batch of tokens is small (16 bytes a
-token with its targets), so the saving is the wait rather than the transfer. It shows where the host would otherwise run
-ahead of the GPU. The loss is still read at every step, unless another technique defers that.
+A plain step reads its batch when it begins, pins it, and queues the copy behind the step before. Here the host reads
+and pins it while the GPU computes, and the next step finds its batch on the device. A batch of tokens is small (16
+bytes a token with its targets), so the saving is the host's time rather than the transfer. It shows where the host is
+not ahead of the GPU.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ class PinnedPrefetch(Optimization):
     any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "the wait until the batch is read and copied to the GPU"
-    pays: ClassVar = "one more batch on the GPU and one in pinned host memory: 16 bytes a token each"
+    pays: ClassVar = "one more batch on the GPU and one more in pinned host memory: 16 bytes a token each"
     sources: ClassVar = ("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",)
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:

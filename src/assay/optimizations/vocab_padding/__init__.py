@@ -69,9 +69,9 @@ class VocabPadding(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES
 
-        # Log-probabilities are in float32, one row a token.
+        # Log-probabilities have one row a token.
         tokens = run.tokens_per_step // trace.forwards
-        columns = trace.largest_bytes("aten._log_softmax", phase="forward") // (4 * tokens)
+        columns = trace.largest_bytes("aten._log_softmax", phase="forward") // (_number_bytes(trace) * tokens)
         tokens_known, width = run.model.vocabulary, run.model.n_embd
         padded = columns % self.multiple == 0 and tokens_known <= columns < tokens_known + self.multiple
         # Weights may be kept in 16 bits.
@@ -82,3 +82,13 @@ class VocabPadding(Optimization):
 
     def _rows(self, run: ResolvedRun) -> int:
         return -(-run.model.vocabulary // self.multiple) * self.multiple
+
+
+def _number_bytes(trace: Trace) -> int:
+    """Return the bytes of a log-probability: float32, but CUDA's autocast leaves those of a cross-entropy in 16 bits.
+
+    In compiled code they are float32, whatever the parts of a decomposed softmax read.
+    """
+    whole = [one for one in trace.operations if one.name == "aten._log_softmax" and one.phase == "forward"]
+    narrow = whole and all(one.dtype in ("bfloat16", "float16") for one in whole)
+    return 2 if narrow else 4
