@@ -120,6 +120,8 @@ class Operation(Alterable):
     `low`. With `low` the module casts at this use, and the copy is not cached."""
     counts: bool = False
     """True if it counts over the whole batch, so that ranks which share a batch sum their results at once."""
+    backend: str = ""
+    """Kernel of fused attention as it was asked for."""
     of_heads: int = 0
     """Number of heads, for a copy that is a view if the micro-batch has one sequence; 0: none."""
     opaque: bool = False

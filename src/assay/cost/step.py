@@ -14,11 +14,11 @@ from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import Forward
-from assay.cost.kernels import CPU, CUDA, Kernels
+from assay.cost.kernels import CPU, Kernels
 from assay.cost.mixture import between_steps
 from assay.cost.operation import Operation
 from assay.cost.optimizers.on_host import OnHost
-from assay.cost.optimizers.updates import Instant, UpdateRule
+from assay.cost.optimizers.updates import COUNT, Instant, UpdateRule
 from assay.cost.parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
 from assay.cost.pipeline.schedules import Action
 from assay.cost.tape import Tape, replace_site
@@ -181,8 +181,12 @@ class Cost:
 
     @cached_property
     def optimizer_state(self) -> tuple[Tensor, ...]:
-        """Tensors that the optimizer keeps between steps."""
-        return self.optimizer.rule.state(self.updated)
+        """Tensors that the optimizer keeps between steps on the device."""
+        rule = self.optimizer.rule
+        state = rule.state(self.updated)
+        if self.kernels.gpu is None or rule.counts_on_gpu:
+            return state
+        return tuple([one for one in state if one is not COUNT])
 
     @cached_property
     def update(self) -> tuple[Instant, ...]:
@@ -242,9 +246,8 @@ class Cost:
         return (*weights, *self.tables, *self.buffers)
 
 
-def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
+def baseline(run: ResolvedRun, kernels: Kernels = CPU) -> Cost:
     """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
-    kernels = CUDA if device == "cuda" else CPU
     forward = Forward(run.model, run.training.batch_size, kernels)
     tape = forward.tape()
     learned = forward.parameters

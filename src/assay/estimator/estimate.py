@@ -17,10 +17,12 @@ from assay.cost import (
     model_flops,
     parameter_count,
 )
+from assay.cost.kernels import CPU, on
 from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.composition import Composed, composed
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
+from assay.estimator.gpus import gpu_of
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.uncollected import uncollected
@@ -220,4 +222,5 @@ def bare_ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
         raise UsageError(
             f"no ledger knows the operations of {run.model.own}; assay estimate {run.model.own} --trace follows them"
         )
-    return replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)
+    kernels = on(gpu_of(machine)) if machine.device(run.device) == "cuda" else CPU
+    return replace(baseline(run, kernels), mesh=mesh_of(run), rank=rank)

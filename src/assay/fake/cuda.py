@@ -3,7 +3,6 @@
 Each rule has its source in torch 2.11. Rows of ``benchmarks/data/h200_peaks.jsonl`` show each of them on a GPU.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,8 +11,10 @@ import torch
 from torch._ops import OpOverload
 
 from assay.absent.devices import AbsentDevice
+from assay.cost.kernels import Gpu
+from assay.cost.reductions import Reduction, inside_bytes
+from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.fake.reads import is_engine
-from assay.fake.reductions import Reduction, inside_bytes
 from assay.instruments.memory.ledger import Owners, StorageLedger
 from assay.instruments.phase import current_phase
 from assay.model.backward import in_backward
@@ -22,29 +23,6 @@ aten = torch.ops.aten
 
 WORKSPACES = "workspaces of cuBLAS"
 """Part of a peak that is no tensor's."""
-KIB, MIB = 2**10, 2**20
-
-
-def cublas_workspace(capability: tuple[int, int]) -> int:
-    """Return the bytes that cuBLAS keeps for a thread: 4096 × 8 KiB on Hopper, else 4096 × 2 KiB and 16 × 8 KiB.
-
-    Source: `aten/src/ATen/cuda/CublasHandlePool.cpp`, `parseChosenWorkspaceSize`; the variable
-    ``CUBLAS_WORKSPACE_CONFIG`` replaces them with pairs ``:KIB:COUNT``. Rows: every one.
-    """
-    words = [int(one) for one in os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").split(":") if one.isdigit()]
-    if words and len(words) % 2 == 0:
-        return sum(KIB * size * count for size, count in zip(words[::2], words[1::2], strict=True))
-    return 4096 * 8 * KIB if capability == (9, 0) else 4096 * 2 * KIB + 16 * 8 * KIB
-
-
-def cublaslt_workspace() -> int:
-    """Return the bytes that cuBLASLt keeps for a thread: 1 MiB, or ``CUBLASLT_WORKSPACE_SIZE`` in KiB.
-
-    Source: `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspaceSize`. Rows: ``gpt2-124m`` has it and
-    ``llama-3.2-1b``, whose products have no bias, lacks it.
-    """
-    return int(os.environ.get("CUBLASLT_WORKSPACE_SIZE", "1024")) * KIB
-
 
 _PRODUCTS = {
     *(aten.mm.default, aten.mm.out, aten.bmm.default, aten.bmm.out, aten.addmm.default, aten.addmm.out),
@@ -82,7 +60,7 @@ def softmax_backward_bytes(func: OpOverload, args: tuple[Any, ...]) -> int:
 _SUMS = {aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim}
 
 
-def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype, device: AbsentDevice) -> int:
+def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype, gpu: Gpu) -> int:
     """Return the bytes that a sum or mean with a result of `dtype` takes inside and frees; 0 for other operators.
 
     They are those of `reductions`, and a copy of an input that is not of the result's type; 16-bit inputs are not
@@ -96,7 +74,7 @@ def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype,
     strides = torch._prims_common.make_contiguous_strides_for(x.shape) if copied else x.stride()
     itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
     summed = Reduction(x.shape, strides, dims, itemsize, 0 if copied else x.storage_offset())
-    return inside_bytes(summed, device) + (x.numel() * dtype.itemsize if copied else 0)
+    return inside_bytes(summed, gpu) + (x.numel() * dtype.itemsize if copied else 0)
 
 
 def host_results(func: OpOverload, result: Any) -> tuple[torch.Tensor, ...]:
@@ -146,7 +124,7 @@ class CudaLedger(StorageLedger):  # type: ignore[no-untyped-call]
 
     def __init__(self, device: AbsentDevice) -> None:
         super().__init__("cuda")
-        self._gpu = device
+        self._gpu = device.gpu
         self._cublas_bytes = cublas_workspace(device.capability)
         self._taken: set[tuple[str, str]] = set()
         self.kernels: Counter[str] = Counter()

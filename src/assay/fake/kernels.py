@@ -36,13 +36,26 @@ class FusedRmsNorm(torch.autograd.Function):
         return torch.empty_like(x), None, None if weight is None else torch.empty_like(weight)
 
 
+_COMPOSED = ("silu_backward", "mish_backward")
+"""Backwards of activation functions: one kernel on CUDA, and where no kernel is known, a row of other operators.
+
+Source: `aten/src/ATen/native/native_functions.yaml`, where they are both `CUDA` and `CompositeImplicitAutograd`.
+"""
+
+
 def add_kernels() -> Library | None:
     """Define the kernels for tensors on CUDA; return what keeps them. None: this torch has them."""
     if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_rms_norm", "CUDA"):
         return None
     library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     library.impl("_fused_rms_norm", _normalized, "AutogradCUDA")  # type: ignore[no-untyped-call]
+    for name in _COMPOSED:
+        library.impl(name, _like_gradient, "CUDA")  # type: ignore[no-untyped-call]
     return library
+
+
+def _like_gradient(gradient: Tensor, _x: Tensor) -> Tensor:
+    return torch.empty_like(gradient)
 
 
 def _normalized(x: Tensor, shape: Sequence[int], weight: Tensor | None, _epsilon: float | None) -> Any:

@@ -65,6 +65,8 @@ class UpdateRule(Protocol):
     """Reads and writes of a parameter by its update, in units of the parameter's bytes, as counted in a trace."""
     launches: ClassVar[float] = 0.0
     """Number of operators that run for each parameter."""
+    counts_on_gpu: ClassVar[bool] = False
+    """True if a GPU has the step counts of its parameters; otherwise the host has them."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Tensors that it keeps between steps."""
@@ -121,9 +123,13 @@ def like(pieces: Pieces, times: int = 1) -> tuple[Tensor, ...]:
     return tuple([one for one in pieces.values() for _ in range(times)])
 
 
+COUNT = altered(BLANK, name="step", dtype="float32", batched=False)
+"""The step count of a parameter."""
+
+
 def counts(pieces: Pieces) -> tuple[Tensor, ...]:
     """The step count of every parameter."""
-    return (altered(BLANK, name="step", dtype="float32", batched=False),) * len(pieces)
+    return (COUNT,) * len(pieces)
 
 
 def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:

@@ -88,6 +88,10 @@ class Ledger:
     allocated_bytes: int = 0
     highest: dict[Part, tuple[str, str, str, int]] = field(default_factory=dict)
     """Fields of a `Moment` by part of the step; most are replaced by higher ones, so they become moments at the end."""
+    workspaces: int = 0
+    """Bytes that libraries keep, which `live` leaves out."""
+    requested: tuple[str, str, str, int] = ("", "", "", 0)
+    """Fields of the `Moment` with the most bytes, workspaces included."""
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Allocate a storage with one holder."""
@@ -168,6 +172,8 @@ class Ledger:
         if highest is None or live > highest[3]:
             self.highest[part] = (phase, operation, site, live)
             self.note(part)
+        if live + self.workspaces > self.requested[3]:
+            self.requested = (phase, operation, site, live + self.workspaces)
 
     def note(self, part: Part) -> None:
         """Keep more of the instant that has become the highest of its part."""

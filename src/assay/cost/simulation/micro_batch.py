@@ -9,7 +9,7 @@ other module.
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
+from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, TRANSPOSED, VIEWED, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import (
     ACTIVATION,
@@ -26,6 +26,7 @@ from assay.cost.simulation.gradients import Gradients
 from assay.cost.simulation.holders import Holders
 from assay.cost.simulation.liveness import Returned, Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
+from assay.cost.workspaces import AUTOGRAD, CALLER
 
 
 class Pass(Holders):
@@ -125,6 +126,7 @@ class Pass(Holders):
                 name, category = tensor.name, COPY if tensor.held else ACTIVATION
                 argument = self._overwritten(index, operation, name) if loop else None
                 self.storages[name] = argument or ledger.take(self.sizes[name], category, site)
+        self.step.multiply(operation, CALLER if phase == "forward" else AUTOGRAD)
         if scratch:
             ledger.mark_with(scratch, phase, operation.name, site)
         else:
@@ -178,7 +180,8 @@ class Pass(Holders):
         ledger, gradients, scratch = self.ledger, self.gradients, operation.scratch.backward
         incoming = gradients.take(operation)
         given = self._gradients(index, operation, returned, incoming)
-        if operation.name == RMS_NORM:
+        self.step.multiply_back(operation)
+        if is_composed_norm(operation):
             # It adds to its input's gradient twice: also before it differentiates the squares. The weight's gradient is
             # accumulated before that, too.
             for name, storage in reversed(given):

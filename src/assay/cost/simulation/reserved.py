@@ -85,8 +85,6 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
 def recorded(cost: Cost) -> list[int]:
     """Return the requests and frees of a step before its update, as in `Recorded.events`."""
     ledger = Recorded()
-    for tensor in cost.batch.tensors:
-        ledger.take(tensor.nbytes)
     play(cost, ledger, update=False)
     return ledger.events
 
