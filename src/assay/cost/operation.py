@@ -88,6 +88,7 @@ class Scratch(NamedTuple):
 _NO_FLOPS, _NO_SCRATCH, _ALONE = Flops(), Scratch(), Collectives()
 
 
+# More than 20 fields: an operation is what rewrites of all techniques change, each some of them.
 @dataclass(frozen=True)
 class Operation(Alterable):
     """One operation of the forward pass, with its backward."""

@@ -52,6 +52,9 @@ class Cost:
     micro_batches: int = 1
     replayed: bool = False
     """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
+    copied_beside: frozenset[str] = frozenset()
+    """Storages that another stream reads, so that the allocator has them back when that stream is done, and no host
+    waits for it before the step ends."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Rank whose ledger this is."""

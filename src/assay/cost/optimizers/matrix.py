@@ -5,6 +5,7 @@ products of a matrix whose smaller side is m. Adafactor keeps a row and a column
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
@@ -90,9 +91,20 @@ class Adafactor(UpdateRule):
         return (*kept, *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well."""
+        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well.
+
+        A matrix begins with its row, while the variables still hold all of its predecessor.
+        """
         matrices, vectors = groups(pieces)
         return (
+            *(
+                Instant(
+                    "Adafactor",
+                    one.name,
+                    before.nbytes + sum(each.nbytes for each in (*_factors(before), _factors(one)[0])),
+                )
+                for before, one in pairwise(matrices)
+            ),
             *(
                 Instant("Adafactor", one.name, before + one.nbytes + sum(factor.nbytes for factor in _factors(one)))
                 for before, one in after_another(matrices)

@@ -91,7 +91,11 @@ class Ledger:
     workspaces: int = 0
     """Bytes that libraries keep, which `live` leaves out."""
     requested: tuple[str, str, str, int] = ("", "", "", 0)
-    """Fields of the `Moment` with the most bytes, workspaces included."""
+    """Fields of the `Moment` with the most bytes that are requested: with workspaces, without a graph's own memory."""
+    late: bool = False
+    """True if what another stream copies is given back when the step ends, and not at once."""
+    captured: int = 0
+    """Bytes that a captured graph keeps and no tensor has."""
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Allocate a storage with one holder."""
@@ -120,8 +124,13 @@ class Ledger:
         storage.category, storage.site = category, site
 
     def capture(self) -> None:
-        """Keep the highest instant allocated, as a captured graph does, so that later requests come on top of it."""
-        self.live = max(nbytes for *_, nbytes in self.highest.values())
+        """Keep the highest instant allocated, as a captured graph does, so that later requests come on top of it.
+
+        What a replay writes was requested when the graph was captured, workspaces among it.
+        """
+        highest = max(nbytes for *_, nbytes in self.highest.values())
+        self.captured, self.live, self.workspaces = highest - self.live, highest, 0
+        self.requested = ("", "", "", 0)
 
     @contextmanager
     def held(self, nbytes: int) -> Iterator[None]:
@@ -172,8 +181,9 @@ class Ledger:
         if highest is None or live > highest[3]:
             self.highest[part] = (phase, operation, site, live)
             self.note(part)
-        if live + self.workspaces > self.requested[3]:
-            self.requested = (phase, operation, site, live + self.workspaces)
+        asked = live + self.workspaces - self.captured
+        if asked > self.requested[3]:
+            self.requested = (phase, operation, site, asked)
 
     def note(self, part: Part) -> None:
         """Keep more of the instant that has become the highest of its part."""

@@ -9,6 +9,7 @@ other module.
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from assay.cost.inside import sums_inside
 from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, TRANSPOSED, VIEWED, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import (
@@ -35,7 +36,7 @@ class Pass(Holders):
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
         super().__init__(step, stage)
         self.step, self.stage, self.first, self.last = step, stage, first, last
-        self.sizes = step.sizes
+        self.sizes, self.gpu = step.sizes, step.cost.kernels.gpu
         self.noise: dict[int, list[Storage]] = {}
         """Generator states for the recomputations that begin at these positions."""
         self.numbers: dict[int, list[Storage]] = {}
@@ -126,6 +127,8 @@ class Pass(Holders):
                 name, category = tensor.name, COPY if tensor.held else ACTIVATION
                 argument = self._overwritten(index, operation, name) if loop else None
                 self.storages[name] = argument or ledger.take(self.sizes[name], category, site)
+                if self.ledger.late and name in self.cost.copied_beside:
+                    self.storages[name].holders += 1
         self.step.multiply(operation, CALLER if phase == "forward" else AUTOGRAD)
         if scratch:
             ledger.mark_with(scratch, phase, operation.name, site)
@@ -191,6 +194,10 @@ class Pass(Holders):
             ledger.mark_with(scratch, "backward", operation.backward, operation.site)
         else:
             ledger.mark("backward", operation.backward, operation.site)
+        if self.gpu is not None and (inside := sums_inside(operation, self.cost.values, self.gpu)):
+            taken = ledger.take(inside)
+            ledger.mark("backward", operation.backward, operation.site)
+            ledger.drop(taken)
         if CONVERTED in operation.gradients and any(how is CONVERTED for _, how in returned):
             if index in self.again:
                 self._free_saved(index)  # a recomputed node has no other references to them

@@ -52,7 +52,7 @@ class Compile(Optimization):
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         on_gpu = machine.device(run.device) == "cuda"
-        if on_gpu and importlib.util.find_spec("triton") is None:
+        if on_gpu and not machine.absent and importlib.util.find_spec("triton") is None:
             raise Unavailable("compile generates Triton kernels on a GPU, and triton is not installed; install triton")
         compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
         if not on_gpu and shutil.which(compiler) is None:
