@@ -7,7 +7,7 @@ result is `[B, T, H·d]`.
 from collections.abc import Sequence
 
 from assay.cost import layers
-from assay.cost.kernels import Kernels
+from assay.cost.kernels import Gpu, Kernels
 from assay.cost.layers import ALIAS, FRESH, NONE
 from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
@@ -48,8 +48,13 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
 
 
-def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor, kernels: Kernels, backend: str = AUTO) -> Tensor:
-    """Fused attention; saves q, k, v, its output, and what its kernel keeps. It returns merged heads."""
+def flash(
+    tape: Writer, q: Tensor, k: Tensor, v: Tensor, kernels: Kernels, backend: str = AUTO, *, noisy: bool = False
+) -> Tensor:
+    """Fused attention; saves q, k, v, its output, and what its kernel keeps. It returns merged heads.
+
+    It is `noisy` if it drops probabilities.
+    """
     rows, heads, length, depth = q.shape
     out = tape.made("mixed", (rows * heads, length, depth), q.dtype)
     # Scores and mixture take 2·T²·d FLOPs a head each; backward recomputes the scores: five products for two.
@@ -64,7 +69,8 @@ def flash(tape: Writer, q: Tensor, k: Tensor, v: Tensor, kernels: Kernels, backe
         flops=Flops(flops, flops * 5 // 2),
         backward="ScaledDotProductFlashAttentionBackward",
     )
-    tape.operations[-1] = with_kernel(altered(tape.operations[-1], backend=backend), q.dtype, kernels)
+    asked = altered(tape.operations[-1], backend=backend, noisy=noisy)
+    tape.operations[-1] = with_kernel(asked, q.dtype, kernels)
     return layers.view(tape, out, "merged", (rows, length, heads * depth))
 
 
@@ -76,7 +82,7 @@ def with_kernel(operation: Operation, dtype: str, kernels: Kernels) -> Operation
     """
     (out,) = operation.outputs
     kept = {one.name for one in operation.extras}
-    kernel = _chosen(operation.backend, dtype, out.shape, kernels)
+    kernel = kernel_of(operation.backend, dtype, out.shape, kernels.gpu)
     rows = -(-out.shape[1] // _ROWS) * _ROWS if kernel == EFFICIENT else out.shape[1]
     numbers = altered(
         out, name=f"{operation.site}:logsumexp", shape=(out.shape[0], rows), dtype="float32", view_of=None
@@ -88,19 +94,19 @@ def with_kernel(operation: Operation, dtype: str, kernels: Kernels) -> Operation
     return altered(operation, extras=tuple(extras), saves=saves)
 
 
-def _chosen(backend: str, dtype: str, shape: Sequence[int], kernels: Kernels) -> str:
+def kernel_of(backend: str, dtype: str, shape: Sequence[int], gpu: Gpu | None) -> str:
     """Kernel of fused attention; torch's own choice if `backend` is `auto` (`sdp_utils.cpp` of torch 2.11).
 
     cuDNN's comes first on Hopper and Blackwell, for heads of 8, 16, … numbers.
     """
-    if kernels.gpu is None:
+    if gpu is None:
         return CPU_KERNEL
     if backend != AUTO:
         return backend
     if dtype == "float32":
         return EFFICIENT
     _, length, depth = shape
-    first = kernels.gpu.capability[0] in _CUDNN_FIRST
+    first = gpu.capability[0] in _CUDNN_FIRST
     return CUDNN if first and depth % 8 == 0 and length > 1 else GPU_FLASH
 
 

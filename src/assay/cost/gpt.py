@@ -163,7 +163,7 @@ class Forward:
         if config.norm_position == "pre":
             x = self._norm(site.at("norm"), x)
         owner = "embedding.token.weight" if config.tie_embeddings else "head.projection.weight"
-        logits = layers.linear(site.at("projection"), x, self.parameters[owner], None)
+        logits = layers.linear(site.at("projection"), x, self.parameters[owner], None, holds=(x,))
         rows = self.rows * config.context_length
         logits = layers.view(site, logits, "rows", (rows, config.vocabulary))
         cross_entropy(site, logits, targets, holds=(given,))

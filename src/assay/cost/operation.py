@@ -123,6 +123,8 @@ class Operation(Alterable):
     """True if it counts over the whole batch, so that ranks which share a batch sum their results at once."""
     backend: str = ""
     """Kernel of fused attention as it was asked for."""
+    noisy: bool = False
+    """True for fused attention that drops probabilities."""
     of_heads: int = 0
     """Number of heads, for a copy that is a view if the micro-batch has one sequence; 0: none."""
     opaque: bool = False

@@ -55,6 +55,14 @@ class Reduction(NamedTuple):
         return found
 
 
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Return the strides of a contiguous tensor, in elements."""
+    strides = [1] * len(shape)
+    for index in range(len(shape) - 1, 0, -1):
+        strides[index - 1] = strides[index] * shape[index]
+    return strides
+
+
 def inside_bytes(reduction: Reduction, gpu: Gpu) -> int:
     """Return the bytes that the kernel takes and frees."""
     dimensions = reduction.dimensions

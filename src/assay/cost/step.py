@@ -14,6 +14,7 @@ from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import Forward
+from assay.cost.gpu_kernels import norm_of_one, norms_of_list
 from assay.cost.kernels import CPU, Kernels
 from assay.cost.mixture import between_steps
 from assay.cost.operation import Operation
@@ -198,27 +199,38 @@ class Cost:
             return OnHost().instants(self.updated)
         if self.optimizer.in_backward:
             return ()
-        return (*self.norms, *self.optimizer.rule.instants(self.updated), *self.optimizer.after)
+        return (*self.norms, *self.instants_of(self.updated), *self.optimizer.after)
+
+    def instants_of(self, pieces: Mapping[str, Tensor]) -> tuple[Instant, ...]:
+        """Instants of the update of some shards."""
+        rule, gpu = self.optimizer.rule, self.kernels.gpu
+        return rule.instants(pieces) if gpu is None else rule.instants_on(gpu, pieces)
 
     @property
     def norms(self) -> tuple[Instant, ...]:
         """The norm of each gradient, whose numbers are then stacked; the norm of these is a figure of the step."""
         pieces, number = self.pieces.values(), DTYPE_BYTES["float32"]
+        stacked = Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number)
+        if self.kernels.gpu is not None:
+            chunks = norms_of_list(one.elements for one in pieces)
+            return (Instant("aten._foreach_norm", "", len(pieces) * number + chunks), stacked)
         each = (
             Instant("aten._foreach_norm", one.name, place * number + self._copied_for_norm(one))
             for place, one in enumerate(pieces, start=1)
         )
-        return (*each, Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number))
+        return (*each, stacked)
 
     def norm_of(self, gradient: Tensor) -> Instant:
         """The norm of a gradient that is used and freed within backward; its number waits for the others."""
         number = DTYPE_BYTES["float32"]
-        nbytes = number + self._copied_for_norm(gradient)
+        gpu = self.kernels.gpu
+        inside = self._copied_for_norm(gradient) if gpu is None else norm_of_one(gradient.elements, gpu)
+        nbytes = number + inside
         return Instant("aten.linalg_vector_norm", gradient.name, nbytes, kept_bytes=number)
 
     def _copied_for_norm(self, gradient: Tensor) -> int:
         """Bytes of the float32 copy that a CPU makes of a 16-bit gradient."""
-        narrow = gradient.dtype in ("bfloat16", "float16") and not self.kernels.softmax_autocast
+        narrow = gradient.dtype in ("bfloat16", "float16")
         return gradient.cast("float32").nbytes if narrow else 0
 
     @cached_property

@@ -98,7 +98,7 @@ class SdpaAttention(Optimization):
             if self.backend == "math":
                 unfused(writer, q, k, v, run.model.dropout, cost.kernels)
             else:
-                flash(writer, q, k, v, cost.kernels, self.backend)
+                flash(writer, q, k, v, cost.kernels, self.backend, noisy=run.model.dropout > 0)
             return tuple(writer.operations)
 
         return exchange_core(cost, fused).with_tables_read()

@@ -4,11 +4,14 @@ Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in b
 products of a matrix whose smaller side is m. Adafactor keeps a row and a column in place of a second moment.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
+from assay.cost.gpu_kernels import norm_along, norm_of_one
+from assay.cost.kernels import Gpu
 from assay.cost.optimizers.updates import (
     AdamW,
     Instant,
@@ -22,7 +25,7 @@ from assay.cost.optimizers.updates import (
     groups,
     like,
 )
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 _STEPS = 5
 """Steps of the iteration."""
@@ -98,19 +101,33 @@ class Adafactor(UpdateRule):
         matrices, vectors = groups(pieces)
         return (
             *(
-                Instant(
-                    "Adafactor",
-                    one.name,
-                    before.nbytes + sum(each.nbytes for each in (*_factors(before), _factors(one)[0])),
-                )
+                Instant("Adafactor", one.name, before.nbytes + _nbytes(_factors(before)) + _factors(one)[0].nbytes)
                 for before, one in pairwise(matrices)
             ),
             *(
-                Instant("Adafactor", one.name, before + one.nbytes + sum(factor.nbytes for factor in _factors(one)))
+                Instant("Adafactor", one.name, before + one.nbytes + _nbytes(_factors(one)))
                 for before, one in after_another(matrices)
             ),
             *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),
         )
+
+    def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
+        """The same, the norms of each matrix along its sides, and that of each update, with their partial sums."""
+        matrices, _ = groups(pieces)
+        made: list[Instant] = []
+        update, old_row, old_column = 0, 0, 0
+        for one in matrices:
+            row, column = (factor.nbytes for factor in _factors(one))
+            number = DTYPE_BYTES["float32"]
+            along, across = (norm_along(one.shape, dimension, gpu) for dimension in (-1, -2))
+            needs = (
+                update + old_row + old_column + row + along,
+                update + row + old_column + column + across,
+                one.nbytes + row + column + number + norm_of_one(one.elements, gpu),
+            )
+            made += [Instant("Adafactor", one.name, nbytes) for nbytes in needs]
+            update, old_row, old_column = one.nbytes, row, column
+        return (*self.instants(pieces), *made)
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Products of a column and a row, which estimate the second moments."""
@@ -121,6 +138,10 @@ class Adafactor(UpdateRule):
 def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:
     hidden = {name: one for name, one in pieces.items() if is_hidden_matrix(name, len(one.shape))}
     return hidden, {name: one for name, one in pieces.items() if name not in hidden}
+
+
+def _nbytes(tensors: Iterable[Tensor]) -> int:
+    return sum(one.nbytes for one in tensors)
 
 
 def _factors(matrix: Tensor) -> list[Tensor]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
+from assay.cost.kernels import Gpu
 from assay.cost.tensors import BLANK, DTYPE_BYTES, Tensor, altered
 
 Pieces = Mapping[str, Tensor]
@@ -75,6 +76,10 @@ class UpdateRule(Protocol):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Instants of its update, in order."""
         ...
+
+    def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
+        """Instants of its update on a GPU, with what kernels take inside."""
+        return self.instants(pieces)
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Matrix products of its update."""

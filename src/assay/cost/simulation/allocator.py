@@ -195,6 +195,12 @@ class Ledger:
         for storage in scratch:
             self.drop(storage)
 
+    def mark_inside(self, nbytes: int, phase: str, operation: str, site: str) -> None:
+        """Record an instant at which a kernel has taken some bytes, if it takes any."""
+        for storage in self.take_if(nbytes, Category.TEMPORARY, site):
+            self.mark(phase, operation, site)
+            self.drop(storage)
+
     def repeat(self, since: tuple[int, int], times: int) -> None:
         """Add the allocations made since `since` another `times` times."""
         self.allocations += (self.allocations - since[0]) * times

@@ -9,7 +9,7 @@ other module.
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.inside import sums_inside
+from assay.cost.gpu_scratch import backward_scratch, forward_scratch
 from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, TRANSPOSED, VIEWED, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import (
@@ -130,6 +130,8 @@ class Pass(Holders):
                 if self.ledger.late and name in self.cost.copied_beside:
                     self.storages[name].holders += 1
         self.step.multiply(operation, CALLER if phase == "forward" else AUTOGRAD)
+        if self.gpu is not None:
+            ledger.mark_inside(forward_scratch(operation, self.cost.values, self.gpu), phase, operation.name, site)
         if scratch:
             ledger.mark_with(scratch, phase, operation.name, site)
         else:
@@ -194,10 +196,9 @@ class Pass(Holders):
             ledger.mark_with(scratch, "backward", operation.backward, operation.site)
         else:
             ledger.mark("backward", operation.backward, operation.site)
-        if self.gpu is not None and (inside := sums_inside(operation, self.cost.values, self.gpu)):
-            taken = ledger.take(inside)
-            ledger.mark("backward", operation.backward, operation.site)
-            ledger.drop(taken)
+        if self.gpu is not None:
+            inside = backward_scratch(operation, self.cost.values, self.gpu)
+            ledger.mark_inside(inside, "backward", operation.backward, operation.site)
         if CONVERTED in operation.gradients and any(how is CONVERTED for _, how in returned):
             if index in self.again:
                 self._free_saved(index)  # a recomputed node has no other references to them
