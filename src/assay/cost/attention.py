@@ -17,8 +17,15 @@ FLASH = "aten._scaled_dot_product_flash_attention"
 """Name of fused attention, whichever kernel computes it; the kernel of a CPU is called so, too."""
 AUTO, GPU_FLASH, EFFICIENT, CUDNN, CPU_KERNEL = "auto", "flash", "efficient", "cudnn", "cpu"
 """Kernels of fused attention; `auto` is torch's choice."""
+MATH = "math"
+"""Attention of torch that is not fused."""
 _SEEDS = {GPU_FLASH: 3, CUDNN: 2}
 """Numbers of 8 bytes that a kernel of a GPU keeps for its noise, with or without dropout."""
+_BACKWARDS = {
+    **dict.fromkeys((CPU_KERNEL, GPU_FLASH), "ScaledDotProductFlashAttentionBackward"),
+    EFFICIENT: "ScaledDotProductEfficientAttentionBackward",
+    CUDNN: "ScaledDotProductCudnnAttentionBackward",
+}
 _ROWS = 32
 _CUDNN_FIRST = (9, 10)
 """Major compute capabilities on which torch prefers cuDNN's kernel."""
@@ -74,6 +81,15 @@ def flash(
     return layers.view(tape, out, "merged", (rows, length, heads * depth))
 
 
+def returned_in(dtype: str, operation: Operation) -> Operation:
+    """The probabilities that unfused attention returns, in the dtype that was given: its caller frees them at once.
+
+    Torch casts them before it multiplies them with the values (`_scaled_dot_product_attention_math`).
+    """
+    (out,) = operation.outputs
+    return altered(operation, name="aten._to_copy", outputs=(altered(out, dtype=dtype, view_of=None),))
+
+
 def with_kernel(operation: Operation, dtype: str, kernels: Kernels) -> Operation:
     """Fused attention with what its kernel keeps for inputs of a dtype: a number for each row, and on a GPU more.
 
@@ -91,7 +107,7 @@ def with_kernel(operation: Operation, dtype: str, kernels: Kernels) -> Operation
     if seeds := _SEEDS.get(kernel, 0):
         extras.append(Tensor(f"{operation.site}:seeds", (seeds,), "int64", batched=False))
     saves = (*(name for name in operation.saves if name not in kept), *(one.name for one in extras))
-    return altered(operation, extras=tuple(extras), saves=saves)
+    return altered(operation, extras=tuple(extras), saves=saves, backward=_BACKWARDS[kernel])
 
 
 def kernel_of(backend: str, dtype: str, shape: Sequence[int], gpu: Gpu | None) -> str:
@@ -113,8 +129,9 @@ def kernel_of(backend: str, dtype: str, shape: Sequence[int], gpu: Gpu | None) -
 def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kernels: Kernels) -> Tensor:
     """Torch's `math` backend, always in float32; saves scaled queries and keys, the probabilities, and the values.
 
-    Its mask is made anew in each layer and added in place. Mask, wide copies and scaled queries and keys are held until
-    it returns. The softmax searches for rows without any score, which takes a boolean mask of all scores.
+    Its mask is made anew in each layer and added in place. Mask, wide copies and scaled queries are held until it
+    returns, and scaled keys until they are multiplied. The softmax searches for rows without any score, which takes a
+    boolean mask of all scores.
     """
     rows, heads, length, depth = q.shape
     # Heads are merged with rows without a copy if there is one head or position, or if their layout allows it.
@@ -123,20 +140,23 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kernels: Ke
     q, k, v = wide = tuple(
         layers.view(tape, x, f"wide_{label}", x.shape) for label, x in zip("qkv", given, strict=True)
     )
-    q, k = scaled = layers.scaled(tape, q), layers.scaled(tape, k)
+    q, k = scaled, once = layers.scaled(tape, q), layers.scaled(tape, k)
     mask = tape.made("added_mask", (length, length), "float32", batched=False)
     tape.write("aten.where", "elementwise", (), (mask,), ())
-    q, k, v = (_heads_merged(tape, *one) for one in zip((q, k, v), "qkv", apart, strict=True))
-    scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (rows * heads, depth, length)))
+    q, k = (_heads_merged(tape, *one) for one in zip((q, k), "qk", apart[:2], strict=True))
+    columns = layers.view(tape, k, "k_columns", (rows * heads, depth, length))
+    scores = bmm(tape, "scores", q, columns, holds=(once,))
     masked = tape.made("masked", scores.shape, scores.dtype, of=scores.name)
     tape.write("aten.add", "elementwise", (scores, mask), (masked,), (ALIAS, NONE), backward="AddBackward")
     weights = layers.softmax(tape, masked, "aten._safe_softmax", product=kernels.softmax_product)
     empty = (altered(weights, dtype="bool"), altered(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
     search = (altered(one, name=f"{one.name} empty") for one in empty)
     tape.operations[-1] = altered(tape.operations[-1], scratch=tape.operations[-1].scratch.and_also(search))
-    mixed = bmm(
-        tape, "mixed", layers.dropout(tape, weights, p, kernels.dropout_noise), v, holds=(*given, *wide, *scaled, mask)
-    )
+    weights = layers.dropout(tape, weights, p, kernels.dropout_noise)
+    returned = layers.view(tape, weights, "returned", weights.shape)
+    tape.operations[-1] = altered(tape.operations[-1], backend=MATH, gradients=(NONE,))
+    v = _heads_merged(tape, v, "v", apart[2])
+    mixed = bmm(tape, "mixed", weights, v, holds=(*given, *wide, scaled, mask, returned))
     # A view is cast by its readers, except the views of the arguments.
     tape.operations[:] = [
         one if one.name == "aten.view" and one.outputs[0] not in wide else altered(one, autocast="float32")

@@ -93,6 +93,11 @@ def embedding_backward(indices: int, rows: int, width: int) -> int:
     return _INT64 * (3 * indices + 2 * segments + partial + 2) + _FLOAT32 * partial * width
 
 
+def safe_softmax(elements: int, length: int) -> int:
+    """Return the bytes of what searches for rows without any score (`SoftMax.cpp`, `_safe_softmax`)."""
+    return elements + elements // length + _FLOAT32
+
+
 def norms_of_list(sizes: Iterable[int]) -> int:
     """Return the bytes of sums of chunks of a list of gradients, in elements (`ForeachReduceOp.cu`)."""
     counted = list(sizes)

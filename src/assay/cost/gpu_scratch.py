@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from assay.cost import gpu_kernels as kernels
-from assay.cost.attention import CUDNN, EFFICIENT, GPU_FLASH, kernel_of
+from assay.cost.attention import CUDNN, EFFICIENT, FLASH, GPU_FLASH, kernel_of
 from assay.cost.kernels import Gpu
 from assay.cost.layers import RMS_NORM
 from assay.cost.operation import Gradient, Operation
@@ -24,7 +24,7 @@ _LEAST_ITEMSIZE = 4
 
 def forward_scratch(operation: Operation, values: Values, gpu: Gpu) -> int:
     """Return the bytes that an operation takes beside its results."""
-    if operation.backend:
+    if operation.name == FLASH and operation.backend:
         out = operation.outputs[0]
         if kernel_of(operation.backend, out.dtype, out.shape, gpu) != GPU_FLASH:
             return 0
@@ -46,7 +46,7 @@ def backward_scratch(operation: Operation, values: Values, gpu: Gpu) -> int:
     if operation.name == "aten.embedding":
         table, indices = (values[name] for name in operation.inputs)
         return kernels.embedding_backward(indices.elements, *table.shape)
-    return _attention(operation, gpu) if operation.backend else 0
+    return _attention(operation, gpu) if operation.name == FLASH and operation.backend else 0
 
 
 def _attention(operation: Operation, gpu: Gpu) -> int:

@@ -122,7 +122,7 @@ class Operation(Alterable):
     counts: bool = False
     """True if it counts over the whole batch, so that ranks which share a batch sum their results at once."""
     backend: str = ""
-    """Kernel of fused attention as it was asked for."""
+    """Kernel of attention by torch as it was asked for; `math` marks the probabilities that it returns."""
     noisy: bool = False
     """True for fused attention that drops probabilities."""
     of_heads: int = 0

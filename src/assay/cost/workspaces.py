@@ -7,7 +7,6 @@ which runs backward and what it recomputes.
 import os
 
 from assay.cost.attention import FLASH
-from assay.cost.kernels import Gpu
 from assay.cost.operation import Operation
 
 KIB = 2**10
@@ -18,9 +17,9 @@ _LIBRARIES = {"aten.addmm": (CUBLAS, CUBLASLT), "aten._scaled_mm": (CUBLASLT,), 
 """Libraries of products that use others than cuBLAS alone."""
 
 
-def workspaces(gpu: Gpu) -> dict[str, int]:
-    """Return the bytes that each thread keeps, by library."""
-    return {CUBLAS: cublas_workspace(gpu.capability), CUBLASLT: cublaslt_workspace()}
+def workspaces(capability: tuple[int, int]) -> dict[str, int]:
+    """Return the bytes that each thread keeps on a GPU of a capability, by library."""
+    return {CUBLAS: cublas_workspace(capability), CUBLASLT: cublaslt_workspace()}
 
 
 def libraries(operation: Operation) -> tuple[str, ...]:

@@ -48,15 +48,18 @@ class Muon(UpdateRule):
         return (*like(hidden), *AdamW().state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products."""
+        """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products.
+
+        A CPU transposes tall matrices by way of a block.
+        """
         hidden, rest = _split(pieces)
-        made = []
-        for one in hidden.values():
-            narrow = one.cast("bfloat16")
-            product = replace(narrow, shape=(min(one.shape), min(one.shape)))
-            buffer = _TRANSPOSED_BYTES if one.shape[0] > one.shape[1] and one.elements >= _LEAST_TRANSPOSED else 0
-            made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes + buffer))
+        made = [Instant("Muon", one.name, _iterated(one) + _transposed(one)) for one in hidden.values()]
         return (*made, *AdamW().instants(rest))
+
+    def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
+        """The same without a block."""
+        hidden, rest = _split(pieces)
+        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamW().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
@@ -133,6 +136,17 @@ class Adafactor(UpdateRule):
         """Products of a column and a row, which estimate the second moments."""
         matrices, _ = groups(pieces)
         return tuple(Product(one.shape[-2], 1, one.shape[-1], one.dtype, prod(one.shape[:-2])) for one in matrices)
+
+
+def _iterated(one: Tensor) -> int:
+    """Bytes at the end of an iteration of a matrix."""
+    narrow = one.cast("bfloat16")
+    product = replace(narrow, shape=(min(one.shape), min(one.shape)))
+    return one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes
+
+
+def _transposed(one: Tensor) -> int:
+    return _TRANSPOSED_BYTES if one.shape[0] > one.shape[1] and one.elements >= _LEAST_TRANSPOSED else 0
 
 
 def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:

@@ -10,7 +10,7 @@ widest dtype of its inputs.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.attention import with_kernel
+from assay.cost.attention import MATH, returned_in, with_kernel
 from assay.cost.layers import RMS_NORM, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
@@ -70,7 +70,10 @@ class _Caster:
 
     def add(self, operation: Operation) -> None:
         """Append the operation with its inputs cast, and its results in the dtype that follows."""
-        if operation.name == "aten._softmax" and self._widens_inside():
+        if operation.backend == MATH:
+            self.tape.append(returned_in(self.dtype, operation))
+            self.values[operation.outputs[0].name] = self.tape[-1].outputs[0]
+        elif operation.name == "aten._softmax" and self._widens_inside():
             self._finish(operation, "float32")
         elif operation.autocast == "float32" or operation.name in self.lifted:
             self._finish(self._with_inputs(operation, "float32"), "float32")

@@ -8,7 +8,7 @@ they have the dtype of the norm's input.
 
 from dataclasses import replace
 
-from assay.cost.attention import FLASH, with_kernel
+from assay.cost.attention import FLASH, MATH, returned_in, with_kernel
 from assay.cost.layers import RMS_NORM, is_composed_norm
 from assay.cost.operation import Operation
 from assay.cost.rewrites.autocast import LIFTED, cast_for, composed_in_float32
@@ -32,6 +32,9 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
     lifted: dict[str, str] = {}
     """Likewise for operations with `autocast="float32"`, after which values are cast back to 16 bits."""
     for operation in cost.tape:
+        if operation.backend == MATH:
+            tape.append(returned_in(dtype, operation))
+            continue
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
             copies = _copies(operation, cost, lifted)
             held = (lifted[name] for name in operation.holds if name in lifted)

@@ -10,7 +10,7 @@ from assay.cost.optimizers.updates import Instant
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.fsdp_groups import Gathered, Group
 from assay.cost.step import Cost
-from assay.cost.workspaces import AUTOGRAD, CALLER, libraries, workspaces
+from assay.cost.workspaces import AUTOGRAD, CALLER, CUBLAS, libraries, workspaces
 
 
 class PlayedStage:
@@ -72,7 +72,7 @@ class PlayedStep:
         self.gradients: dict[str, Storage] = {}
         """Gradients of parameters, once all uses in a micro-batch have contributed."""
         gpu = cost.kernels.gpu
-        self._workspaces = {thread: {} if gpu is None else workspaces(gpu) for thread in (CALLER, AUTOGRAD)}
+        self._workspaces = {thread: {} if gpu is None else workspaces(gpu.capability) for thread in (CALLER, AUTOGRAD)}
         """Workspaces that each thread has not taken yet, by library."""
 
     def multiply(self, operation: Operation, thread: str) -> None:
@@ -86,6 +86,12 @@ class PlayedStep:
         waiting = self._workspaces[AUTOGRAD]
         for library in libraries(operation)[:1] if waiting else ():
             self.ledger.workspaces += waiting.pop(library, 0)
+
+    def multiply_again(self) -> None:
+        """Take a workspace for the products of the update, because a captured graph keeps that of its own."""
+        gpu, cost = self.cost.kernels.gpu, self.cost
+        if gpu is not None and cost.optimizer.rule.products(cost.updated):
+            self.ledger.workspaces += workspaces(gpu.capability)[CUBLAS]
 
     def update(self, instants: Iterable[Instant]) -> None:
         """Play instants of the update."""

@@ -71,6 +71,7 @@ def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
         saved = _in_order(step)
     if cost.replayed:
         ledger.capture()
+        step.multiply_again()
     if update:
         step.update(cost.update)
     return saved
