@@ -46,7 +46,7 @@ class AbsentDevice(NamedTuple):
 
     @property
     def gpu(self) -> Gpu:
-        """What its kernels' memory depends on."""
+        """Figures on which the memory of its kernels depends."""
         return Gpu(self.capability, self.multiprocessors, self.limits.threads)
 
 

@@ -1,4 +1,4 @@
-"""What kernels of a GPU take inside of a tape's operations, in forward and in backward.
+"""Bytes that kernels of a GPU take inside of a tape's operations, in forward and in backward.
 
 A bias's gradient is the sum of the rows of its result's gradient, and that of positions the sum over the sequences of
 a batch. Blocks of threads that share an output write their sums to memory first (`reductions`). The norms of heads read

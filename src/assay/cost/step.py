@@ -54,8 +54,8 @@ class Cost:
     replayed: bool = False
     """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
     copied_beside: frozenset[str] = frozenset()
-    """Storages that another stream reads, so that the allocator has them back when that stream is done, and no host
-    waits for it before the step ends."""
+    """Storages that another stream reads. The allocator has them back when that stream is done, for which no host waits
+    before the step ends."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Rank whose ledger this is."""

@@ -122,7 +122,7 @@ _ATTENTION: dict[OpOverload, tuple[Callable[..., int], int]] = {
     aten._scaled_dot_product_efficient_attention_backward.default: (gpu_kernels.efficient_backward, 1),
     aten._scaled_dot_product_cudnn_attention_backward.default: (gpu_kernels.cudnn_backward, 1),
 }
-"""What a kernel of attention takes, and the position of the queries among its arguments."""
+"""Function of the bytes that a kernel of attention takes, and position of the queries among its arguments."""
 
 _UNSHARED = (4, 2)
 """References to a fake tensor and to its storage, in a dispatch mode, if only the engine of autograd holds it."""

@@ -57,7 +57,7 @@ class Muon(UpdateRule):
         return (*made, *AdamW().instants(rest))
 
     def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
-        """The same without a block."""
+        """Instants as on a CPU, without its block."""
         hidden, rest = _split(pieces)
         return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamW().instants(rest))
 
@@ -115,7 +115,7 @@ class Adafactor(UpdateRule):
         )
 
     def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
-        """The same, the norms of each matrix along its sides, and that of each update, with their partial sums."""
+        """Instants as on a CPU, and the norms of each matrix and update, with their partial sums."""
         matrices, _ = groups(pieces)
         made: list[Instant] = []
         update, old_row, old_column = 0, 0, 0

@@ -1,8 +1,8 @@
 """Saved tensors in the host's memory, as the device's ledger sees them: each node copies its own back as temporaries.
 
 Each saved tensor is a copy of its own, so a tensor that two operations save is copied back twice, at different times.
-Copies to the host are assumed to arrive at once. If the link is slower than the forward, more bytes wait on the device,
-in the worst case all of them until the step ends (`Cost.copied_beside`).
+Copies to the host are assumed to arrive at once. If the link is slower than the forward, more bytes wait on the device.
+In the worst case all of them wait until the step ends (`Cost.copied_beside`).
 """
 
 from dataclasses import replace
