@@ -14,7 +14,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.config import ResolvedRun
 
 sys.path[:0] = [*sys.argv[2:], str(Path(__file__).parents[1] / "tests")]
 # torch would otherwise start CUDA in this process to count its devices, and no fork of it could use them.
@@ -44,16 +47,25 @@ def peaks_of(step: Callable[[int], object]) -> dict[str, int]:
 
 def assays(row: dict[str, Any]) -> Callable[[int], object]:
     """A step of assay."""
-    from assay import api
-    from assay.optimizations.stack import resolved
     from assay.training.loop import train_step
     from support.steps import build_step
 
-    stack = [row["stack"]] if row["stack"] else []
-    run = resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
+    run = run_of(row)
     torch.manual_seed(0)
     built = build_step(run)
     return lambda index: train_step(built, index)
+
+
+def run_of(row: dict[str, Any]) -> "ResolvedRun":
+    """The run of a row of assay: one of a preset and its changes, or a whole one."""
+    from assay import api
+    from assay.config import Run
+    from assay.optimizations.stack import resolved
+
+    if "run" in row:
+        return resolved(Run.model_validate(row["run"]))
+    stack = [row["stack"]] if row["stack"] else []
+    return resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
 
 
 def nanogpts(row: dict[str, Any]) -> Callable[[int], object]:
@@ -112,7 +124,7 @@ def found(row: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     if "nanogpt" in row and not any((Path(one) / "model.py").exists() for one in sys.argv[2:]):
         return {"skipped": "needs nanoGPT's model.py"}
-    make = assays if "preset" in row else nanogpts if "nanogpt" in row else others
+    make = assays if "preset" in row or "run" in row else nanogpts if "nanogpt" in row else others
     try:
         return peaks_of(make(row))
     except ModuleNotFoundError as error:

@@ -29,13 +29,10 @@ DEVICE = "h200"
 
 def traced(row: dict[str, Any]) -> GpuPeak:
     """Trace the step of a row."""
-    from assay import api
     from assay.fake.step import run_peak, step_peak
-    from assay.optimizations.stack import resolved
 
-    if "preset" in row:
-        stack = [row["stack"]] if row["stack"] else []
-        return run_peak(resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack)), DEVICE)
+    if "preset" in row or "run" in row:
+        return run_peak(absent_steps.run_of(row), DEVICE)
     make = absent_steps.nanogpts if "nanogpt" in row else absent_steps.others
 
     def made() -> Any:
@@ -49,7 +46,8 @@ def found(row: dict[str, Any]) -> dict[str, Any]:
     """The peak of a row, or why there is none."""
     torch.set_num_threads(1)
     try:
-        return {"requested_peak": traced(row).requested_peak_bytes}
+        peak = traced(row)
+        return {"requested_peak": peak.requested_peak_bytes, "tensors_peak": peak.peak_bytes, "instant": peak.instant}
     except ModuleNotFoundError as error:
         return {"skipped": f"needs {error.name}"}
     except UsageError as error:

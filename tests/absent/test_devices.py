@@ -2,9 +2,10 @@
 
 import pytest
 
-from assay.absent.devices import ABSENT, CONTEXT_BYTES, LIMITS, absent_device, description
+from assay.absent.devices import ABSENT, CONTEXT_BYTES, absent_device, description
 from assay.errors import UsageError
 from assay.hardware.devices import DEVICES
+from assay.hardware.limits import LIMITS
 
 
 @pytest.mark.parametrize("name", ABSENT)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from assay.absent.devices import absent_device
+from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.fake import cuda
 
 aten = torch.ops.aten
@@ -16,14 +17,14 @@ def on_meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 @pytest.mark.parametrize(("device", "nbytes"), [("h200", 32 * 2**20), ("a100", 8_519_680), ("t4", 8_519_680)])
 def test_the_workspace_of_cublas_depends_on_the_capability(device: str, nbytes: int) -> None:
-    assert cuda.cublas_workspace(absent_device(device).capability) == nbytes
+    assert cublas_workspace(absent_device(device).capability) == nbytes
 
 
 def test_variables_replace_the_workspaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8")
     monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "2048")
-    assert cuda.cublas_workspace((9, 0)) == 2**10 * (4096 * 2 + 16 * 8)
-    assert cuda.cublaslt_workspace() == 2 * 2**20
+    assert cublas_workspace((9, 0)) == 2**10 * (4096 * 2 + 16 * 8)
+    assert cublaslt_workspace() == 2 * 2**20
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_softmax_backward_takes_a_tensor_like_its_gradient(dtype: torch.dtype, n
 
 
 def test_a_sum_of_another_type_copies_its_input() -> None:
-    h200 = absent_device("h200")
+    h200 = absent_device("h200").gpu
     mask = on_meta(1000, dtype=torch.bool)
     assert cuda.reduction_bytes(aten.sum.default, (mask,), torch.int64, h200) == 8000
     half = on_meta(1000, dtype=torch.bfloat16)
@@ -57,7 +58,7 @@ def test_a_sum_of_another_type_copies_its_input() -> None:
 
 def test_the_bias_of_a_large_head_takes_90_megabytes_to_be_summed() -> None:
     gradient = on_meta(1393, 8000, dtype=torch.bfloat16)
-    found = cuda.reduction_bytes(aten.sum.dim_IntList, (gradient, [0]), torch.bfloat16, absent_device("h200"))
+    found = cuda.reduction_bytes(aten.sum.dim_IntList, (gradient, [0]), torch.bfloat16, absent_device("h200").gpu)
     assert found == 90_112_252  # the row `torch encoder bf16 odd`: 90,112,000 for partial sums, and their semaphores
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from assay.api import configure
 from assay.config import Spec
-from assay.cost import baseline
+from assay.cost import baseline, kernels
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import Block
@@ -72,13 +72,12 @@ def test_the_generators_states_are_in_the_peak_as_measured(stack: str) -> None:
 
 def test_a_gpus_generator_is_the_hosts() -> None:
     run = run_with(checkpointing(1), model=SHAPE.model_copy(update={"dropout": 0.1}))
-    ledger = {device: resolve(checkpointing(1)).predict(baseline(run, device), run, CPU) for device in ("cpu", "cuda")}
-    assert {device: one.backward.noise_bytes for device, one in ledger.items()} == {
-        "cpu": torch.get_rng_state().nbytes,
-        "cuda": 0,
-    }
+    on_cpu, on_gpu = (
+        resolve(checkpointing(1)).predict(baseline(run, one), run, CPU) for one in (kernels.CPU, kernels.CUDA)
+    )
+    assert (on_cpu.backward.noise_bytes, on_gpu.backward.noise_bytes) == (torch.get_rng_state().nbytes, 0)
     quiet = run_with(checkpointing(1))
-    assert resolve(checkpointing(1)).predict(baseline(quiet, "cpu"), quiet, CPU).backward.noise_bytes == 0
+    assert resolve(checkpointing(1)).predict(baseline(quiet), quiet, CPU).backward.noise_bytes == 0
 
 
 def test_without_dropout_the_down_projection_never_runs_twice() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from assay.config import Run, Spec
-from assay.cost import Cost
+from assay.cost import Cost, kernels
 from assay.cost import baseline as ledger_of
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
@@ -39,7 +39,7 @@ def test_a_device_is_predicted_to_keep_nothing_and_to_have_each_nodes_own_again(
     plain, away = (estimate(on_cuda(*specs), CUDA) for specs in ((), (OFFLOADED,)))
     assert away.timeline.saved_bytes == 0 < plain.timeline.saved_bytes
     assert away.timeline.peak.nbytes < plain.timeline.peak.nbytes
-    before: Cost = ledger_of(on_cuda(), "cuda")
+    before: Cost = ledger_of(on_cuda(), kernels.CUDA)
     after = saved_on_host(before)
     for there, here in zip(before.tape, after.tape, strict=True):
         assert set(here.saves) <= set(there.saves)

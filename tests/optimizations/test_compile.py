@@ -14,6 +14,7 @@ import torch
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine, detect
+from assay.hardware.devices import absent_machine
 from assay.instruments.trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, Unpredicted, check, optimizations_of, resolve
 from assay.records.trace import Trace
@@ -260,6 +261,12 @@ def test_without_triton_a_gpu_is_unavailable(monkeypatch: pytest.MonkeyPatch) ->
     machine = CPU.model_copy(update={"accelerators": (Accelerator(name="any", memory_bytes=2**36),)})
     with pytest.raises(Unavailable, match="install triton"):
         check(RUN.model_copy(update={"device": "cuda"}), machine)
+
+
+def test_an_absent_gpu_needs_none_of_its_software(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    run = RUN.model_copy(update={"device": "cuda"})
+    assert estimate(run, absent_machine("h200")).timeline.requested.nbytes > 64 * 2**20
 
 
 def test_what_was_not_tried_is_refused() -> None:

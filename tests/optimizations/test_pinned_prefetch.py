@@ -11,6 +11,7 @@ import torch
 
 from assay.config import Run, Spec
 from assay.cost import baseline
+from assay.cost.kernels import CUDA
 from assay.errors import UsageError
 from assay.hardware import Accelerator, Machine
 from assay.instruments.trace import StepTracer
@@ -125,7 +126,7 @@ def test_both_proofs_stand_over_loader_workers() -> None:
 
 def test_the_ledger_has_one_more_batch_on_the_device_and_one_beside_it() -> None:
     run = run_with()
-    plain = baseline(run, "cuda")
+    plain = baseline(run, CUDA)
     fetched = resolve(PREFETCH).predict(plain, run, GPU)
     assert fetched.held_bytes - plain.held_bytes == 16 * run.tokens_per_step
     assert fetched.batch.waiting * fetched.batch.nbytes == 16 * run.tokens_per_step

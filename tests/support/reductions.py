@@ -51,7 +51,7 @@ def measured(case: dict[str, Any]) -> int:
 def predicted(case: dict[str, Any], device: str) -> int:
     """Return the bytes inside, by the rule."""
     from assay.absent.devices import absent_device
-    from assay.fake.reductions import Reduction, inside_bytes
+    from assay.cost.reductions import Reduction, inside_bytes
 
     shape = list(case["shape"])
     strides = [1] * len(shape)
@@ -59,7 +59,7 @@ def predicted(case: dict[str, Any], device: str) -> int:
         strides[index] = strides[index + 1] * shape[index + 1]
     if case["swapped"]:
         shape[:2], strides[:2] = shape[1::-1], strides[1::-1]
-    return inside_bytes(Reduction(shape, strides, case["reduced"], ITEMSIZE[case["dtype"]]), absent_device(device))
+    return inside_bytes(Reduction(shape, strides, case["reduced"], ITEMSIZE[case["dtype"]]), absent_device(device).gpu)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@
 The memory of a device has three figures. A datasheet counts 80 GB. The driver (`nvidia-smi`) shows what is left after
 error correction and firmware. CUDA, and so torch, sees a little less again, which differs by some 100 MB between
 versions of the driver. Where a public listing has what torch saw, that figure is taken; otherwise the driver's.
-Threads, blocks and shared memory are those of the compute capability (CUDA C++ Programming Guide).
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from assay.cost.kernels import Gpu
 from assay.errors import UsageError, among, shown
+from assay.hardware.devices import DEVICES
+from assay.hardware.limits import LIMITS, Limits
 
-MIB, KIB = 2**20, 2**10
+MIB = 2**20
 CONTEXT_BYTES = (700_000_000, 790_000_000)
 """Least and most bytes of a CUDA context with torch's kernels: three runs on one H200, torch 2.11.0+cu130."""
 
@@ -38,51 +40,50 @@ class AbsentDevice(NamedTuple):
     """Source of both figures of memory."""
 
     @property
-    def limits(self) -> "Limits":
+    def limits(self) -> Limits:
         """Limits of its compute capability."""
         return LIMITS[self.capability]
 
-
-class Limits(NamedTuple):
-    """Limits of one multiprocessor."""
-
-    threads: int
-    blocks: int
-    shared_bytes: int
-    shared_optin_bytes: int
-    """Most shared memory of one block."""
+    @property
+    def gpu(self) -> Gpu:
+        """Figures on which the memory of its kernels depends."""
+        return Gpu(self.capability, self.multiprocessors, self.limits.threads)
 
 
-LIMITS: Mapping[tuple[int, int], Limits] = {
-    (7, 5): Limits(1024, 16, 64 * KIB, 64 * KIB),
-    (8, 0): Limits(2048, 32, 164 * KIB, 163 * KIB),
-    (8, 6): Limits(1536, 16, 100 * KIB, 99 * KIB),
-    (8, 9): Limits(1536, 24, 100 * KIB, 99 * KIB),
-    (9, 0): Limits(2048, 32, 228 * KIB, 227 * KIB),
-    (12, 0): Limits(1536, 24, 100 * KIB, 99 * KIB),
-}
-"""Limits by compute capability."""
+def _processors(name: str) -> tuple[tuple[int, int], int]:
+    """Return the capability and the number of multiprocessors of a datasheet."""
+    sheet = DEVICES[name]
+    assert sheet.capability is not None
+    assert sheet.multiprocessors is not None
+    return sheet.capability, sheet.multiprocessors
+
 
 _SEEN = "nvidia-smi; total_memory as torch printed it in public listings"
 ABSENT: Mapping[str, AbsentDevice] = {
     "a100": AbsentDevice(
-        "NVIDIA A100-SXM4-80GB", (8, 0), 108, 81920 * MIB, 81049 * MIB, 40 * MIB, 5120, "nvidia-smi; mixbench issue 47"
+        "NVIDIA A100-SXM4-80GB",
+        *_processors("a100"),
+        81920 * MIB,
+        81049 * MIB,
+        40 * MIB,
+        5120,
+        "nvidia-smi; mixbench issue 47",
     ),
     "a100-40gb": AbsentDevice(
         "NVIDIA A100-SXM4-40GB",
-        (8, 0),
-        108,
+        *_processors("a100-40gb"),
         40960 * MIB,
         40339 * MIB,
         40 * MIB,
         5120,
         "nvidia-smi; bottlerocket PR 3873",
     ),
-    "h100": AbsentDevice("NVIDIA H100 80GB HBM3", (9, 0), 132, 81559 * MIB, 81089 * MIB, 50 * MIB, 5120, _SEEN),
+    "h100": AbsentDevice(
+        "NVIDIA H100 80GB HBM3", *_processors("h100"), 81559 * MIB, 81089 * MIB, 50 * MIB, 5120, _SEEN
+    ),
     "h200": AbsentDevice(
         "NVIDIA H200",
-        (9, 0),
-        132,
+        *_processors("h200"),
         143771 * MIB,
         143771 * MIB,
         60 * MIB,
@@ -91,8 +92,7 @@ ABSENT: Mapping[str, AbsentDevice] = {
     ),
     "rtx3090": AbsentDevice(
         "NVIDIA GeForce RTX 3090",
-        (8, 6),
-        82,
+        *_processors("rtx3090"),
         24576 * MIB,
         24268 * MIB,
         6 * MIB,
@@ -101,8 +101,7 @@ ABSENT: Mapping[str, AbsentDevice] = {
     ),
     "rtx4090": AbsentDevice(
         "NVIDIA GeForce RTX 4090",
-        (8, 9),
-        128,
+        *_processors("rtx4090"),
         24564 * MIB,
         24207 * MIB,
         72 * MIB,
@@ -111,8 +110,7 @@ ABSENT: Mapping[str, AbsentDevice] = {
     ),
     "rtx5090": AbsentDevice(
         "NVIDIA GeForce RTX 5090",
-        (12, 0),
-        170,
+        *_processors("rtx5090"),
         32607 * MIB,
         32117 * MIB,
         96 * MIB,
@@ -121,8 +119,7 @@ ABSENT: Mapping[str, AbsentDevice] = {
     ),
     "l4": AbsentDevice(
         "NVIDIA L4",
-        (8, 9),
-        58,
+        *_processors("l4"),
         23034 * MIB,
         22558 * MIB,
         48 * MIB,
@@ -131,8 +128,7 @@ ABSENT: Mapping[str, AbsentDevice] = {
     ),
     "t4": AbsentDevice(
         "Tesla T4",
-        (7, 5),
-        40,
+        *_processors("t4"),
         15360 * MIB,
         14909 * MIB,
         4 * MIB,

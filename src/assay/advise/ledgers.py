@@ -138,7 +138,7 @@ class Ledgers:
             return None
         if shape not in self._events:
             self._events[shape] = recorded(cost)
-        whole, working = self._ruled(self._deep, cost, rule), working_storage_of_gpu(self.machine)
+        whole, working = self._ruled(self._deep, cost, rule), working_storage_of_gpu(cost, self.machine)
         found = high_within(whole, with_update(self._events[shape], whole), working, limit_bytes - CONTEXT.high)
         return None if found is None else found + CONTEXT.high
 

@@ -59,7 +59,7 @@ class Forward:
     def _norm(self, site: Writer, x: Tensor) -> Tensor:
         weight = self._parameter(site, "weight")
         if self.config.norm == "rms":
-            return layers.rms_norm(site, x, weight)
+            return layers.rms_norm(site, x, weight, fused=self.kernels.fused_rms_norm)
         return layers.norm(site, x, weight, self.parameters.get(f"{site.site}.bias"))
 
     def _dropout(self, site: Writer, x: Tensor, holds: Sequence[Tensor] = ()) -> Tensor:
@@ -122,13 +122,13 @@ class Forward:
         if group > 1 and config.kv_heads > 1:
             q = layers.copy(site, q, "grouped", q.shape)
         if config.qk_norm:
-            q, k = (
-                layers.rms_norm(site.at(f"{name}_norm"), part, self._parameter(site, f"{name}_norm.weight"))
-                for name, part in (("q", q), ("k", k))
-            )
+            q, k = (self._norm_of_heads(site.at(f"{name}_norm"), part) for name, part in (("q", q), ("k", k)))
         if config.position == "rotary":
             q, k = self._rotate(site, q), self._rotate(site, k)
         return q, k, v
+
+    def _norm_of_heads(self, site: Writer, x: Tensor) -> Tensor:
+        return layers.rms_norm(site, x, self._parameter(site, "weight"), fused=self.kernels.fused_rms_norm)
 
     def _repeat(self, site: Writer, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """One copy of a key or value head for each query head of its group; the gradient is summed over the group."""
@@ -149,7 +149,7 @@ class Forward:
 
     def _mlp(self, site: Writer, x: Tensor) -> Tensor:
         if self.config.n_expert is not None:
-            return self._dropout(site, mixture.mixture(site, x, self.config, self.parameters))
+            return self._dropout(site, mixture.mixture(site, x, self.config, self.parameters, self.kernels))
         if self.config.activation == "swiglu":
             gate = layers.elementwise(site, "aten.silu", self._linear(site.at("gate"), x), backward="SiluBackward")
             inner = layers.product(site, gate, self._linear(site.at("up"), x))
@@ -163,7 +163,7 @@ class Forward:
         if config.norm_position == "pre":
             x = self._norm(site.at("norm"), x)
         owner = "embedding.token.weight" if config.tie_embeddings else "head.projection.weight"
-        logits = layers.linear(site.at("projection"), x, self.parameters[owner], None)
+        logits = layers.linear(site.at("projection"), x, self.parameters[owner], None, holds=(x,))
         rows = self.rows * config.context_length
         logits = layers.view(site, logits, "rows", (rows, config.vocabulary))
         cross_entropy(site, logits, targets, holds=(given,))

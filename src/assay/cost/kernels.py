@@ -1,6 +1,17 @@
 """Allocations in which the kernels of a CPU differ from those of a GPU, as data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class Gpu(NamedTuple):
+    """One GPU, as far as what its kernels take inside depends on it."""
+
+    capability: tuple[int, int]
+    """CUDA compute capability."""
+    multiprocessors: int
+    threads: int
+    """Most threads of one multiprocessor."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +30,12 @@ class Kernels:
     """Bytes of the tensor in which torch wraps a Python number; 0 if that is on the host."""
     float8_in_float32: bool
     """True if a float8 product multiplies copies in float32: a processor without AMX has no other."""
+    fused_rms_norm: bool
+    """True if an RMS norm is one kernel, which saves its input and a number for each row."""
+    softmax_product: bool
+    """True if softmax's backward multiplies gradient and output into a tensor of its own."""
+    gpu: Gpu | None = None
+    """The GPU; None for a CPU."""
 
 
 CPU = Kernels(
@@ -28,6 +45,8 @@ CPU = Kernels(
     generator_bytes=5056,
     number_bytes=8,
     float8_in_float32=True,
+    fused_rms_norm=False,
+    softmax_product=False,
 )
 CUDA = Kernels(
     dropout_noise="bool",
@@ -36,4 +55,13 @@ CUDA = Kernels(
     generator_bytes=0,
     number_bytes=0,
     float8_in_float32=False,
+    fused_rms_norm=True,
+    softmax_product=True,
+    gpu=Gpu((9, 0), 132, 2048),
 )
+"""Kernels of a Hopper GPU, which take more than those of any other; `on` has those of another."""
+
+
+def on(gpu: Gpu) -> Kernels:
+    """Return the kernels of a GPU."""
+    return replace(CUDA, gpu=gpu)

@@ -7,7 +7,7 @@ saves something else, the caller passes its dtype: dropout's mask is one byte an
 from collections.abc import Sequence
 from math import prod
 
-from assay.cost.operation import Flops, Gradient, Scratch
+from assay.cost.operation import Flops, Gradient, Operation, Scratch
 from assay.cost.tape import Writer
 from assay.cost.tensors import Tensor, altered
 
@@ -15,7 +15,7 @@ FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, 
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
 INSIDE, OVERWRITING = Gradient.INSIDE, Gradient.OVERWRITING
 
-RMS_NORM = "aten._fused_rms_norm"
+RMS_NORM, _COMPOSED = "aten._fused_rms_norm", "PowBackward"
 
 
 def linear(
@@ -62,13 +62,26 @@ def norm(tape: Writer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
     return out
 
 
-def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
+def rms_norm(tape: Writer, x: Tensor, weight: Tensor, *, fused: bool) -> Tensor:
     """RMSNorm, composed on torch's CPU; saves its input, the reciprocal deviation and the normalized input.
 
     Its backward peaks in the derivative of the square: five tensors like the input, after the deviation has been freed.
+    A `fused` one is a kernel of its own, which saves no normalized input.
     """
     out = tape.made("out", x.shape, x.dtype)
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
+    if fused:
+        tape.write(
+            RMS_NORM,
+            "normalization",
+            (x, weight),
+            (out,),
+            (FRESH, INPLACE),
+            saves=(x, deviation),
+            extras=(deviation,),
+            backward="FusedRmsNormBackward",
+        )
+        return out
     normalized = tape.made("normalized", x.shape, "float32")
     tape.write(
         RMS_NORM,
@@ -78,8 +91,33 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor) -> Tensor:
         (FRESH, INPLACE),
         saves=(x, deviation, normalized),
         extras=(deviation, normalized),
-        backward="PowBackward",
+        backward=_COMPOSED,
         scratch=Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1)))),
+    )
+    return out
+
+
+def is_composed_norm(operation: Operation) -> bool:
+    """True for an RMS norm that is no kernel of its own."""
+    return operation.name == RMS_NORM and operation.backward == _COMPOSED
+
+
+def softmax(tape: Writer, x: Tensor, name: str = "aten._softmax", *, product: bool) -> Tensor:
+    """Softmax over the last dimension; saves its result.
+
+    With `product` its backward multiplies that and its gradient into a temporary.
+    """
+    out = tape.made("probabilities", x.shape, x.dtype)
+    inside = (altered(out, name=f"{out.name} · gradient"),) if product else ()
+    tape.write(
+        name,
+        "normalization",
+        (x,),
+        (out,),
+        (FRESH,),
+        saves=(out,),
+        backward="SafeSoftmaxBackward" if "safe" in name else "SoftmaxBackward",
+        scratch=Scratch(backward=inside),
     )
     return out
 

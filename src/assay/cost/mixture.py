@@ -15,6 +15,7 @@ from math import prod
 
 from assay.config import ModelConfig
 from assay.cost import layers
+from assay.cost.kernels import Kernels
 from assay.cost.layers import ALIAS, CONVERTED, FRESH, INPLACE, NONE, TRANSPOSED
 from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
@@ -33,9 +34,9 @@ def between_steps(config: ModelConfig) -> tuple[Tensor, ...]:
     return (Tensor("gradient of the loss", (), batched=False), *(sums,) * config.n_layer)
 
 
-def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, Tensor]) -> Tensor:
+def mixture(site: Writer, x: Tensor, config: ModelConfig, parameters: dict[str, Tensor], kernels: Kernels) -> Tensor:
     """Send `[B, T, n_embd]` through a router and the experts that it chooses, without dropout."""
-    probabilities = _probabilities(site.at("router"), x, parameters)
+    probabilities = _probabilities(site.at("router"), x, parameters, kernels)
     k = config.n_expert_active
     chosen = site.made("chosen", (*x.shape[:-1], k), "int64")
     site.write("aten.topk", "movement", (probabilities,), (chosen,), (NONE,))
@@ -70,13 +71,9 @@ def _with_places(site: Writer, routed: tuple[Tensor, ...], places: Places) -> li
     ]
 
 
-def _probabilities(site: Writer, x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
+def _probabilities(site: Writer, x: Tensor, parameters: dict[str, Tensor], kernels: Kernels) -> Tensor:
     logits = layers.linear(site, x, parameters[f"{site.site}.weight"], None, autocast="float32")
-    made = site.made("probabilities", logits.shape, "float32")
-    site.write(
-        "aten._softmax", "normalization", (logits,), (made,), (FRESH,), saves=(made,), backward="SoftmaxBackward"
-    )
-    return made
+    return layers.softmax(site, logits, product=kernels.softmax_product)
 
 
 def _routes(site: Writer, chosen: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor, Tensor | None]:

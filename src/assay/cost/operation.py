@@ -88,6 +88,7 @@ class Scratch(NamedTuple):
 _NO_FLOPS, _NO_SCRATCH, _ALONE = Flops(), Scratch(), Collectives()
 
 
+# More than 20 fields: an operation is what rewrites of all techniques change, each some of them.
 @dataclass(frozen=True)
 class Operation(Alterable):
     """One operation of the forward pass, with its backward."""
@@ -120,6 +121,10 @@ class Operation(Alterable):
     `low`. With `low` the module casts at this use, and the copy is not cached."""
     counts: bool = False
     """True if it counts over the whole batch, so that ranks which share a batch sum their results at once."""
+    backend: str = ""
+    """Kernel of attention by torch as it was asked for; `math` marks the probabilities that it returns."""
+    noisy: bool = False
+    """True for fused attention that drops probabilities."""
     of_heads: int = 0
     """Number of heads, for a copy that is a view if the micro-batch has one sequence; 0: none."""
     opaque: bool = False

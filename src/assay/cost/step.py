@@ -14,11 +14,12 @@ from assay.config import ResolvedRun
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.cost.collectives import Communication
 from assay.cost.gpt import Forward
-from assay.cost.kernels import CPU, CUDA, Kernels
+from assay.cost.gpu_kernels import norm_of_one, norms_of_list
+from assay.cost.kernels import CPU, Kernels
 from assay.cost.mixture import between_steps
 from assay.cost.operation import Operation
 from assay.cost.optimizers.on_host import OnHost
-from assay.cost.optimizers.updates import Instant, UpdateRule
+from assay.cost.optimizers.updates import COUNT, Instant, UpdateRule
 from assay.cost.parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
 from assay.cost.pipeline.schedules import Action
 from assay.cost.tape import Tape, replace_site
@@ -54,6 +55,9 @@ class Cost:
     micro_batches: int = 1
     replayed: bool = False
     """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
+    copied_beside: frozenset[str] = frozenset()
+    """Storages that another stream reads. The allocator has them back when that stream is done, for which no host waits
+    before the step ends."""
     mesh: Mesh = ONE_DEVICE
     rank: int = 0
     """Rank whose ledger this is."""
@@ -192,8 +196,12 @@ class Cost:
 
     @cached_property
     def optimizer_state(self) -> tuple[Tensor, ...]:
-        """Tensors that the optimizer keeps between steps."""
-        return self.optimizer.rule.state(self.updated)
+        """Tensors that the optimizer keeps between steps on the device."""
+        rule = self.optimizer.rule
+        state = rule.state(self.updated)
+        if self.kernels.gpu is None or rule.counts_on_gpu:
+            return state
+        return tuple([one for one in state if one is not COUNT])
 
     @cached_property
     def update(self) -> tuple[Instant, ...]:
@@ -202,27 +210,38 @@ class Cost:
             return OnHost().instants(self.updated)
         if self.optimizer.in_backward:
             return ()
-        return (*self.norms, *self.optimizer.rule.instants(self.updated), *self.optimizer.after)
+        return (*self.norms, *self.instants_of(self.updated), *self.optimizer.after)
+
+    def instants_of(self, pieces: Mapping[str, Tensor]) -> tuple[Instant, ...]:
+        """Instants of the update of some shards."""
+        rule, gpu = self.optimizer.rule, self.kernels.gpu
+        return rule.instants(pieces) if gpu is None else rule.instants_on(gpu, pieces)
 
     @property
     def norms(self) -> tuple[Instant, ...]:
         """The norm of each gradient, whose numbers are then stacked; the norm of these is a figure of the step."""
         pieces, number = self.pieces.values(), DTYPE_BYTES["float32"]
+        stacked = Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number)
+        if self.kernels.gpu is not None:
+            chunks = norms_of_list(one.elements for one in pieces)
+            return (Instant("aten._foreach_norm", "", len(pieces) * number + chunks), stacked)
         each = (
             Instant("aten._foreach_norm", one.name, place * number + self._copied_for_norm(one))
             for place, one in enumerate(pieces, start=1)
         )
-        return (*each, Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number))
+        return (*each, stacked)
 
     def norm_of(self, gradient: Tensor) -> Instant:
         """The norm of a gradient that is used and freed within backward; its number waits for the others."""
         number = DTYPE_BYTES["float32"]
-        nbytes = number + self._copied_for_norm(gradient)
+        gpu = self.kernels.gpu
+        inside = self._copied_for_norm(gradient) if gpu is None else norm_of_one(gradient.elements, gpu)
+        nbytes = number + inside
         return Instant("aten.linalg_vector_norm", gradient.name, nbytes, kept_bytes=number)
 
     def _copied_for_norm(self, gradient: Tensor) -> int:
         """Bytes of the float32 copy that a CPU makes of a 16-bit gradient."""
-        narrow = gradient.dtype in ("bfloat16", "float16") and not self.kernels.softmax_autocast
+        narrow = gradient.dtype in ("bfloat16", "float16")
         return gradient.cast("float32").nbytes if narrow else 0
 
     @cached_property
@@ -253,9 +272,8 @@ class Cost:
         return (*weights, *self.tables, *self.buffers)
 
 
-def baseline(run: ResolvedRun, device: str = "cpu") -> Cost:
+def baseline(run: ResolvedRun, kernels: Kernels = CPU) -> Cost:
     """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
-    kernels = CUDA if device == "cuda" else CPU
     forward = Forward(run.model, run.training.batch_size, kernels)
     tape = forward.tape()
     learned = forward.parameters

@@ -2,10 +2,8 @@
 
 On a GPU:
 
-- *Working storage* is what cuBLAS keeps for its products, from torch's own allocator, once for each thread: that of the
-  forward and autograd's. It has 32 MiB on compute capability 9.0 and 8,519,680 bytes on older ones (torch's
-  `CublasHandlePool.cpp`). Later ones may have either. cuBLASLt keeps 1 MiB for the products of a thread with a bias
-  (torch's `CUDABlas.cpp`). GPT-2 took 68,157,440 bytes on an H200, and 18,087,936 on an absent A100, RTX 4090 and T4.
+- *Working storage* is what cuBLAS and cuBLASLt keep for their products, for each of two threads, from torch's own
+  allocator (`cost.workspaces`).
 - *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
 - The *context* of CUDA has the driver's structures and the kernels that were loaded. Kernels are loaded when they are
   first used (torch 1.13 and newer). One process then took 287,047,680 bytes, and 666,632,192 with all of torch's
@@ -24,7 +22,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from assay.cost.simulation.reserved import Interval, reserved
+from assay.cost.simulation.reserved import Interval, kept_workspaces, reserved
+from assay.cost.step import Cost
+from assay.cost.workspaces import cublas_workspace
 from assay.errors import UsageError, among, shown
 from assay.estimator.estimate import Estimate
 from assay.hardware import Machine
@@ -36,8 +36,8 @@ _MIB = 2**20
 CONTEXT = Interval(287_047_680, 666_632_192)
 STARTED = Interval(230 * _MIB, 263 * _MIB)
 OBJECTS = 2 * _MIB
-_WORKSPACE, _HOPPER_WORKSPACE, _LT_WORKSPACE = 8_519_680, 32 * _MIB, _MIB
-_HOPPER, _THREADS = (9, 0), 2
+_LEAST, _MOST = (8, 0), (9, 0)
+"""Capabilities with the smallest and with the largest workspaces."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,19 @@ def working_storage(found: Estimate) -> Interval:
     """Return the bytes that libraries keep, or on a CPU take for a moment, in addition to tensors."""
     if found.machine.device(found.run.device) != "cuda":
         return Interval(0, found.library_scratch_bytes or 0)
-    return working_storage_of_gpu(found.machine)
+    return working_storage_of_gpu(found.cost, found.machine)
 
 
-def working_storage_of_gpu(machine: Machine) -> Interval:
-    """Return the bytes that cuBLAS keeps on the first accelerator of a machine."""
+def working_storage_of_gpu(cost: Cost, machine: Machine) -> Interval:
+    """Return the bytes that libraries keep on the first accelerator of a machine, between bounds if it is not known."""
+    least, most = _capabilities(machine)
+    return Interval(kept_workspaces(cost, least), kept_workspaces(cost, most))
+
+
+def _capabilities(machine: Machine) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the capabilities with the smallest and the largest workspaces that the first accelerator may have."""
     capability = next((one.compute_capability for one in machine.accelerators), None)
-    low = _HOPPER_WORKSPACE if capability == _HOPPER else _WORKSPACE
-    high = _WORKSPACE if capability is not None and capability < _HOPPER else _HOPPER_WORKSPACE
-    return Interval(low, _THREADS * (high + _LT_WORKSPACE))
+    return (capability, capability) if capability else (_LEAST, _MOST)
 
 
 def need_of(of: str) -> Callable[[Estimate], int]:
@@ -102,7 +106,8 @@ def need_of(of: str) -> Callable[[Estimate], int]:
 def least_around(of: str, machine: Machine, *, on_gpu: bool) -> int:
     """Return the bytes that a need has at least beyond those of tensors as an allocator serves them."""
     if on_gpu:
-        return CONTEXT.high + working_storage_of_gpu(machine).high if of == "device" else 0
+        # Both threads multiply in every step.
+        return CONTEXT.high + 2 * cublas_workspace(_capabilities(machine)[0]) if of == "device" else 0
     return OBJECTS + (STARTED.high if of == "process" else 0)
 
 

@@ -3,7 +3,7 @@
 Nothing here imports torch, so an estimate takes milliseconds for a model of any size.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,17 @@ from assay.cost import (
     executed_flops,
     model_flops,
     parameter_count,
+    replay,
 )
+from assay.cost.kernels import CPU, on
 from assay.cost.scratch import library_scratch, scratch_by_operation
+from assay.cost.simulation.allocator import Ledger
 from assay.cost.simulation.composition import Composed, composed
 from assay.cost.simulation.peak_blocks import peak_blocks
+from assay.cost.simulation.reserved import Interval
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
+from assay.estimator.gpus import gpu_of
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.uncollected import uncollected
@@ -49,6 +54,17 @@ class Estimate:
     def timeline(self) -> Timeline:
         """Live bytes at each instant of the step."""
         return self.composed.timeline
+
+    @cached_property
+    def requested_bytes(self) -> Interval:
+        """Most bytes that tensors and workspaces ask of the device's allocator at once, between two bounds.
+
+        They differ only where another stream copies tensors: it may be done at once, or when the step ends.
+        """
+        least = most = self.timeline.requested.nbytes
+        if self.cost.copied_beside:
+            most = replay(self.cost, Ledger(live=self.cost.held_bytes, late=True)).requested.nbytes
+        return Interval(least, most)
 
     @cached_property
     def peak_parts(self) -> dict[str, int]:
@@ -178,6 +194,7 @@ class Estimate:
         return {
             **self.predicted(),
             "peak_parts": self.peak_parts,
+            "requested_peak_bytes": asdict(self.requested_bytes),
             "parameters": self.parameters,
             "active_parameters": self.active_parameters,
             "tokens_per_step": self.run.tokens_per_step,
@@ -230,4 +247,5 @@ def bare_ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
         raise UsageError(
             f"no ledger knows the operations of {run.model.own}; assay estimate {run.model.own} --trace follows them"
         )
-    return replace(baseline(run, machine.device(run.device)), mesh=mesh_of(run), rank=rank)
+    kernels = on(gpu_of(machine)) if machine.device(run.device) == "cuda" else CPU
+    return replace(baseline(run, kernels), mesh=mesh_of(run), rank=rank)

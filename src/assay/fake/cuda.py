@@ -3,17 +3,20 @@
 Each rule has its source in torch 2.11. Rows of ``benchmarks/data/h200_peaks.jsonl`` show each of them on a GPU.
 """
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from assay.absent.devices import AbsentDevice
+from assay.cost import gpu_kernels
+from assay.cost.kernels import Gpu
+from assay.cost.reductions import Reduction, inside_bytes
+from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.fake.reads import is_engine
-from assay.fake.reductions import Reduction, inside_bytes
+from assay.instruments import operations
 from assay.instruments.memory.ledger import Owners, StorageLedger
 from assay.instruments.phase import current_phase
 from assay.model.backward import in_backward
@@ -22,29 +25,6 @@ aten = torch.ops.aten
 
 WORKSPACES = "workspaces of cuBLAS"
 """Part of a peak that is no tensor's."""
-KIB, MIB = 2**10, 2**20
-
-
-def cublas_workspace(capability: tuple[int, int]) -> int:
-    """Return the bytes that cuBLAS keeps for a thread: 4096 × 8 KiB on Hopper, else 4096 × 2 KiB and 16 × 8 KiB.
-
-    Source: `aten/src/ATen/cuda/CublasHandlePool.cpp`, `parseChosenWorkspaceSize`; the variable
-    ``CUBLAS_WORKSPACE_CONFIG`` replaces them with pairs ``:KIB:COUNT``. Rows: every one.
-    """
-    words = [int(one) for one in os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").split(":") if one.isdigit()]
-    if words and len(words) % 2 == 0:
-        return sum(KIB * size * count for size, count in zip(words[::2], words[1::2], strict=True))
-    return 4096 * 8 * KIB if capability == (9, 0) else 4096 * 2 * KIB + 16 * 8 * KIB
-
-
-def cublaslt_workspace() -> int:
-    """Return the bytes that cuBLASLt keeps for a thread: 1 MiB, or ``CUBLASLT_WORKSPACE_SIZE`` in KiB.
-
-    Source: `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspaceSize`. Rows: ``gpt2-124m`` has it and
-    ``llama-3.2-1b``, whose products have no bias, lacks it.
-    """
-    return int(os.environ.get("CUBLASLT_WORKSPACE_SIZE", "1024")) * KIB
-
 
 _PRODUCTS = {
     *(aten.mm.default, aten.mm.out, aten.bmm.default, aten.bmm.out, aten.addmm.default, aten.addmm.out),
@@ -79,10 +59,12 @@ def softmax_backward_bytes(func: OpOverload, args: tuple[Any, ...]) -> int:
     return int(gradient.numel()) * torch.promote_types(gradient.dtype, output.dtype).itemsize
 
 
-_SUMS = {aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim}
+_SUMS = {aten.sum.default: 1, aten.sum.dim_IntList: 1, aten.mean.default: 1, aten.mean.dim: 1}
+"""Position of the dimensions among the arguments of each sum."""
+_SUMS[aten.linalg_vector_norm.default] = 2
 
 
-def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype, device: AbsentDevice) -> int:
+def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype, gpu: Gpu) -> int:
     """Return the bytes that a sum or mean with a result of `dtype` takes inside and frees; 0 for other operators.
 
     They are those of `reductions`, and a copy of an input that is not of the result's type; 16-bit inputs are not
@@ -90,13 +72,38 @@ def reduction_bytes(func: OpOverload, args: tuple[Any, ...], dtype: torch.dtype,
     """
     if func not in _SUMS or not args[0].dim():
         return 0
-    x, dims = args[0], args[1] if len(args) > 1 and args[1] else ()
+    place = _SUMS[func]
+    x, dims = args[0], args[place] if len(args) > place and args[place] else ()
     half = x.dtype in (torch.float16, torch.bfloat16)
     copied = x.dtype is not dtype and not (half and dtype is torch.float32)
     strides = torch._prims_common.make_contiguous_strides_for(x.shape) if copied else x.stride()
     itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
     summed = Reduction(x.shape, strides, dims, itemsize, 0 if copied else x.storage_offset())
-    return inside_bytes(summed, device) + (x.numel() * dtype.itemsize if copied else 0)
+    return inside_bytes(summed, gpu) + (x.numel() * dtype.itemsize if copied else 0)
+
+
+def kernel_bytes(func: OpOverload, args: tuple[Any, ...], gpu: Gpu) -> int:
+    """Return the bytes that kernels of attention, norms, embeddings and lists take inside and free (`gpu_kernels`)."""
+    if func in _ATTENTION:
+        kind, query = _ATTENTION[func]
+        x = args[query]
+        heads, length, depth = x.shape[0] * x.shape[1], x.shape[2], x.shape[3]
+        if kind is gpu_kernels.flash_forward:
+            return gpu_kernels.flash_forward(heads, length, depth, gpu, noise=len(args) > 3 and args[3] > 0)
+        if kind is gpu_kernels.efficient_backward:
+            return gpu_kernels.efficient_backward(heads, length, depth, x.dtype.itemsize)
+        return kind(heads, length, depth)
+    if func is aten.native_layer_norm_backward.default:
+        x, width = args[1], args[2][-1]
+        parameters = sum(one is not None for one in args[5:7])
+        return gpu_kernels.norm_backward(x.numel() // width, width, x.dtype.itemsize, parameters, gpu)
+    if func is aten.embedding_dense_backward.default:
+        return gpu_kernels.embedding_backward(args[1].numel(), args[2], args[0].shape[-1])
+    if func is aten._safe_softmax.default:
+        return gpu_kernels.safe_softmax(args[0].numel(), args[0].shape[args[1]])
+    if func is aten._foreach_norm.Scalar:
+        return gpu_kernels.norms_of_list(one.numel() for one in args[0])
+    return 0
 
 
 def host_results(func: OpOverload, result: Any) -> tuple[torch.Tensor, ...]:
@@ -108,6 +115,14 @@ def host_results(func: OpOverload, result: Any) -> tuple[torch.Tensor, ...]:
     efficient = func is aten._scaled_dot_product_efficient_attention.default
     return (result[2], result[3]) if efficient else ()
 
+
+_ATTENTION: dict[OpOverload, tuple[Callable[..., int], int]] = {
+    aten._scaled_dot_product_flash_attention.default: (gpu_kernels.flash_forward, 0),
+    aten._scaled_dot_product_flash_attention_backward.default: (gpu_kernels.flash_backward, 1),
+    aten._scaled_dot_product_efficient_attention_backward.default: (gpu_kernels.efficient_backward, 1),
+    aten._scaled_dot_product_cudnn_attention_backward.default: (gpu_kernels.cudnn_backward, 1),
+}
+"""Function of the bytes that a kernel of attention takes, and position of the queries among its arguments."""
 
 _UNSHARED = (4, 2)
 """References to a fake tensor and to its storage, in a dispatch mode, if only the engine of autograd holds it."""
@@ -146,7 +161,7 @@ class CudaLedger(StorageLedger):  # type: ignore[no-untyped-call]
 
     def __init__(self, device: AbsentDevice) -> None:
         super().__init__("cuda")
-        self._gpu = device
+        self._gpu = device.gpu
         self._cublas_bytes = cublas_workspace(device.capability)
         self._taken: set[tuple[str, str]] = set()
         self.kernels: Counter[str] = Counter()
@@ -161,13 +176,13 @@ class CudaLedger(StorageLedger):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if not any(one.device.type == "cuda" for one in args[:2] if isinstance(one, torch.Tensor)):
+        if not any(one.device.type == "cuda" for one in operations.tensors_in(args[:2])):
             return super().__torch_dispatch__(func, types, args, kwargs)
         self._name(func)
         if accumulates_in_place(func, args):
             self.hand_over(args[0])
         phase = current_phase(updating=False)
-        inside = self.take(softmax_backward_bytes(func, args), phase)
+        inside = self.take(softmax_backward_bytes(func, args) + kernel_bytes(func, args, self._gpu), phase)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         self.give_back(inside)
         if func in _SUMS:

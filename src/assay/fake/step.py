@@ -183,7 +183,7 @@ def fake_gpu(device: AbsentDevice) -> Iterator[CudaLedger]:
     """Context in which tensors on a GPU are fake and their storages are counted."""
     with ExitStack() as entered:
         entered.enter_context(stand_ins(device))
-        entered.callback(lambda _: None, add_kernels())
+        entered.callback(lambda _: None, add_kernels(device.gpu))
         for mode in (_FakeMode(allow_non_fake_inputs=True), HostTensors(), Reads(), Reported()):  # type: ignore[no-untyped-call]
             entered.enter_context(mode)
         ledger = entered.enter_context(CudaLedger(device))

@@ -16,8 +16,6 @@ from assay.hardware.machine import SHEET, Accelerator, Machine, Rates
 
 LAUNCH_SECONDS = 5e-6
 """Seconds in which a host launches one kernel, as order of magnitude; no datasheet has it."""
-BEFORE_AMPERE = (7, 0)
-"""Compute capability of GPUs without bfloat16."""
 
 
 class Device(Frozen):
@@ -34,6 +32,10 @@ class Device(Frozen):
     year: int
     """Year in which it became available."""
     source: str
+    capability: tuple[int, int] | None
+    """CUDA compute capability; None if CUDA does not run on it."""
+    multiprocessors: int | None
+    """Number of its multiprocessors; None if CUDA does not run on it."""
 
     @property
     def half_flops(self) -> float:
@@ -58,6 +60,8 @@ class _Sheet(NamedTuple):
     watts: float | None
     year: int
     source: str
+    capability: tuple[int, int] | None = None
+    multiprocessors: int | None = None
     bfloat16: bool = True
 
 
@@ -73,6 +77,8 @@ def _device(sheet: _Sheet) -> Device:
         watts=sheet.watts,
         year=sheet.year,
         source=sheet.source,
+        capability=sheet.capability,
+        multiprocessors=sheet.multiprocessors,
     )
 
 
@@ -83,18 +89,20 @@ _AD102, _GB202 = "NVIDIA Ada GPU architecture whitepaper, appendix A", "NVIDIA R
 DEVICES: Mapping[str, Device] = {
     key: _device(sheet)
     for key, sheet in {
-        "v100": _Sheet("V100 32 GB", 32, 900, 15.7, None, 125, 300, 2018, _V100, bfloat16=False),
-        "t4": _Sheet("T4", 16, 320, 8.1, None, 65, 70, 2018, _T4, bfloat16=False),
-        "l4": _Sheet("L4", 24, 300, 30.3, 60, 121, 72, 2023, "NVIDIA L4 datasheet"),
-        "l40s": _Sheet("L40S", 48, 864, 91.6, 183, 362.05, 350, 2023, "NVIDIA L40S datasheet"),
-        "a100-40gb": _Sheet("A100 40 GB", 40, 1555, 19.5, 156, 312, 400, 2020, _A100),
-        "a100": _Sheet("A100 80 GB", 80, 2039, 19.5, 156, 312, 400, 2020, _A100),
-        "h100": _Sheet("H100 80 GB", 80, 3350, 67, 494.5, 989, 700, 2022, "NVIDIA H100 datasheet, SXM"),
-        "h200": _Sheet("H200 141 GB", 141, 4800, 67, 494.5, 989, 700, 2024, "NVIDIA H200 datasheet, SXM"),
-        "b200": _Sheet("B200", 180, 7700, 75, 1100, 2250, 1000, 2025, "NVIDIA Blackwell datasheet, HGX B200"),
-        "rtx3090": _Sheet("RTX 3090", 24, 936, 35.6, 35.6, 71, 350, 2020, _GA102),
-        "rtx4090": _Sheet("RTX 4090", 24, 1008, 82.6, 82.6, 165.2, 450, 2022, _AD102),
-        "rtx5090": _Sheet("RTX 5090", 32, 1792, 104.8, 104.8, 209.5, 575, 2025, _GB202),
+        "v100": _Sheet("V100 32 GB", 32, 900, 15.7, None, 125, 300, 2018, _V100, (7, 0), 80, bfloat16=False),
+        "t4": _Sheet("T4", 16, 320, 8.1, None, 65, 70, 2018, _T4, (7, 5), 40, bfloat16=False),
+        "l4": _Sheet("L4", 24, 300, 30.3, 60, 121, 72, 2023, "NVIDIA L4 datasheet", (8, 9), 58),
+        "l40s": _Sheet("L40S", 48, 864, 91.6, 183, 362.05, 350, 2023, "NVIDIA L40S datasheet", (8, 9), 142),
+        "a100-40gb": _Sheet("A100 40 GB", 40, 1555, 19.5, 156, 312, 400, 2020, _A100, (8, 0), 108),
+        "a100": _Sheet("A100 80 GB", 80, 2039, 19.5, 156, 312, 400, 2020, _A100, (8, 0), 108),
+        "h100": _Sheet("H100 80 GB", 80, 3350, 67, 494.5, 989, 700, 2022, "NVIDIA H100 datasheet, SXM", (9, 0), 132),
+        "h200": _Sheet("H200 141 GB", 141, 4800, 67, 494.5, 989, 700, 2024, "NVIDIA H200 datasheet, SXM", (9, 0), 132),
+        "b200": _Sheet(
+            "B200", 180, 7700, 75, 1100, 2250, 1000, 2025, "NVIDIA Blackwell datasheet, HGX B200", (10, 0), 148
+        ),
+        "rtx3090": _Sheet("RTX 3090", 24, 936, 35.6, 35.6, 71, 350, 2020, _GA102, (8, 6), 82),
+        "rtx4090": _Sheet("RTX 4090", 24, 1008, 82.6, 82.6, 165.2, 450, 2022, _AD102, (8, 9), 128),
+        "rtx5090": _Sheet("RTX 5090", 32, 1792, 104.8, 104.8, 209.5, 575, 2025, _GB202, (12, 0), 170),
         "mi300x": _Sheet("MI300X", 192, 5300, 163.4, 653.7, 1307.4, 750, 2023, "AMD Instinct MI300X datasheet"),
         "tpu-v5e": _Sheet("TPU v5e", 16, 819, None, None, 197, None, 2023, "Google Cloud TPU v5e documentation"),
     }.items()
@@ -133,14 +141,19 @@ def absent_machine(name: str) -> Machine:
     Raises `UsageError` if the name is not known, and if CUDA does not run on the device.
     """
     found = device(name)
-    if not found.source.startswith("NVIDIA"):
+    if found.capability is None:
         raise UsageError(f"{found.name} does not run CUDA, so its allocator is not known; name a GPU of NVIDIA")
-    capability = None if "bfloat16" in found.flops else BEFORE_AMPERE
-    gpu = Accelerator(name=found.name, memory_bytes=found.memory_bytes, compute_capability=capability)
+    gpu = Accelerator(
+        name=found.name,
+        memory_bytes=found.memory_bytes,
+        compute_capability=found.capability,
+        multiprocessors=found.multiprocessors,
+    )
     return Machine(
         processor=found.name,
         cores=1,
         memory_bytes=found.memory_bytes,
         accelerators=(gpu,),
         rates={"cuda": sheet_rates(name)},
+        absent=True,
     )

@@ -24,6 +24,8 @@ class Accelerator(Frozen):
     memory_bytes: int
     compute_capability: tuple[int, int] | None = None
     """CUDA compute capability; None for other kinds of devices."""
+    multiprocessors: int | None = None
+    """Number of its multiprocessors; None if it is not known."""
 
 
 class Rates(Frozen):
@@ -84,6 +86,8 @@ class Machine(Frozen):
     accelerators: tuple[Accelerator, ...] = ()
     rates: Mapping[str, Rates] = Field(default_factory=dict)
     """Rates by device: `cpu`, `cuda`."""
+    absent: bool = False
+    """True if it is known by a datasheet only, so that a run is predicted here and does not start here."""
     step_times: Mapping[str, StepTimes] = Field(default_factory=dict)
     """Times of whole steps at small depths, by the digest of the step (`estimator.timing.step_time`)."""
 

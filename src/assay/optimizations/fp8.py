@@ -63,7 +63,7 @@ class Fp8(Optimization):
             raise Unavailable(
                 f"{older.name} cannot multiply in float8; use a GPU of compute capability 8.9 (Ada, Hopper) or newer"
             )
-        if find_spec("torchao") is None:
+        if not machine.absent and find_spec("torchao") is None:
             raise Unavailable("fp8 needs torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.model.n_expert is not None:
             raise Conflict("fp8 converts linear layers and no experts; use bf16_mixed for a mixture of experts")

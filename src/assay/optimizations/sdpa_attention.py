@@ -103,9 +103,9 @@ class SdpaAttention(Optimization):
         def fused(site: str, q: "Tensor", k: "Tensor", v: "Tensor") -> "Tape":
             writer = Writer(site, {q.name: q, k.name: k, v.name: v})
             if self.backend == "math":
-                unfused(writer, q, k, v, run.model.dropout, cost.kernels.dropout_noise)
+                unfused(writer, q, k, v, run.model.dropout, cost.kernels)
             else:
-                flash(writer, q, k, v)
+                flash(writer, q, k, v, cost.kernels, self.backend, noisy=run.model.dropout > 0)
             return tuple(writer.operations)
 
         return exchange_core(cost, fused).with_tables_read()

@@ -107,6 +107,7 @@ def _around(answer: "Estimate") -> dict[str, str]:
     if device is None:
         return rows
     rows["working storage, in addition"] = f"{_interval(device.working)} of cuBLAS"
+    rows["requested at once, with working storage"] = _interval(answer.requested_bytes)
     if device.reserved is not None and device.total is not None:
         rows["reserved by torch's allocator"] = f"{_interval(device.reserved)}, with working storage"
         rows["context of CUDA"] = _interval(device.context)
@@ -115,7 +116,7 @@ def _around(answer: "Estimate") -> dict[str, str]:
 
 
 def _interval(bytes_: "Interval") -> str:
-    return f"{format_bytes(bytes_.low)} to {format_bytes(bytes_.high)}"
+    return " to ".join(dict.fromkeys(map(format_bytes, (bytes_.low, bytes_.high))))
 
 
 def _instants(answer: "Estimate") -> Iterator[Block]:

@@ -29,6 +29,7 @@ class FusedAdamW(AdamW):
 
     passes: ClassVar = 7.0
     launches: ClassVar = 0.0
+    counts_on_gpu: ClassVar = True
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """One instant without temporaries."""

@@ -4,10 +4,14 @@ Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in b
 products of a matrix whose smaller side is m. Adafactor keeps a row and a column in place of a second moment.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
+from assay.cost.gpu_kernels import norm_along, norm_of_one
+from assay.cost.kernels import Gpu
 from assay.cost.optimizers.updates import (
     AdamW,
     Instant,
@@ -21,7 +25,7 @@ from assay.cost.optimizers.updates import (
     groups,
     like,
 )
-from assay.cost.tensors import Tensor
+from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 _STEPS = 5
 """Steps of the iteration."""
@@ -44,15 +48,18 @@ class Muon(UpdateRule):
         return (*like(hidden), *AdamW().state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products."""
+        """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products.
+
+        A CPU transposes tall matrices by way of a block.
+        """
         hidden, rest = _split(pieces)
-        made = []
-        for one in hidden.values():
-            narrow = one.cast("bfloat16")
-            product = replace(narrow, shape=(min(one.shape), min(one.shape)))
-            buffer = _TRANSPOSED_BYTES if one.shape[0] > one.shape[1] and one.elements >= _LEAST_TRANSPOSED else 0
-            made.append(Instant("Muon", one.name, one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes + buffer))
+        made = [Instant("Muon", one.name, _iterated(one) + _transposed(one)) for one in hidden.values()]
         return (*made, *AdamW().instants(rest))
+
+    def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
+        """Instants as on a CPU, without its block."""
+        hidden, rest = _split(pieces)
+        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamW().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
@@ -90,15 +97,40 @@ class Adafactor(UpdateRule):
         return (*kept, *counts(pieces))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well."""
+        """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well.
+
+        A matrix begins with its row, while the variables still hold all of its predecessor.
+        """
         matrices, vectors = groups(pieces)
         return (
             *(
-                Instant("Adafactor", one.name, before + one.nbytes + sum(factor.nbytes for factor in _factors(one)))
+                Instant("Adafactor", one.name, before.nbytes + _nbytes(_factors(before)) + _factors(one)[0].nbytes)
+                for before, one in pairwise(matrices)
+            ),
+            *(
+                Instant("Adafactor", one.name, before + one.nbytes + _nbytes(_factors(one)))
                 for before, one in after_another(matrices)
             ),
             *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),
         )
+
+    def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
+        """Instants as on a CPU, and the norms of each matrix and update, with their partial sums."""
+        matrices, _ = groups(pieces)
+        made: list[Instant] = []
+        update, old_row, old_column = 0, 0, 0
+        for one in matrices:
+            row, column = (factor.nbytes for factor in _factors(one))
+            number = DTYPE_BYTES["float32"]
+            along, across = (norm_along(one.shape, dimension, gpu) for dimension in (-1, -2))
+            needs = (
+                update + old_row + old_column + row + along,
+                update + row + old_column + column + across,
+                one.nbytes + row + column + number + norm_of_one(one.elements, gpu),
+            )
+            made += [Instant("Adafactor", one.name, nbytes) for nbytes in needs]
+            update, old_row, old_column = one.nbytes, row, column
+        return (*self.instants(pieces), *made)
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Products of a column and a row, which estimate the second moments."""
@@ -106,9 +138,24 @@ class Adafactor(UpdateRule):
         return tuple(Product(one.shape[-2], 1, one.shape[-1], one.dtype, prod(one.shape[:-2])) for one in matrices)
 
 
+def _iterated(one: Tensor) -> int:
+    """Bytes at the end of an iteration of a matrix."""
+    narrow = one.cast("bfloat16")
+    product = replace(narrow, shape=(min(one.shape), min(one.shape)))
+    return one.nbytes + 2 * narrow.nbytes + 2 * product.nbytes
+
+
+def _transposed(one: Tensor) -> int:
+    return _TRANSPOSED_BYTES if one.shape[0] > one.shape[1] and one.elements >= _LEAST_TRANSPOSED else 0
+
+
 def _split(pieces: Pieces) -> tuple[Pieces, Pieces]:
     hidden = {name: one for name, one in pieces.items() if is_hidden_matrix(name, len(one.shape))}
     return hidden, {name: one for name, one in pieces.items() if name not in hidden}
+
+
+def _nbytes(tensors: Iterable[Tensor]) -> int:
+    return sum(one.nbytes for one in tensors)
 
 
 def _factors(matrix: Tensor) -> list[Tensor]:

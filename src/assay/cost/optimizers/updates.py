@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
+from assay.cost.kernels import Gpu
 from assay.cost.tensors import BLANK, DTYPE_BYTES, Tensor, altered
 
 Pieces = Mapping[str, Tensor]
@@ -65,6 +66,8 @@ class UpdateRule(Protocol):
     """Reads and writes of a parameter by its update, in units of the parameter's bytes, as counted in a trace."""
     launches: ClassVar[float] = 0.0
     """Number of operators that run for each parameter."""
+    counts_on_gpu: ClassVar[bool] = False
+    """True if a GPU has the step counts of its parameters; otherwise the host has them."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """Tensors that it keeps between steps."""
@@ -73,6 +76,10 @@ class UpdateRule(Protocol):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Instants of its update, in order."""
         ...
+
+    def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
+        """Instants of its update on a GPU, with what kernels take inside."""
+        return self.instants(pieces)
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Matrix products of its update."""
@@ -121,9 +128,13 @@ def like(pieces: Pieces, times: int = 1) -> tuple[Tensor, ...]:
     return tuple([one for one in pieces.values() for _ in range(times)])
 
 
+COUNT = altered(BLANK, name="step", dtype="float32", batched=False)
+"""The step count of a parameter."""
+
+
 def counts(pieces: Pieces) -> tuple[Tensor, ...]:
     """The step count of every parameter."""
-    return (altered(BLANK, name="step", dtype="float32", batched=False),) * len(pieces)
+    return (COUNT,) * len(pieces)
 
 
 def groups(pieces: Pieces) -> tuple[list[Tensor], list[Tensor]]:

@@ -10,7 +10,8 @@ widest dtype of its inputs.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.layers import RMS_NORM
+from assay.cost.attention import MATH, returned_in, with_kernel
+from assay.cost.layers import RMS_NORM, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor, altered
@@ -69,7 +70,12 @@ class _Caster:
 
     def add(self, operation: Operation) -> None:
         """Append the operation with its inputs cast, and its results in the dtype that follows."""
-        if operation.autocast == "float32" or operation.name in self.lifted:
+        if operation.backend == MATH:
+            self.tape.append(returned_in(self.dtype, operation))
+            self.values[operation.outputs[0].name] = self.tape[-1].outputs[0]
+        elif operation.name == "aten._softmax" and self._widens_inside():
+            self._finish(operation, "float32")
+        elif operation.autocast == "float32" or operation.name in self.lifted:
             self._finish(self._with_inputs(operation, "float32"), "float32")
         elif operation.autocast == "low" or operation.kind == "contraction":
             self._finish(self._with_inputs(operation, self.dtype), self.dtype)
@@ -77,6 +83,13 @@ class _Caster:
             dtype = self._widest(operation)
             self._follow_tables(operation, dtype)
             self._finish(operation, dtype)
+
+    def _widens_inside(self) -> bool:
+        """True if softmax itself makes float32 of narrow inputs: CUDA's kernel does so for float16 alone.
+
+        Source: torch 2.11, `aten/src/ATen/native/SoftMax.cpp`, `softmax` with a dtype.
+        """
+        return self.dtype == "float16" and self.cost.kernels.softmax_autocast is not None
 
     def _with_inputs(self, operation: Operation, dtype: str) -> Operation:
         """The operation with its inputs cast to `dtype`.
@@ -144,7 +157,9 @@ class _Caster:
                 self.values[name] = value.cast(dtype)
 
     def _finish(self, operation: Operation, dtype: str) -> None:
-        if operation.name == RMS_NORM and dtype != "float32":
+        if operation.backend:
+            operation = with_kernel(operation, dtype, self.cost.kernels)
+        if is_composed_norm(operation) and dtype != "float32":
             *before, operation = composed_in_float32(operation, self.values[operation.inputs[0]])
             self.values.update({tensor.name: tensor for one in before for tensor in (*one.outputs, *one.extras)})
             self.tape.extend(before)

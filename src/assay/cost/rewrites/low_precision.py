@@ -8,15 +8,15 @@ they have the dtype of the norm's input.
 
 from dataclasses import replace
 
-from assay.cost.attention import FLASH
-from assay.cost.layers import RMS_NORM
+from assay.cost.attention import FLASH, MATH, returned_in, with_kernel
+from assay.cost.layers import RMS_NORM, is_composed_norm
 from assay.cost.operation import Operation
 from assay.cost.rewrites.autocast import LIFTED, cast_for, composed_in_float32
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor, altered
 
 _WIDE_EXTRAS = {FLASH}
-_WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm"}
+_WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm", RMS_NORM}
 
 
 def narrowed(cost: Cost, dtype: str) -> Cost:
@@ -32,6 +32,9 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
     lifted: dict[str, str] = {}
     """Likewise for operations with `autocast="float32"`, after which values are cast back to 16 bits."""
     for operation in cost.tape:
+        if operation.backend == MATH:
+            tape.append(returned_in(dtype, operation))
+            continue
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
             copies = _copies(operation, cost, lifted)
             held = (lifted[name] for name in operation.holds if name in lifted)
@@ -89,7 +92,9 @@ def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -
         return one.cast(dtype) if one.dtype == "float32" else one
 
     narrow = altered(operation, outputs=tuple(map(narrower, operation.outputs)))
-    if operation.name == RMS_NORM:
+    if operation.backend:
+        return (with_kernel(narrow, dtype, cost.kernels),)
+    if is_composed_norm(operation):
         return composed_in_float32(narrow, cost.values[operation.inputs[0]])
     extras = map(narrower, operation.extras) if extras_too else operation.extras
     return (altered(narrow, extras=tuple(extras), scratch=operation.scratch.changed(narrower)),)

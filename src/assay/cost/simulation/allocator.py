@@ -88,6 +88,14 @@ class Ledger:
     allocated_bytes: int = 0
     highest: dict[Part, tuple[str, str, str, int]] = field(default_factory=dict)
     """Fields of a `Moment` by part of the step; most are replaced by higher ones, so they become moments at the end."""
+    workspaces: int = 0
+    """Bytes that libraries keep, which `live` leaves out."""
+    requested: tuple[str, str, str, int] = ("", "", "", 0)
+    """Fields of the `Moment` with the most bytes that are requested: with workspaces, without a graph's own memory."""
+    late: bool = False
+    """True if what another stream copies is given back when the step ends, and not at once."""
+    captured: int = 0
+    """Bytes that a captured graph keeps and no tensor has."""
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Allocate a storage with one holder."""
@@ -116,8 +124,13 @@ class Ledger:
         storage.category, storage.site = category, site
 
     def capture(self) -> None:
-        """Keep the highest instant allocated, as a captured graph does, so that later requests come on top of it."""
-        self.live = max(nbytes for *_, nbytes in self.highest.values())
+        """Keep the highest instant allocated, as a captured graph does, so that later requests come on top of it.
+
+        What a replay writes was requested when the graph was captured, workspaces among it.
+        """
+        highest = max(nbytes for *_, nbytes in self.highest.values())
+        self.captured, self.live, self.workspaces = highest - self.live, highest, 0
+        self.requested = ("", "", "", 0)
 
     @contextmanager
     def held(self, nbytes: int) -> Iterator[None]:
@@ -168,6 +181,9 @@ class Ledger:
         if highest is None or live > highest[3]:
             self.highest[part] = (phase, operation, site, live)
             self.note(part)
+        asked = live + self.workspaces - self.captured
+        if asked > self.requested[3]:
+            self.requested = (phase, operation, site, asked)
 
     def note(self, part: Part) -> None:
         """Keep more of the instant that has become the highest of its part."""
@@ -177,6 +193,12 @@ class Ledger:
         scratch = [self.take(tensor.nbytes) for tensor in temporaries]
         self.mark(phase, operation, site)
         for storage in scratch:
+            self.drop(storage)
+
+    def mark_inside(self, nbytes: int, phase: str, operation: str, site: str) -> None:
+        """Record an instant at which a kernel has taken some bytes, if it takes any."""
+        for storage in self.take_if(nbytes, Category.TEMPORARY, site):
+            self.mark(phase, operation, site)
             self.drop(storage)
 
     def repeat(self, since: tuple[int, int], times: int) -> None:

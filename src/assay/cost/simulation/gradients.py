@@ -64,7 +64,7 @@ class Gradients:
         if self._cost.optimizer.in_backward:
             storage = self._ledger.ordered(storage, name)
             piece = self._cost.pieces[name]
-            self._step.update((self._cost.norm_of(piece), *self._cost.optimizer.rule.instants({name: piece})))
+            self._step.update((self._cost.norm_of(piece), *self._cost.instants_of({name: piece})))
             self._ledger.drop(storage)
         elif name not in self._step.gradients:
             self._step.gradients[name] = self._ledger.ordered(storage, name)

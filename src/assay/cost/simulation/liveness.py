@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.cost.layers import RMS_NORM
+from assay.cost.layers import is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 from assay.cost.tensors import altered
@@ -133,7 +133,7 @@ def before_product(operation: Operation) -> Operation:
     An RMS norm squares its input before it normalizes it. The mean of the squares is as large as the deviation, and
     exists with it and the squares.
     """
-    mean = operation.extras[:1] if operation.name == RMS_NORM else ()
+    mean = operation.extras[:1] if is_composed_norm(operation) else ()
     return altered(operation, outputs=(), scratch=operation.scratch._replace(forward=mean))
 
 
@@ -146,4 +146,4 @@ def _is_composed(operation: Operation) -> bool:
     if operation.compiled:
         return False
     noise = [one for one in operation.extras if one.dtype != "bool"]
-    return operation.name == RMS_NORM or (operation.name == "aten.mul" and bool(noise))
+    return is_composed_norm(operation) or (operation.name == "aten.mul" and bool(noise))

@@ -9,7 +9,8 @@ other module.
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, RMS_NORM, TRANSPOSED, VIEWED
+from assay.cost.gpu_scratch import backward_scratch, forward_scratch
+from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, TRANSPOSED, VIEWED, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import (
     ACTIVATION,
@@ -26,6 +27,7 @@ from assay.cost.simulation.gradients import Gradients
 from assay.cost.simulation.holders import Holders
 from assay.cost.simulation.liveness import Returned, Segment, before_product
 from assay.cost.simulation.step_state import PlayedStage, PlayedStep
+from assay.cost.workspaces import AUTOGRAD, CALLER
 
 
 class Pass(Holders):
@@ -34,7 +36,7 @@ class Pass(Holders):
     def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
         super().__init__(step, stage)
         self.step, self.stage, self.first, self.last = step, stage, first, last
-        self.sizes = step.sizes
+        self.sizes, self.gpu = step.sizes, step.cost.kernels.gpu
         self.noise: dict[int, list[Storage]] = {}
         """Generator states for the recomputations that begin at these positions."""
         self.numbers: dict[int, list[Storage]] = {}
@@ -125,6 +127,11 @@ class Pass(Holders):
                 name, category = tensor.name, COPY if tensor.held else ACTIVATION
                 argument = self._overwritten(index, operation, name) if loop else None
                 self.storages[name] = argument or ledger.take(self.sizes[name], category, site)
+                if self.ledger.late and name in self.cost.copied_beside:
+                    self.storages[name].holders += 1
+        self.step.multiply(operation, CALLER if phase == "forward" else AUTOGRAD)
+        if self.gpu is not None:
+            ledger.mark_inside(forward_scratch(operation, self.cost.values, self.gpu), phase, operation.name, site)
         if scratch:
             ledger.mark_with(scratch, phase, operation.name, site)
         else:
@@ -178,7 +185,8 @@ class Pass(Holders):
         ledger, gradients, scratch = self.ledger, self.gradients, operation.scratch.backward
         incoming = gradients.take(operation)
         given = self._gradients(index, operation, returned, incoming)
-        if operation.name == RMS_NORM:
+        self.step.multiply_back(operation)
+        if is_composed_norm(operation):
             # It adds to its input's gradient twice: also before it differentiates the squares. The weight's gradient is
             # accumulated before that, too.
             for name, storage in reversed(given):
@@ -188,6 +196,9 @@ class Pass(Holders):
             ledger.mark_with(scratch, "backward", operation.backward, operation.site)
         else:
             ledger.mark("backward", operation.backward, operation.site)
+        if self.gpu is not None:
+            inside = backward_scratch(operation, self.cost.values, self.gpu)
+            ledger.mark_inside(inside, "backward", operation.backward, operation.site)
         if CONVERTED in operation.gradients and any(how is CONVERTED for _, how in returned):
             if index in self.again:
                 self._free_saved(index)  # a recomputed node has no other references to them

@@ -22,6 +22,8 @@ from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, CachingAllocator, Full
 from assay.cost.simulation.timeline import play
 from assay.cost.step import Cost
+from assay.cost.work import repeated
+from assay.cost.workspaces import libraries, workspaces
 
 _DELAYS = (0, 8)
 """Freed blocks that may wait until the allocator has them back."""
@@ -68,6 +70,15 @@ class Recorded(Ledger):
         """Nothing happens at an instant."""
 
 
+def kept_workspaces(cost: Cost, capability: tuple[int, int]) -> int:
+    """Return the bytes that libraries keep for both threads from the first step on, on a GPU of a capability."""
+    sizes = workspaces(capability)
+    ahead = {library for one in cost.tape for library in libraries(one)}
+    again = {library for index in repeated(cost) for library in libraries(cost.tape[index])}
+    back = {library for one in cost.tape for library in libraries(one)[:1]}
+    return sum(sizes[library] for used in (ahead, again | back) for library in used)
+
+
 def reserved(cost: Cost, working: Interval) -> Interval | None:
     """Return the bytes that the caching allocator reserves; None for a captured graph.
 
@@ -85,8 +96,6 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
 def recorded(cost: Cost) -> list[int]:
     """Return the requests and frees of a step before its update, as in `Recorded.events`."""
     ledger = Recorded()
-    for tensor in cost.batch.tensors:
-        ledger.take(tensor.nbytes)
     play(cost, ledger, update=False)
     return ledger.events
 

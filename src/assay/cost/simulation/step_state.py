@@ -5,10 +5,12 @@ Without a pipeline there is one stage with all modules.
 
 from collections.abc import Iterable
 
+from assay.cost.operation import Operation
 from assay.cost.optimizers.updates import Instant
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.fsdp_groups import Gathered, Group
 from assay.cost.step import Cost
+from assay.cost.workspaces import AUTOGRAD, CALLER, CUBLAS, libraries, workspaces
 
 
 class PlayedStage:
@@ -69,6 +71,27 @@ class PlayedStep:
         self.stages = [PlayedStage(cost, *chunk, self.ledger) for chunk in enumerate(cost.pipeline.stages or ((),))]
         self.gradients: dict[str, Storage] = {}
         """Gradients of parameters, once all uses in a micro-batch have contributed."""
+        gpu = cost.kernels.gpu
+        self._workspaces = {thread: {} if gpu is None else workspaces(gpu.capability) for thread in (CALLER, AUTOGRAD)}
+        """Workspaces that each thread has not taken yet, by library."""
+
+    def multiply(self, operation: Operation, thread: str) -> None:
+        """Let a thread take the workspaces of an operation's products, unless it has them."""
+        waiting = self._workspaces[thread]
+        for library in libraries(operation) if waiting else ():
+            self.ledger.workspaces += waiting.pop(library, 0)
+
+    def multiply_back(self, operation: Operation) -> None:
+        """Let autograd's thread take the workspace of the products of an operation's backward, unless it has it."""
+        waiting = self._workspaces[AUTOGRAD]
+        for library in libraries(operation)[:1] if waiting else ():
+            self.ledger.workspaces += waiting.pop(library, 0)
+
+    def multiply_again(self) -> None:
+        """Take a workspace for the products of the update, because a captured graph keeps that of its own."""
+        gpu, cost = self.cost.kernels.gpu, self.cost
+        if gpu is not None and cost.optimizer.rule.products(cost.updated):
+            self.ledger.workspaces += workspaces(gpu.capability)[CUBLAS]
 
     def update(self, instants: Iterable[Instant]) -> None:
         """Play instants of the update."""

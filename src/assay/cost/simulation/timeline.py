@@ -19,6 +19,8 @@ class Timeline:
     """Memory of a replayed step."""
 
     peak: Moment
+    requested: Moment
+    """Highest instant with the workspaces of libraries, which the other figures leave out."""
     instants: tuple[Moment, ...]
     """The highest instant of each part of the step, in order: forward and backward by module, update."""
     saved_bytes: int
@@ -39,7 +41,7 @@ def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
     saved = play(cost, ledger)
     instants = tuple(Moment(*fields) for fields in ledger.highest.values())
     peak = max(instants, key=lambda moment: moment.nbytes)
-    return Timeline(peak, instants, saved, ledger.allocations, ledger.allocated_bytes)
+    return Timeline(peak, Moment(*ledger.requested), instants, saved, ledger.allocations, ledger.allocated_bytes)
 
 
 def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
@@ -50,6 +52,9 @@ def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     optimizer's update.
     """
     step, figures, saved = PlayedStep(cost, ledger), Figures(ledger), 0
+    # A batch in the host's memory is not torch's; on a GPU the step holds the whole of it until it ends.
+    for one in cost.batch.tensors if cost.kernels.gpu is not None else ():
+        ledger.take(0 if one.batched else one.nbytes, Category.BATCH)
     for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
         passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
@@ -66,6 +71,7 @@ def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
         saved = _in_order(step)
     if cost.replayed:
         ledger.capture()
+        step.multiply_again()
     if update:
         step.update(cost.update)
     return saved

@@ -2,6 +2,7 @@
 
 Each saved tensor is a copy of its own, so a tensor that two operations save is copied back twice, at different times.
 Copies to the host are assumed to arrive at once. If the link is slower than the forward, more bytes wait on the device.
+In the worst case all of them wait until the step ends (`Cost.copied_beside`).
 """
 
 from dataclasses import replace
@@ -28,4 +29,6 @@ def saved_on_host(cost: Cost) -> Cost:
             scratch=operation.scratch.and_also(backward=back),
         )
 
-    return replace(cost, tape=tuple(map(moved, cost.tape)))
+    bases = {cost.lifetimes.base[name] for one in cost.tape for name in one.saves}
+    kept = cost.parameters.keys() | {one.name for one in (*cost.tables, *cost.batch.tensors)}
+    return replace(cost, tape=tuple(map(moved, cost.tape)), copied_beside=frozenset(bases - kept))

@@ -42,7 +42,7 @@ class Adamw8Bit(Optimization):
     compiles: ClassVar = True
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
-        if find_spec("torchao") is None:
+        if not machine.absent and find_spec("torchao") is None:
             raise Unavailable("adamw_8bit needs torchao, which is not installed; pip install 'assay[low-bit]'")
         if run.ranks > 1:
             raise Conflict("several ranks cannot write the state of adamw_8bit to a checkpoint; use adamw_bf16_state")

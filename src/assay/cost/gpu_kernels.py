@@ -1,0 +1,124 @@
+"""Bytes that kernels of a GPU take beside their results, and free: attention, norms, embeddings and norms of gradients.
+
+Each formula follows the allocations of torch 2.11, in the file that it names. Those of torch 2.11 on an absent H200
+and A100 are the measure (`tests/fake/test_absent_oracle.py`). `heads` counts sequences × heads.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import ceil
+
+from assay.cost.kernels import Gpu
+from assay.cost.reductions import Reduction, contiguous, inside_bytes
+
+_FLOAT32, _INT64 = 4, 8
+_CHUNK = 65536
+"""Elements of which one block of a list of norms sums (`MultiTensorApply.cuh`, `kChunkSize`)."""
+_SORTED = 3072
+"""Most indices whose gradients one kernel adds without sorting them."""
+_ROWS_AT_ONCE = 10
+"""Rows that one thread sums of a sorted gradient (`EmbeddingBackwardKernel.cu`, `NROWS_PER_THREAD`)."""
+_TALL, _ROWS_OF_BLOCK, _COLUMNS_OF_BLOCK, _MOST_BLOCKS = 64 * 1024, 32, 32, 32 * 1024
+"""Rows beyond which a norm's backward sums by parts, and sizes of these."""
+
+
+def flash_forward(heads: int, length: int, depth: int, gpu: Gpu, *, noise: bool) -> int:
+    """Return the bytes of results that are split along the keys because there are few heads.
+
+    Source: `flash_attn/flash_api.cpp`, `set_params_splitkv`; with `noise` nothing is split.
+    """
+    block = 256 if depth <= 64 else 128 if depth <= 128 else 64
+    splits = 1 if noise else _splits(heads * _over(length, 64), 2 * gpu.multiprocessors, _over(length, block))
+    return 0 if splits == 1 else splits * heads * length * (_wide(depth) + 1) * _FLOAT32
+
+
+def _splits(blocks: int, processors: int, keys: int) -> int:
+    """Return the number of parts of the keys (`num_splits_heuristic`)."""
+    if blocks >= 0.8 * processors:
+        return 1
+    most = min(128, processors, keys)
+    eligible = [one for one in range(1, most + 1) if one == 1 or _over(keys, one) != _over(keys, one - 1)]
+    waves = {one: blocks * one / processors for one in eligible}
+    efficiency = {one: wave / ceil(wave) for one, wave in waves.items()}
+    best = max(efficiency.values(), default=1.0)
+    return next((one for one in eligible if efficiency[one] >= 0.85 * best), 1)
+
+
+def flash_backward(heads: int, length: int, depth: int) -> int:
+    """Return the bytes of the queries' gradient in float32 and of a sum for each row (`flash_api.cpp`, `mha_bwd`)."""
+    return heads * _over(length, 128) * 128 * (_wide(depth) + 1) * _FLOAT32
+
+
+def cudnn_backward(heads: int, length: int, depth: int) -> int:
+    """Return the bytes of the same in cuDNN's workspace, as an absent GPU has them: no source of cuDNN is public."""
+    return heads * length * (depth + 1) * _FLOAT32
+
+
+def efficient_backward(heads: int, length: int, depth: int, itemsize: int) -> int:
+    """Return the bytes of the queries' gradient in blocks, and of a sum for each row.
+
+    In float32 that sum is made before, of a product as large as the output. Source:
+    `mem_eff_attention/kernel_backward.h`, `workspace_elements_gq`, on compute capability 8.0 and newer.
+    """
+    wide = _over(depth, 128) * 128 if depth > 64 else 64
+    rows = 128 if depth > 64 and itemsize < _FLOAT32 else 64
+    workspace = heads * _over(length, rows) * (rows * wide * _FLOAT32 + 16)
+    sums = heads * length * _FLOAT32
+    return sums + max(workspace, sums + sums * depth if itemsize == _FLOAT32 else 0)
+
+
+@lru_cache(maxsize=64)
+def norm_backward(rows: int, width: int, itemsize: int, parameters: int, gpu: Gpu) -> int:
+    """Return the bytes of partial gradients of a norm's one or two parameters, if it has many short rows.
+
+    Source: `layer_norm_kernel.cu`, `LaunchGammaBetaBackwardCUDAKernel`.
+    """
+    if rows <= _TALL or width // _COLUMNS_OF_BLOCK >= gpu.multiprocessors // 2:
+        return 0
+    parts = min(_over(rows, _ROWS_OF_BLOCK), _MOST_BLOCKS // _over(width, _COLUMNS_OF_BLOCK))
+    summed = Reduction((parts, width), (width, 1), (0,), max(itemsize, _FLOAT32))
+    return (parameters * parts + 1) * width * itemsize + inside_bytes(summed, gpu)
+
+
+def embedding_backward(indices: int, rows: int, width: int) -> int:
+    """Return the bytes of sorted indices and of sums of their gradients, from 3073 indices on.
+
+    Source: `Embedding.cu`, `embedding_dense_backward_cuda`, and `EmbeddingBackwardKernel.cu`. Left out is what the sort
+    takes before, which is more only for a vocabulary of few tokens.
+    """
+    if indices <= _SORTED:
+        return 0
+    segments = min(indices, rows)
+    partial = indices // _ROWS_AT_ONCE + segments
+    return _INT64 * (3 * indices + 2 * segments + partial + 2) + _FLOAT32 * partial * width
+
+
+def safe_softmax(elements: int, length: int) -> int:
+    """Return the bytes of what searches for rows without any score (`SoftMax.cpp`, `_safe_softmax`)."""
+    return elements + elements // length + _FLOAT32
+
+
+def norms_of_list(sizes: Iterable[int]) -> int:
+    """Return the bytes of sums of chunks of a list of gradients, in elements (`ForeachReduceOp.cu`)."""
+    counted = list(sizes)
+    return len(counted) * _over(max(counted, default=0), _CHUNK) * _FLOAT32
+
+
+@lru_cache(maxsize=256)
+def norm_of_one(elements: int, gpu: Gpu) -> int:
+    """Return the bytes of partial sums of one gradient's norm."""
+    return inside_bytes(Reduction((elements,), (1,), (), _FLOAT32), gpu)
+
+
+def norm_along(shape: tuple[int, ...], dimension: int, gpu: Gpu) -> int:
+    """Return the bytes of partial sums of a contiguous matrix's norms along one dimension."""
+    return inside_bytes(Reduction(shape, contiguous(shape), (dimension,), _FLOAT32), gpu)
+
+
+def _wide(depth: int) -> int:
+    """Width of a head in a flash kernel's buffers."""
+    return _over(depth, 32) * 32 if depth <= 192 else 256
+
+
+def _over(count: int, parts: int) -> int:
+    return -(-count // parts)

@@ -1,0 +1,60 @@
+"""The ledger's peaks: those of 53 steps on an H200, and those of traces of drawn runs, which one process forks for."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.fake_library import shared_library
+
+ROOT = Path(__file__).parents[2]
+FEW, MANY = 6, 40
+"""Drawn runs of the fast test, and of CI."""
+
+
+def test_steps_of_an_h200_are_predicted_within_their_bounds() -> None:
+    from ledger_peaks import is_apart, measured_rows  # type: ignore[import-not-found]
+
+    rows = measured_rows()
+    assert len(rows) == 53
+    assert [row for row in rows if not row.within] == []
+    assert all(abs(row.error) <= 32 for row in rows if not is_apart(row))
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_drawn_runs_are_predicted_as_they_are_traced(
+    count: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from ledger_peaks import as_rows, drawn_rows
+
+    shared_library(tmp_path_factory, tmp_path / "home")
+    listed = tmp_path / "rows.jsonl"
+    listed.write_text("".join(f"{json.dumps(row)}\n" for row in as_rows(range(count))), encoding="utf-8")
+    variables = dict(os.environ) | {"PYTHONPATH": str(ROOT / "src"), "ASSAY_HOME": str(tmp_path / "home")}
+    command = [sys.executable, str(ROOT / "benchmarks" / "trace_steps.py"), str(listed)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    rows = drawn_rows(range(count), [json.loads(line) for line in done.stdout.splitlines()])
+    assert [row for row in rows if row.found is None or not row.within] == []
+
+
+def test_draws_repeat_and_differ() -> None:
+    from ledger_draws import drawn, drawn_with  # type: ignore[import-not-found]
+
+    assert drawn(3) == drawn(3)
+    assert len({drawn(number).model_dump_json() for number in range(12)}) == 12
+    assert "compile" in {one.name for one in drawn_with("compile", 0).optimizations}
+
+
+def test_an_error_beyond_its_bound_is_told_in_the_page_and_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import ledger_peaks
+
+    for error, code in ((192, 0), (193, 1)):
+        row = ledger_peaks.Row("one", 10**6 + error, 10**6, 192)
+        monkeypatch.setattr(ledger_peaks, "measured_rows", lambda only, row=row: [row])
+        assert ledger_peaks.main([]) == code
+    assert "Beyond their bounds" in capsys.readouterr().out
