@@ -287,4 +287,5 @@ def baseline(run: ResolvedRun, kernels: Kernels = CPU) -> Cost:
         blocks=run.model.n_layer,
         buffers=between_steps(run.model),
     )
+    device = "cpu" if kernels.gpu is None else "cuda"
     return cost.reading_every(min(run.read_every(device), run.training.steps))

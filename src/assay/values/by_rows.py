@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.cost import baseline
+from assay.cost.kernels import CUDA
 from assay.cost.simulation.timeline import replay
 from assay.errors import UsageError
 from assay.estimator.estimate import estimate
@@ -51,7 +52,7 @@ def _peak_of_run(run: ResolvedRun) -> int | None:
 
 def _peak(plain: ResolvedRun, rows: int) -> int:
     training = plain.training.model_copy(update={"batch_size": rows})
-    return replay(baseline(plain.model_copy(update={"training": training}), "cuda")).peak.nbytes
+    return replay(baseline(plain.model_copy(update={"training": training}), CUDA)).peak.nbytes
 
 
 def divided(
