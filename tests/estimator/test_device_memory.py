@@ -44,10 +44,9 @@ def test_working_storage_follows_the_generation(capability: tuple[int, int] | No
 @pytest.mark.parametrize(
     ("device", "measured"), [("h200", 68_157_440), ("a100", 18_087_936), ("rtx4090", 18_087_936), ("t4", 18_087_936)]
 )
-def test_workspaces_that_were_measured_are_within_the_interval(device: str, measured: int) -> None:
+def test_workspaces_are_those_that_were_measured(device: str, measured: int) -> None:
     """GPT-2 on an H200 (`h200_peaks.jsonl`), and its memory pass on absent GPUs of the other kinds."""
-    found = working_storage(on(absent_machine(device), "cuda"))
-    assert found.low < measured <= found.high
+    assert working_storage(on(absent_machine(device), "cuda")) == Interval(measured, measured)
 
 
 def test_a_cpu_has_scratch_and_no_device() -> None:

@@ -21,7 +21,9 @@ STACKS = (
 
 
 def on_cuda(*wanted: Spec, **model: object) -> Run:
-    return run_with(*wanted, model=SHAPE.model_copy(update=model)).model_copy(update={"device": "cuda"})
+    run = run_with(*wanted, model=SHAPE.model_copy(update=model))
+    training = run.training.model_copy(update={"read_every": 1})  # deferred_metrics reads several steps together
+    return run.model_copy(update={"device": "cuda", "training": training})
 
 
 def assert_the_parts_in_pieces(run: Run) -> None:
