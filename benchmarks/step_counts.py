@@ -9,7 +9,7 @@ every ten steps, as its configuration of GPT-2 says. It takes a quarter of an ho
 
 Counts are medians over the steps of one timed block, without its first, which is not timed. Reads are those of the
 whole block, because a block reads its figures a few times. The run has no evaluation in its block, and no values are
-checked, because an absent GPU has none. `nvidia-smi` is a script here that names the absent GPU.
+checked, because an absent GPU has none.
 """
 
 import argparse
@@ -149,16 +149,10 @@ def page(found: Sequence[Counted]) -> str:
 
 
 def train_ours(stack: str, shape: Mapping[str, int], settings: Sequence[str]) -> None:
-    """Train as the command line does, where `nvidia-smi` names the absent GPU."""
-    from assay.absent.devices import MIB, absent_device
+    """Train as the command line does."""
     from assay.cli.main import main
 
-    device, home = absent_device(DEVICE), Path(tempfile.mkdtemp(prefix="assay-step-counts-"))
-    tool = home / "nvidia-smi"
-    major, minor = device.capability
-    tool.write_text(f"#!/bin/sh\necho '{device.name}, {device.driver_bytes // MIB}, {major}.{minor}'\n")
-    tool.chmod(0o755)
-    os.environ |= {"PATH": f"{home}{os.pathsep}{os.environ['PATH']}", "ASSAY_HOME": str(home / "home")}
+    os.environ["ASSAY_HOME"] = tempfile.mkdtemp(prefix="assay-step-counts-")
     model = [f"model.{name}={shape[name]}" for name in ("n_layer", "n_head", "n_embd")]
     model += [f"model.context_length={shape['context']}", f"model.vocab_size={shape['vocabulary']}", "model.bias=false"]
     training = [f"training.steps={_STEPS}", f"training.batch_size={shape['batch']}", "training.check_values=false"]
