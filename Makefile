@@ -81,9 +81,10 @@ check: setup
 	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# What a CUDA device can do and whether the lab is right on it, in parts that can be stopped and taken up again.
 gpu: setup
-	$(BIN)/pytest -m gpu
-	$(BIN)/python benchmarks/ladder_gpt2_124m.py --out docs/measured/ladder
+	$(BIN)/python benchmarks/gpu_kit rates peaks race honest tests --minutes 60
+	$(BIN)/python benchmarks/gpu_kit/page.py gpu-kit
 
 bench: setup
 	$(BIN)/python benchmarks/step_time.py
