@@ -84,7 +84,7 @@ def measured_rows(only: str = "") -> list[Row]:
 
 def _measured(row: Mapping[str, Any]) -> Row:
     stack = [row["stack"]] if row["stack"] else []
-    run = configure(row["preset"], [*row["over"], "device=cuda"], *stack)
+    run = configure(row["preset"], [*row["over"], "device=cuda", "training.read_every=1"], *stack)
     found, peak = estimate(run, MACHINE), row["requested_peak"]
     if found.cost.copied_beside:
         least, most = found.requested_bytes.low, found.requested_bytes.high

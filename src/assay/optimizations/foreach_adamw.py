@@ -6,7 +6,7 @@ plain loop has two at a time (torch's `foreach=True`). It keeps two moments of e
 the plain loop does.
 
 On a CPU torch's list operation rounds a factor to the dtype of the tensors that it multiplies. With weights in bfloat16
-β₂ = 0.99 is then 0.988, and weight decay at a learning rate of 0.001 is none at all (seen in torch 2.11 to 2.13).
+β₂ = 0.99 is then 0.988. At a learning rate of 0.001 there is no weight decay at all (seen in torch 2.11 and 2.13).
 """
 
 from dataclasses import replace

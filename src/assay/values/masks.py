@@ -117,8 +117,8 @@ class MaskKeeper(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def half_again(before: Tensor, mask: Tensor) -> bool:
     """True if elements 0 to 3 of each eight of a mask are elements 4 to 7 of the one before.
 
-    Torch draws 16-bit masks of up to 4 · 256 · 8 elements a multiprocessor so: a call uses eight random numbers a
-    thread, and moves the generator on by four (Dropout.cu; seen on an H200 up to 1,081,344 elements).
+    Torch draws 16-bit masks of up to 4 · 256 · 8 elements a multiprocessor so. A call uses eight numbers a thread
+    and moves the generator on by four (Dropout.cu). An H200 showed it up to 1,081,344 elements.
     """
     if before.numel() != mask.numel() or mask.numel() % _BITS or mask.numel() < 32 * _BITS:
         return False

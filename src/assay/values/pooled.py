@@ -22,8 +22,8 @@ Where rounding moves gradients by a quarter or more, as after training at a rate
 ten. There a has no limit, also with several imitations. Single rows are left out, and hardly anything is refused.
 
 On a GPU cuBLAS may add up parts of a 16-bit product in 16 bits, as torch lets it. No imitation knows where it does. So
-the bounds there are 4.8 times as wide if it may. The largest ratio of a group's error with and without it was 4.7 in
-ten states of GPT-2 124M and 350M on an H200, where most ratios are below 1.5 (docs/measured/values.md).
+the bounds there are 4.8 times as wide if it may. An H200 had errors of groups that were up to 4.7 times as large with
+it. This is the largest ratio of ten states of GPT-2, and most are below 1.5 (docs/measured/values.md).
 
 Rounding that sends a token of a mixture to another expert moves much at once, so there the bounds that the technique
 states are added.

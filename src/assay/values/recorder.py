@@ -5,9 +5,9 @@ before the optimizer uses it: summed over micro-batches and ranks, unscaled and 
 optimizer's step, and so also finds optimizers that step inside backward. Sharded tensors are gathered whole, at the
 same point on every rank.
 
-Where a baseline cannot have the dropout masks of a run (over ranks, or of compiled code on CUDA), the gradients of its
-steps cannot be compared. Then a probe differentiates the first batch once more with dropout off, before the first step.
-It updates nothing.
+A baseline cannot have the dropout masks of a run over ranks, or of compiled code on CUDA. The gradients of its steps
+cannot be compared then. So a probe differentiates the first batch once more with dropout off, before the first step. It
+updates nothing.
 
     recorder = StepRecorder(step, folder, ranks)
     watched = recorder.watch(step, index)
