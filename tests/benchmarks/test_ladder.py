@@ -171,6 +171,7 @@ def test_it_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.gpu
+@pytest.mark.device_values
 @pytest.mark.skipif(not detect().accelerators, reason="needs a CUDA device")
 def test_it_runs_from_end_to_end_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [*SIZES, "model.n_head=1", "data.tokenizer=byte"]

@@ -12,7 +12,8 @@ from assay.config import Run, Spec
 from assay.config.run import Scalar
 from assay.estimator import estimate
 from assay.hardware import detect
-from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
+from assay.instruments.memory.history import watched
+from assay.instruments.memory.memory_pass import memory_pass
 from assay.instruments.trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolved
 from assay.training.loop import read, take_step, train_step
@@ -87,7 +88,7 @@ def test_an_update_on_the_host_is_the_devices_up_to_rounding(parameters: bool) -
 @pytest.mark.parametrize("beside", [(), ("activation_checkpointing",)])
 def test_a_device_without_weights_is_proven_and_holds_what_is_predicted(beside: tuple[str, ...]) -> None:
     run = on_cuda(*(Spec(name=one) for one in beside), Spec(name="cpu_offload", fields={"parameters": True}))
-    others = live_tensor_bytes(CUDA)  # of tests before, in the same process
+    others = watched(CUDA, lambda: None).peak.tensors_bytes  # of tests before, in the same process
     step = build_step(run)
     train_step(step, 0)
     with StepTracer(step) as tracer:

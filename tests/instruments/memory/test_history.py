@@ -108,6 +108,7 @@ def _train(step: Any) -> None:
 @pytest.mark.gpu
 @on_gpu
 def test_workspaces_are_equal_in_every_row() -> None:
+    watched(CUDA, lambda: None)  # of graphs that tests before have captured
     stacks = ((), ("bf16_mixed",), ("cuda_graphs",), ())
     rows = [passed(on_cuda(*(Spec(name=one) for one in stack))) for stack in stacks]
     assert len({one.library_scratch_bytes for one in rows}) == 1
@@ -124,12 +125,13 @@ def test_workspaces_are_equal_in_every_row() -> None:
     ("length", "stack"),
     [(24, ()), (40, ("bf16_mixed", "sdpa_attention")), (56, ("activation_checkpointing", "fused_adamw"))],
 )
-def test_every_block_is_a_predicted_one_but_the_batch_and_numbers(length: int, stack: tuple[str, ...]) -> None:
-    """The ledger counts no batch, and no number that torch keeps on the host.
+def test_every_block_is_a_predicted_one_but_numbers(length: int, stack: tuple[str, ...]) -> None:
+    """A single step keeps no figures of earlier ones, and numbers may be rounded up to 16 bytes.
 
     Blocks of tests before are left out. No other test has these lengths, whose causal masks are kept for all models.
     """
     run = on_cuda(*(Spec(name=one) for one in stack), context_length=length)
+    run = run.model_copy(update={"training": run.training.model_copy(update={"read_every": 1})})
     others = watched(CUDA, lambda: None).peak.blocks
     measured = passed(run)
     assert sum(one.nbytes * one.count for one in measured.peak_blocks) == measured.tensors_peak_bytes
@@ -137,8 +139,7 @@ def test_every_block_is_a_predicted_one_but_the_batch_and_numbers(length: int, s
     assert measured.tensors_peak_instant == ledger.timeline.peak.label
     predicted = [*map(PeakBlock.model_validate, ledger.peak_blocks), *others]
     odd = [one for one in differing_blocks(measured.peak_blocks, predicted) if one.nbytes > 16]
-    assert [(one.nbytes, one.count) for one in odd] == [(run.training.batch_size * length * 8, 2)]
-    assert "batches.py" in odd[0].made
+    assert odd == []
 
 
 @pytest.mark.gpu
