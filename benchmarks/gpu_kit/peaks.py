@@ -29,6 +29,6 @@ def _peaks(number: int) -> Result:
     torch.manual_seed(0)
     step = build_step(run)
     found = peaks_of(lambda index: train_step(step, index))
-    predicted = estimate(run, detect()).requested_peak_bytes
+    predicted = estimate(run, detect()).requested_bytes.high
     stack, model = "+".join(map(str, run.optimizations)), run.model.model_dump(exclude_defaults=True)
     return found | {"stack": stack, "model": model, "predicted": predicted}
