@@ -15,12 +15,11 @@ def items(given: Given) -> Mapping[str, Callable[[], Result]]:
 
 
 def _peaks(number: int) -> Result:
-    from ledger_draws import drawn
-
     from absent_steps import peaks_of
     from assay.estimator import estimate
     from assay.hardware import detect
     from assay.training.loop import train_step
+    from ledger_draws import drawn
     from support.steps import build_step
 
     if device().type != "cuda":
