@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from assay.files import write_file
+
 Result = dict[str, Any]
 _PACKAGES = ("numpy", "triton", "assay")
 _QUERY = "name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active"
@@ -52,7 +54,6 @@ class _Child(NamedTuple):
 
 def take_all(name: str, part: Part, given: Given, folder: Path, limit: float) -> int:
     """Take the items of a part that are missing, until the clock `limit`; return how many failed."""
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
     found: Result = json.loads(file.read_text()) if file.exists() else {"about": _about(), "items": {}}
     wanted = part.items(given)
@@ -65,7 +66,7 @@ def take_all(name: str, part: Part, given: Given, folder: Path, limit: float) ->
         for child in _ended(running):
             running.remove(child)
             found["items"][child.name] = result = _result(child)
-            _write(file, found)
+            write_file(file, f"{json.dumps(found, indent=1)}\n".encode())
             left = f"{len(waiting) + len(running)} left, {max(0.0, limit - time.monotonic()) / 60:.0f} min"
             print(f"{name}: {child.name}: {_shown(result)} ({left})", flush=True)
     if waiting:
@@ -113,12 +114,6 @@ def _result(child: _Child) -> Result:
     return result
 
 
-def _write(file: Path, found: Result) -> None:
-    beside = file.with_suffix(".new")
-    beside.write_text(json.dumps(found, indent=1) + "\n")
-    beside.replace(file)
-
-
 def _shown(result: Result) -> str:
     text = json.dumps(result)
     return text if len(text) < 160 else f"{text[:157]}…"
@@ -126,9 +121,10 @@ def _shown(result: Result) -> str:
 
 def _about() -> Result:
     """Device, versions, date and command."""
+    driver = clocks()
     return {
-        "device": clocks().get("name") or platform.processor() or platform.machine(),
-        "driver": clocks().get("driver_version"),
+        "device": driver.get("name") or platform.processor() or platform.machine(),
+        "driver": driver.get("driver_version"),
         "python": platform.python_version(),
         "versions": {"torch": torch.__version__} | {name: _version(name) for name in _PACKAGES},
         "cuda": torch.version.cuda,

@@ -70,29 +70,21 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor, *, fused: bool) -> Tensor:
     """
     out = tape.made("out", x.shape, x.dtype)
     deviation = tape.made("rstd", (*x.shape[:-1], 1), "float32")
-    if fused:
-        tape.write(
-            RMS_NORM,
-            "normalization",
-            (x, weight),
-            (out,),
-            (FRESH, INPLACE),
-            saves=(x, deviation),
-            extras=(deviation,),
-            backward="FusedRmsNormBackward",
-        )
-        return out
-    normalized = tape.made("normalized", x.shape, "float32")
+    extras: tuple[Tensor, ...] = (deviation,)
+    backward, scratch = "FusedRmsNormBackward", Scratch()
+    if not fused:
+        extras, backward = (deviation, tape.made("normalized", x.shape, "float32")), _COMPOSED
+        scratch = Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1))))
     tape.write(
         RMS_NORM,
         "normalization",
         (x, weight),
         (out,),
         (FRESH, INPLACE),
-        saves=(x, deviation, normalized),
-        extras=(deviation, normalized),
-        backward=_COMPOSED,
-        scratch=Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1)))),
+        saves=(x, *extras),
+        extras=extras,
+        backward=backward,
+        scratch=scratch,
     )
     return out
 
