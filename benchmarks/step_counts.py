@@ -152,7 +152,6 @@ def train_ours(stack: str, shape: Mapping[str, int], settings: Sequence[str]) ->
     """Train as the command line does."""
     from assay.cli.main import main
 
-    os.environ["ASSAY_HOME"] = tempfile.mkdtemp(prefix="assay-step-counts-")
     model = [f"model.{name}={shape[name]}" for name in ("n_layer", "n_head", "n_embd")]
     model += [f"model.context_length={shape['context']}", f"model.vocab_size={shape['vocabulary']}", "model.bias=false"]
     training = [f"training.steps={_STEPS}", f"training.batch_size={shape['batch']}", "training.check_values=false"]
@@ -160,30 +159,37 @@ def train_ours(stack: str, shape: Mapping[str, int], settings: Sequence[str]) ->
     chosen = ["--with", stack] if stack else []
     data = ["data.tokenizer=byte", "device=cuda"]
     sys.argv = ["assay", "train", "gpt2-124m", *model, *training, *data, *settings, *chosen]
-    main()
+    with tempfile.TemporaryDirectory(prefix="assay-step-counts-") as home:
+        os.environ["ASSAY_HOME"] = home
+        main()
 
 
 def train_nanogpts(folder: str, shape: Mapping[str, int], settings: Sequence[str]) -> None:
     """Run nanoGPT's `train.py` in a folder of its own, on random tokens."""
     import runpy
 
+    with tempfile.TemporaryDirectory(prefix="assay-step-counts-") as here:
+        prepare_nanogpts(Path(folder).absolute(), Path(here), shape["vocabulary"])
+        os.chdir(here)
+        sys.path.insert(0, here)
+        model = [f"--{name}={shape[name]}" for name in ("n_layer", "n_head", "n_embd")]
+        training = [f"--block_size={shape['context']}", f"--batch_size={shape['batch']}"]
+        training += ["--dataset=random", "--gradient_accumulation_steps=1", "--log_interval=10", "--eval_iters=1"]
+        sys.argv = ["train.py", *model, *training, "--bias=False", *settings]
+        runpy.run_path("train.py", run_name="__main__")
+
+
+def prepare_nanogpts(folder: Path, here: Path, vocabulary: int) -> None:
+    """Put nanoGPT's three files and random tokens into a folder."""
     import numpy
 
-    here = Path(tempfile.mkdtemp(prefix="assay-step-counts-"))
     for name in ("train.py", "model.py", "configurator.py"):
-        (here / name).symlink_to(Path(folder).absolute() / name)
+        (here / name).symlink_to(folder / name)
     data = here / "data" / "random"
     data.mkdir(parents=True)
     for split in ("train", "val"):
-        tokens = numpy.random.default_rng(0).integers(0, shape["vocabulary"], 2**17)
+        tokens = numpy.random.default_rng(0).integers(0, vocabulary, 2**17)
         tokens.astype(numpy.uint16).tofile(data / f"{split}.bin")
-    os.chdir(here)
-    sys.path.insert(0, str(here))
-    model = [f"--{name}={shape[name]}" for name in ("n_layer", "n_head", "n_embd")]
-    training = [f"--block_size={shape['context']}", f"--batch_size={shape['batch']}"]
-    training += ["--dataset=random", "--gradient_accumulation_steps=1", "--log_interval=10", "--eval_iters=1"]
-    sys.argv = ["train.py", *model, *training, "--bias=False", *settings]
-    runpy.run_path("train.py", run_name="__main__")
 
 
 def main() -> int:

@@ -28,7 +28,8 @@ class ValueRecord:
     """Of a run's first steps, or of two steps from `first` on."""
 
     def __init__(self, step: Step, run: Run, ranks: Ranks, data: Any, first: int = 0) -> None:
-        self._place = Path(ranks.gather(tempfile.mkdtemp())[0])
+        self._own_place = tempfile.TemporaryDirectory(prefix="assay-mutant-")
+        self._place = Path(ranks.gather(self._own_place.name)[0])
         self._step, self._run, self._ranks, self._data = step, run, ranks, data
         expected, updates = expected_of(run), _LAST if first else STEPS
         masks = source_of_masks(run, expected, step.program.device)
