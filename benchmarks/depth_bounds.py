@@ -1,26 +1,30 @@
 """Bounds of lossy gradients at the depth of GPT-2, beside the errors that a GPU had.
 
-    python benchmarks/depth_bounds.py GRADIENTS.json [--steps 0 3 10 30] [--model gpt2-124m] [--tokens 256]
+    python benchmarks/depth_bounds.py GRADIENTS.json --text FILE [--steps 0 3 10 30] [--model gpt2-124m] [--tokens 256]
 
 GRADIENTS.json has, for states of nanoGPT's GPT-2, the relative error of each tensor's gradient in bfloat16 with flash
 attention on one NVIDIA H200, with and without cuBLAS's reduced-precision reductions. Here assay's GPT-2 of the same
-shape trains as many steps on a CPU, on few tokens. Imitated rounding at its weights gives the bound of each tensor, as
-the value check has it (`assay.values.pooled`). The table shows the bounds beside the GPU's errors, in groups of
-tensors. A ratio above 1 would refuse the honest GPU.
+shape trains as many steps on a CPU, on few tokens of a text, a byte each, at a rate of 6e-4 from the first step. So its
+loss falls as quickly as theirs. Imitated rounding at its weights gives the bound of each tensor, as the value check has
+it (`assay.values.pooled`). The table shows the bounds beside the GPU's errors, in groups of tensors. A ratio above 1
+would refuse the honest GPU. The states of one model are one training, which is continued from state to state.
 """
 
 import argparse
 import json
+import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from assay import api
 from assay.config import ResolvedRun
@@ -32,7 +36,7 @@ from assay.values.baseline import References
 from assay.values.masks import Noise
 from assay.values.nearness import unit_roundoff
 from assay.values.pooled import AMPLIFIED, SEVERAL_GROUP_RATIO, TENSOR_RATIO, group_of
-from support.corpora import RandomData
+from support.corpora import RandomShard
 
 DRAWS = 3
 MODES = {"bf16_flash": "reductions in bfloat16", "bf16_flash_full_reductions": "reductions in float32"}
@@ -40,18 +44,33 @@ NAMES = {"attn": "attention", "ln_": "norm", "mlp": "mlp"}
 """Parts of nanoGPT's names, and what assay's have."""
 
 
-def distances(run: ResolvedRun, steps: int) -> dict[str, float]:
-    """Return the relative distance that imitated rounding moves each tensor's gradient by, after some steps."""
-    device, data = torch.device("cpu"), RandomData(run)
-    step = build(baseline(run, data, device))  # type: ignore[arg-type]
+class TextData:
+    """Stands in for a prepared corpus: the bytes of a file are its tokens."""
+
+    def __init__(self, path: Path) -> None:
+        self.train = self.validation = RandomShard(np.frombuffer(path.read_bytes(), np.uint8).astype(np.uint16))
+
+
+def states(run: ResolvedRun, data: TextData, after: Sequence[int]) -> Iterator[tuple[int, float, dict[str, float]]]:
+    """Train a model, and yield steps, loss and distances by rounding of each state that is asked for."""
+    step = build(baseline(run, data, torch.device("cpu")))  # type: ignore[arg-type]
     torch.manual_seed(run.seed)
-    for index in range(steps):
-        train_step(step, index)
-    weights = {name: one.detach().clone() for name, one in step.named_parameters()}
-    batches = list(step.program.batches(steps, step.program.parallel.share))
-    del step
+    loss, done = math.nan, 0
+    for index in sorted(after):
+        for one in range(done, index):
+            loss = train_step(step, one).loss
+        done = index
+        weights = {name: one.detach().clone() for name, one in step.named_parameters()}
+        batches = list(step.program.batches(index, step.program.parallel.share))
+        yield index, loss, distances(run, data, weights, batches)
+
+
+def distances(
+    run: ResolvedRun, data: TextData, weights: Mapping[str, Tensor], batches: Sequence[Any]
+) -> dict[str, float]:
+    """Return the relative distance that imitated rounding moves each tensor's gradient by, at some weights."""
     expected = expected_of(run)
-    references = References(run, expected, data, device)  # type: ignore[arg-type]
+    references = References(run, expected, data, torch.device("cpu"))  # type: ignore[arg-type]
     noise, rounding = Noise({"cpu": torch.get_rng_state()}), expected.gradients.rounding
     assert rounding is not None
     truth = references.truth.at(weights, batches, noise).gradients
@@ -71,10 +90,11 @@ def in_groups(errors: Mapping[str, float], named: Mapping[str, str] = NAMES) -> 
     return groups
 
 
-def rows(state: Mapping[str, Any], moved: Mapping[str, float]) -> Iterator[str]:
+def rows(state: Mapping[str, Any], loss: float, moved: Mapping[str, float]) -> Iterator[str]:
     """Yield a line of the table for each group of tensors."""
     unit, own = unit_roundoff(torch.bfloat16), in_groups(moved, {})
     spread = _mean(list(moved.values()))
+    losses = f"{state['loss']:.2f}, {loss:.2f}"
     grown = min(1 + AMPLIFIED * (spread / unit) ** 2, 2.0)
     for group, those in own.items():
         errors = [in_groups(state[mode])[group] for mode in MODES]
@@ -82,7 +102,8 @@ def rows(state: Mapping[str, Any], moved: Mapping[str, float]) -> Iterator[str]:
         cells = [
             f"{max(one):.1e} ({max(one) / tensor:.2f}), {_mean(one):.1e} ({_mean(one) / whole:.2f})" for one in errors
         ]
-        yield f"| {state['model']} | {state['step']} | {group} | {statistics.median(those):.1e} | {' | '.join(cells)} |"
+        name = f"| {state['model']} | {state['step']} | {losses} | {group}"
+        yield f"{name} | {statistics.median(those):.1e} | {' | '.join(cells)} |"
 
 
 def _mean(values: list[float]) -> float:
@@ -96,17 +117,19 @@ def main() -> None:
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--steps", type=int, nargs="+", default=[0, 3, 10, 30])
     parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--text", type=Path, required=True)
     options = parser.parse_args()
-    states = json.loads(options.gradients.read_text())
-    print("| model | steps | tensors | imitation moves | " + " | ".join(MODES.values()) + " |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for steps in options.steps:
-        words = [f"model.context_length={options.tokens}", "training.batch_size=1", "model.dropout=0", "device=cpu"]
-        run = resolved(api.configure(options.model, words, ["bf16_mixed"]))
-        moved = distances(run, steps)
-        for state in states:
-            if (state["model"], state["step"]) == (options.model, steps):
-                print("\n".join(rows(state, moved)), flush=True)
+    gpu = {
+        state["step"]: state for state in json.loads(options.gradients.read_text()) if state["model"] == options.model
+    }
+    print("| model | steps | loss, there and here | tensors | imitation moves | " + " | ".join(MODES.values()) + " |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    words = [f"model.context_length={options.tokens}", "training.batch_size=1", "model.dropout=0", "device=cpu"]
+    words += ["training.schedule=constant", "training.learning_rate=6e-4", "training.warmup_steps=0"]
+    run = resolved(api.configure(options.model, words, ["bf16_mixed"]))
+    for steps, loss, moved in states(run, TextData(options.text), options.steps):
+        for line in rows(gpu[steps], loss, moved):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
