@@ -87,6 +87,23 @@ def test_a_build_without_cuda_beside_a_gpu_is_mended(host: Host) -> None:
     assert "CUDA build" in seen["torch"].remedy
 
 
+@pytest.mark.parametrize(
+    ("largest", "state", "words"),
+    [
+        (None, State.LIMITED, "not be asked"),
+        (0, State.GOOD, "independent"),
+        (1_048_576, State.LIMITED, "defect of torch"),
+    ],
+)
+def test_masks_that_a_gpu_repeats_are_named(host: Host, largest: int | None, state: State, words: str) -> None:
+    gpu = Accelerator(name="NVIDIA H200", memory_bytes=140 * 2**30)
+    machine = host.machine.model_copy(update={"accelerators": (gpu,)})
+    one = found(host, machine=machine, half_repeated=lambda: largest)["dropout in 16 bits"]
+    assert one.state is state
+    assert words in one.means
+    assert "1,048,576 elements" in (one.here or "") or largest != 1_048_576
+
+
 def test_where_the_kernel_tells_nothing_the_figure_is_missing_with_its_reason(host: Host, tmp_path: Path) -> None:
     seen = found(host, kernel=tmp_path / "none", devices=tmp_path / "none", system="Darwin")
     assert seen["peak of a process"].here is None

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from assay.config.run import Spec
 from assay.optimizations import resolved
 from assay.step.program import Step
-from assay.values.masks import GivenMasks, MaskKeeper, MasksDiffer, given_masks, half_again, packed, unpacked
+from assay.values.masks import GivenMasks, MaskKeeper, MasksDiffer, given_masks, packed, unpacked
 from support.masks_by_dtype import masks_by_dtype
 from support.runs import SHAPE, run_with
 from values.recording import proof_of_values
@@ -133,14 +133,6 @@ def test_another_number_of_masks_is_an_error() -> None:
         torch.nn.functional.dropout(torch.ones(4), 0.5)
     with GivenMasks([mask]), pytest.raises(MasksDiffer, match=r"\[4\] where the baseline has \[5\]"):
         torch.nn.functional.dropout(torch.ones(5), 0.5)
-
-
-def test_half_of_a_mask_that_comes_again_is_found() -> None:
-    draws = torch.rand(1000, 12) < 0.8
-    before, after, other = draws[:, :8], torch.cat([draws[:, 4:8], draws[:, 8:]], 1), torch.rand(1000, 8) < 0.8
-    assert half_again(before.reshape(10, 800), after.reshape(10, 800))
-    assert not half_again(before, other)
-    assert not half_again(before[:3], after[:3])  # so few agree by chance
 
 
 @pytest.mark.gpu

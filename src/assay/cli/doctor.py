@@ -11,7 +11,8 @@ def doctor(
     """Say what this machine can and cannot do, and what to mend.
 
     It looks at Python and torch, the processor, memory, the GPU, the instruments, settings of the environment, the
-    steadiness of times, and the disk. It takes about a second, and changes nothing.
+    steadiness of times, and the disk. It takes about a second, some seconds with a GPU, and
+    changes nothing.
 
     \b
         assay doctor
@@ -21,8 +22,9 @@ def doctor(
     from assay.config import Home
     from assay.hardware.doctor import examine
     from assay.hardware.host import Host, State
+    from assay.launch.repeated_masks import largest_half_repeated
 
-    found = list(examine(Host(home=Home().root)))
+    found = list(examine(Host(home=Home().root, half_repeated=largest_half_repeated)))
     if as_json:
         print_json([plain(one) for one in found])
         return

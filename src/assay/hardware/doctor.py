@@ -36,6 +36,8 @@ def examine(host: Host) -> Iterator[Finding]:
     """Return what is found, in the order in which a user reads it."""
     for check in (_python, _torch, _instructions, _cores, _memory, _accelerator, _peak, _recorder, _compiler):
         yield check(host)
+    if host.machine.accelerators:
+        yield _masks(host)
     yield from _settings(host)
     yield _clock(host)
     yield _disk(host)
@@ -127,6 +129,22 @@ def _accelerator(host: Host) -> Finding:
         return Finding(subject="GPU", here="none", state=State.LIMITED, means=means)
     names = ", ".join(f"{one.name}, {format_bytes(one.memory_bytes)}" for one in host.machine.accelerators)
     return Finding(subject="GPU", here=names, state=State.GOOD, means="runs use it with device=cuda or auto")
+
+
+def _masks(host: Host) -> Finding:
+    largest = host.half_repeated()
+    if largest is None:
+        means = "torch could not be asked; the record of a run with dropout says it"
+        return Finding(subject="dropout in 16 bits", here=None, state=State.LIMITED, means=means)
+    if largest == 0:
+        means = "neighbouring masks are independent"
+        return Finding(subject="dropout in 16 bits", here="no mask repeats", state=State.GOOD, means=means)
+    return Finding(
+        subject="dropout in 16 bits",
+        here=f"half of a mask of up to {largest:,} elements comes again in the next one",
+        state=State.LIMITED,
+        means="a defect of torch: small neighbouring masks are not independent; no run is refused for it",
+    )
 
 
 def _peak(host: Host) -> Finding:

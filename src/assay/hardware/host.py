@@ -58,4 +58,6 @@ class Host:
     """Version of a package; None if it is not installed."""
     program: Callable[[str], str | None] = shutil.which
     jitter: Callable[[], float] = jitter
+    half_repeated: Callable[[], int | None] = lambda: None
+    """Elements of the largest 16-bit dropout mask of which the GPU repeats half; None if that cannot be seen."""
     home: Path = Path(".assay")

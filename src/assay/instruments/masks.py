@@ -14,6 +14,9 @@ from assay.records.trace.masks import Masks
 _LEAST_ELEMENTS = 256
 """Two masks of this many elements agree by chance less than once in 10¹⁰ steps at any usual dropout rate."""
 
+_EIGHT = 8
+"""Elements of 16 bits that a thread of a GPU's dropout draws at once."""
+
 DRAWN_ON_CPU = torch.ops.aten.bernoulli_.float
 DROPOUT_OF_GPU = torch.ops.aten.native_dropout.default
 
@@ -68,3 +71,28 @@ def drawn_mask(operator: OpOverload, args: tuple[Any, ...], result: Any) -> torc
     if operator is DROPOUT_OF_GPU and args[2]:
         return result[1] if isinstance(result[1], torch.Tensor) else None
     return None
+
+
+def half_again(before: torch.Tensor, mask: torch.Tensor) -> bool:
+    """True if elements 0 to 3 of each eight of a mask are elements 4 to 7 of the one before.
+
+    Torch draws 16-bit masks of up to 4 · 256 · 8 elements a multiprocessor so. A call uses eight numbers a thread
+    and moves the generator on by four (Dropout.cu). An H200 showed it up to 1,081,344 elements.
+    """
+    if before.numel() != mask.numel() or mask.numel() % _EIGHT or mask.numel() < 32 * _EIGHT:
+        return False
+    return torch.equal(before.reshape(-1, _EIGHT)[:, 4:], mask.reshape(-1, _EIGHT)[:, :4])
+
+
+def largest_half_repeated(device: torch.device, most: int = 2**22) -> int:
+    """Return how many elements the largest 16-bit mask has of which dropout repeats half in the next one; 0 if none.
+
+    Masks of 4,096 elements, twice as many, and so on are drawn twice, up to `most` elements.
+    """
+    largest, size = 0, 2**12
+    while size <= most:
+        ones = torch.ones(size, device=device, dtype=torch.bfloat16)
+        before, after = (torch.nn.functional.dropout(ones, 0.5).ne(0) for _ in range(2))
+        largest = size if half_again(before, after) else largest
+        size *= 2
+    return largest

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from assay.instruments.masks import DRAWN_ON_CPU, DROPOUT_OF_GPU, drawn_mask
+from assay.instruments.masks import DRAWN_ON_CPU, DROPOUT_OF_GPU, drawn_mask, half_again
 
 if TYPE_CHECKING:
     from assay.config import ResolvedRun
@@ -32,6 +32,7 @@ _EFFICIENT = torch.ops.aten._scaled_dot_product_efficient_attention.default
 _DROPOUT_ARGUMENT = {_FLASH: 3, _EFFICIENT: 5}
 _CAUSAL_ARGUMENT = {_FLASH: 4, _EFFICIENT: 6}
 _BITS = 8
+"""Bits of a byte."""
 
 Source = Literal["state", "kept", "none"]
 
@@ -112,17 +113,6 @@ class MaskKeeper(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.count["half_again"] += half_again(self._before, mask)
         self._before = mask if narrow else None
         self._keep(mask)
-
-
-def half_again(before: Tensor, mask: Tensor) -> bool:
-    """True if elements 0 to 3 of each eight of a mask are elements 4 to 7 of the one before.
-
-    Torch draws 16-bit masks of up to 4 · 256 · 8 elements a multiprocessor so. A call uses eight numbers a thread
-    and moves the generator on by four (Dropout.cu). An H200 showed it up to 1,081,344 elements.
-    """
-    if before.numel() != mask.numel() or mask.numel() % _BITS or mask.numel() < 32 * _BITS:
-        return False
-    return torch.equal(before.reshape(-1, _BITS)[:, 4:], mask.reshape(-1, _BITS)[:, :4])
 
 
 def _given(args: tuple[Any, ...], place: int, default: Any) -> Any:
