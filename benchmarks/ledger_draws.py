@@ -36,9 +36,14 @@ def drawn_with(technique: str, number: int) -> Run:
     return _first(random.Random(f"{technique} {number}"), (technique,))
 
 
-def _first(draw: random.Random, beside: tuple[str, ...]) -> Run:
+def drawn_mixture(number: int) -> Run:
+    """A run with experts whose step hangs on no routing: grouped products, or a capacity."""
+    return _first(random.Random(f"mixture {number}"), (), experts=True)
+
+
+def _first(draw: random.Random, beside: tuple[str, ...], *, experts: bool = False) -> Run:
     while True:
-        run = _any(draw, beside)
+        run = _with_experts(draw, _any(draw, beside)) if experts else _any(draw, beside)
         try:
             estimate(run, MACHINE)
         except UsageError:
@@ -53,6 +58,22 @@ def _any(draw: random.Random, beside: tuple[str, ...]) -> Run:
     # The steps that are traced keep no figures of earlier ones.
     training = TrainingConfig(batch_size=draw.choice((1, 2, 4, 8, 12, 32)), read_every=1)
     return Run(model=model, training=training, device="cuda", optimizations=specs)
+
+
+def _with_experts(draw: random.Random, run: Run) -> Run:
+    model = run.model.model_copy(
+        update={
+            "n_expert": draw.choice((2, 4, 8)),
+            "n_expert_active": draw.choice((1, 2)),
+            "expert_capacity": draw.choice((None, 1.25)),
+            "dropout": 0.0,
+        }
+    )
+    if model.expert_capacity is not None:
+        return run.model_copy(update={"model": model})
+    kept = [one for one in run.optimizations if str(one) not in _PRECISION]
+    narrow = Spec.parse(draw.choice(("bf16_mixed", "bf16_full")))
+    return run.model_copy(update={"model": model, "optimizations": (*kept, narrow)})
 
 
 def _model(draw: random.Random, *, llama: bool) -> ModelConfig:

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from absent_peaks import MEASURED, answered, taken, title
 from assay.api import configure
 from assay.config import Run
+from assay.cost.mixture import between_steps
 from assay.estimator import Estimate, estimate
-from ledger_draws import MACHINE, drawn
+from ledger_draws import MACHINE, drawn, drawn_mixture
 
 HERE = Path(__file__).parent
 NAMED_BYTES = 192
@@ -43,6 +44,10 @@ Differences that are named, of at most 192 bytes:
   and traced report none.
 - `deferred_metrics` keeps 144 bytes of figures that are not yet read, which a single step has not.
 - A captured graph keeps its loss.
+
+A training of a mixture also keeps statistics of each layer's routing, 8 bytes for each expert and 16 more. Mixtures are
+drawn so that their step hangs on no routing: their products are grouped, as in bfloat16, or their experts have a
+capacity.
 
 Left out on an absent GPU are norms of heads under autocast, which torch 2.11 composes of several kernels and torch 2.13
 does not.
@@ -94,22 +99,27 @@ def _measured(row: Mapping[str, Any]) -> Row:
     return Row(title(dict(row)), requested(found), peak, share * peak)
 
 
-def drawn_rows(numbers: Sequence[int], answers: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Drawn runs beside what a trace or an absent GPU gave."""
+def drawn_rows(runs: Mapping[int, Run], answers: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Runs by their numbers, beside what a trace or an absent GPU gave."""
     rows = []
-    for number, answer in zip(numbers, answers, strict=True):
-        run, peak = drawn(number), answer.get("requested_peak")
+    for (number, run), answer in zip(runs.items(), answers, strict=True):
+        peak = answer.get("requested_peak")
         reason = "" if peak else " ".join(map(str, answer.values()))
-        rows.append(Row(name_of(number, run), requested(estimate(run, MACHINE)), peak, NAMED_BYTES, reason))
+        bound = NAMED_BYTES + _routing_bytes(run)
+        rows.append(Row(name_of(number, run), requested(estimate(run, MACHINE)), peak, bound, reason))
     return rows
 
 
-def is_alike(number: int) -> bool:
+def _routing_bytes(run: Run) -> int:
+    """Bytes of the figures on routing that a training reports, and the steps that are compared do not."""
+    return sum(one.nbytes for one in between_steps(run.model) if one.name == "routing statistics")
+
+
+def is_alike(run: Run) -> bool:
     """False for a run that torch 2.11, which an absent GPU runs, computes otherwise than torch 2.13.
 
     Its autocast leaves the norms of heads in 16 bits, and composes them of several kernels.
     """
-    run = drawn(number)
     return not (run.model.qk_norm and any("mixed" in one.name for one in run.optimizations))
 
 
@@ -122,17 +132,15 @@ def name_of(number: int, run: Run) -> str:
     return f"{number}: {shape}: {'+'.join(map(str, run.optimizations)) or 'baseline'}"
 
 
-def as_rows(numbers: Sequence[int]) -> list[dict[str, Any]]:
+def as_rows(runs: Mapping[int, Run]) -> list[dict[str, Any]]:
     """Drawn runs as rows of a program that takes steps."""
-    return [
-        {"run": drawn(number).model_dump(mode="json"), "stack": name_of(number, drawn(number))} for number in numbers
-    ]
+    return [{"run": run.model_dump(mode="json"), "stack": name_of(number, run)} for number, run in runs.items()]
 
 
-def traced(numbers: Sequence[int]) -> list[dict[str, Any]]:
+def traced(runs: Mapping[int, Run]) -> list[dict[str, Any]]:
     """Peaks of drawn runs on fake tensors."""
     variables = dict(os.environ) | {"PYTHONPATH": str(HERE.parent / "src")}
-    return answered(as_rows(numbers), [sys.executable, str(HERE / "trace_steps.py")], [], variables, told)
+    return answered(as_rows(runs), [sys.executable, str(HERE / "trace_steps.py")], [], variables, told)
 
 
 def told(row: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
@@ -185,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--draws", type=int, default=0)
+    parser.add_argument("--mixtures", type=int, default=0)
     parser.add_argument("--absent", type=int, default=0)
     parser.add_argument("--python")
     parser.add_argument("--out", type=Path)
@@ -194,13 +203,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "a real H200": [row for row in measured if not is_apart(row)],
         "a real H200: compiled code and offloading": [row for row in measured if is_apart(row)],
     }
-    numbers = range(given.first, given.first + given.draws)
-    if given.draws:
-        groups["traces of drawn runs"] = drawn_rows(numbers, traced(numbers))
-    if given.absent:
-        there = [number for number in numbers if is_alike(number)][: given.absent]
-        rows = [row | dict.fromkeys(PEAKS, 0) for row in as_rows(there)]
-        groups["drawn runs on an absent H200"] = drawn_rows(there, taken(rows, given.python, []))
+    for kind, draw, count in (("runs", drawn, given.draws), ("mixtures", drawn_mixture, given.mixtures)):
+        runs = {number: draw(number) for number in range(given.first, given.first + count)}
+        if runs:
+            groups[f"traces of drawn {kind}"] = drawn_rows(runs, traced(runs))
+        there = dict([(number, run) for number, run in runs.items() if is_alike(run)][: given.absent])
+        if there:
+            rows = [row | dict.fromkeys(PEAKS, 0) for row in as_rows(there)]
+            groups[f"drawn {kind} on an absent H200"] = drawn_rows(there, taken(rows, given.python, []))
     text = page(groups)
     print(text)
     if given.out:

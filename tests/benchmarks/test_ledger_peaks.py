@@ -28,23 +28,26 @@ def test_steps_of_an_h200_are_predicted_within_their_bounds() -> None:
 def test_drawn_runs_are_predicted_as_they_are_traced(
     count: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    from ledger_draws import drawn, drawn_mixture  # type: ignore[import-not-found]
     from ledger_peaks import as_rows, drawn_rows
 
+    runs = {number: drawn(number) for number in range(count)} | {-1: drawn_mixture(0), -2: drawn_mixture(3)}
     shared_library(tmp_path_factory, tmp_path / "home")
     listed = tmp_path / "rows.jsonl"
-    listed.write_text("".join(f"{json.dumps(row)}\n" for row in as_rows(range(count))), encoding="utf-8")
+    listed.write_text("".join(f"{json.dumps(row)}\n" for row in as_rows(runs)), encoding="utf-8")
     variables = dict(os.environ) | {"PYTHONPATH": str(ROOT / "src"), "ASSAY_HOME": str(tmp_path / "home")}
     command = [sys.executable, str(ROOT / "benchmarks" / "trace_steps.py"), str(listed)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    rows = drawn_rows(range(count), [json.loads(line) for line in done.stdout.splitlines()])
+    rows = drawn_rows(runs, [json.loads(line) for line in done.stdout.splitlines()])
     assert [row for row in rows if row.found is None or not row.within] == []
 
 
 def test_draws_repeat_and_differ() -> None:
-    from ledger_draws import drawn, drawn_with  # type: ignore[import-not-found]
+    from ledger_draws import drawn, drawn_mixture, drawn_with
 
     assert drawn(3) == drawn(3)
     assert len({drawn(number).model_dump_json() for number in range(12)}) == 12
+    assert drawn_mixture(0).model.n_expert
     assert "compile" in {one.name for one in drawn_with("compile", 0).optimizations}
 
 
