@@ -52,7 +52,7 @@ def cluster() -> Iterator[str]:
     options = ("--head", "--block", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats")
     process = subprocess.Popen(
         [str(Path(sys.executable).with_name("ray")), "start", *options, f"--port={port}", f"--temp-dir={folder}"],
-        env={**os.environ, "FAKE": "rates"},
+        env={**os.environ, "FAKE": "rates", "RAY_AUTH_MODE": "disabled"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -72,6 +72,7 @@ def cluster() -> Iterator[str]:
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_cells(monkeypatch)
     monkeypatch.setenv("FAKE", "rates")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     waves(monkeypatch, "")
 
 

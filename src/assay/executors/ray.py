@@ -39,11 +39,21 @@ class Ray(Elsewhere):
         self._ray: Any = ray
         self._started = not ray.is_initialized()
         if self._started:
-            with _own_signals():
-                ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+            self._connect()
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self._cores = int(min(node["Resources"].get("CPU", 1) for node in nodes))
         return len(nodes) if work.blocks else int(sum(node["Resources"].get("CPU", 1) for node in nodes))
+
+    def _connect(self) -> None:
+        try:
+            with _own_signals():
+                self._ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            told = str(error).splitlines()[0]
+            raise UsageError(
+                f"no Ray cluster can be joined: {told}; start it, unset RAY_ADDRESS to have one on this machine, "
+                "or give the token that it asks for (RAY_AUTH_TOKEN)"
+            ) from error
 
     def submit(self, files: WaveFiles, cores: int) -> "_Task":
         """Submit a wave as a task, which is not retried."""
