@@ -172,10 +172,13 @@ class Session:
 
     def _kept_aside(self, counted: bool) -> str:
         """Return a sentence if optimizations keep memory aside, by the heap that was counted in a timed step."""
-        environment = self.findings.environment
-        if not counted or not self.optimizations or environment is None or self.run.model.n_expert is not None:
+        environment, trace = self.findings.environment, self.findings.trace
+        if not counted or not self.optimizations or self.run.model.n_expert is not None:
             return ""
-        return kept_aside(self.findings.memory, environment.threads)
+        if environment is None or trace is None:
+            return ""
+        forward = sum(one.count for one in trace.operations if one.phase == "forward")
+        return kept_aside(self.findings.memory, environment.threads, forward // max(trace.forwards, 1))
 
     def _train(self, loop: Loop) -> None:
         """Train the steps of this process. Raises an `EarlyEnd` if they stop before the last."""
