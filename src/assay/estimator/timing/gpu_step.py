@@ -15,6 +15,7 @@ from assay.estimator.timing.kernels import added, backward, forward
 from assay.estimator.timing.queue import WAIT, Played, Queued, play
 from assay.hardware.kernel_times import (
     BACKWARD_LAUNCH_SECONDS,
+    COMPILED,
     LAUNCH_SECONDS,
     PRODUCT_LAUNCH_SECONDS,
     UPDATE_LAUNCH_SECONDS,
@@ -25,11 +26,8 @@ from assay.hardware.kernel_times.kernel import FUSED, LISTED, PLAIN, PRODUCT
 
 MODULES = 2.1
 """Seconds of the host for an operator of a model, over those of one in a chain; fitted."""
-RECOMPUTED_SECONDS = 1.35e-4
+RECOMPUTED_SECONDS = 1.36e-4
 """Seconds of the host for each tensor that a recomputed module saves, besides those of its operators; fitted."""
-COMPILED = 1.19
-"""Seconds of the host for a compiled operator over those of an eager one, by torch's profiles of both
-(benchmarks/data/README.md): its code launches fewer kernels, but checks its guards."""
 _REPLAY_LAUNCHES = 4
 """Launches of a micro-batch that is replayed: copies of ids and targets, the graph, a copy of the loss."""
 _LIST_LAUNCHES = 8
@@ -45,6 +43,11 @@ class GpuStep:
     update: tuple[Queued, ...]
     read_every: int
     """Steps whose figures are read together; with 1 the host also waits before each update."""
+
+    @property
+    def bounded_by_host(self) -> bool:
+        """True if the device waits for the host in forward and backward."""
+        return sum(one.host for one in self.passes) > sum(one.device for one in self.passes)
 
     def played(self) -> Played:
         """Play the steps between two reads, and return the mean of one."""

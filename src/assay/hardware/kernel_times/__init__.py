@@ -3,6 +3,7 @@
 from assay.hardware.kernel_times.kernel import Kernel
 from assay.hardware.kernel_times.seconds import (
     BACKWARD_LAUNCH_SECONDS,
+    COMPILED,
     LAUNCH_SECONDS,
     MEASURED_ON,
     PRODUCT_LAUNCH_SECONDS,
@@ -13,6 +14,7 @@ from assay.hardware.kernel_times.seconds import (
 
 __all__ = [
     "BACKWARD_LAUNCH_SECONDS",
+    "COMPILED",
     "LAUNCH_SECONDS",
     "MEASURED_ON",
     "PRODUCT_LAUNCH_SECONDS",

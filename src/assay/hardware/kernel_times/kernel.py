@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 PRODUCT, BATCHED = "linear", "bmm_qk"
 """Products of a layer, `shape` = (tokens, in, out), and of a batch, (batch, length, depth)."""
+ALIGNED = 8
+"""Multiple of numbers that products of 16 bits and TF32 need to be fast."""
 PLAIN = "mul"
 """Kernel that reads and writes tensors in the order of their memory; those that are not in the table count as it."""
 WIDENING, NARROWING = "cast bfloat16", "cast float32"

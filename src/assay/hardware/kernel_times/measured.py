@@ -12,7 +12,7 @@ from importlib import resources
 from math import exp, log, prod
 from typing import Any, NamedTuple
 
-from assay.hardware.kernel_times.kernel import FUSED, LISTED, MIXED_ADD, PRODUCT
+from assay.hardware.kernel_times.kernel import ALIGNED, FUSED, LISTED, MIXED_ADD, PRODUCT
 
 START_SECONDS = 2.4e-6
 """Seconds of a kernel that does nothing: where the line through the seconds of `mul` in float32 by bytes begins."""
@@ -23,8 +23,6 @@ _HOST_BOUND = 1.6
 _HOST_BACKWARD = 1.3e-4
 """Seconds of the host for the backward of one operator: shorter ones do not show the device. Small operators, all of
 which launch the same kernels, take 0.7e-4 to 1.5e-4."""
-_ALIGNED = 8
-"""Multiple of numbers that products of 16 bits and TF32 need to be fast."""
 _NEAR = 1e-3
 """Squared distance below which points count as equal."""
 _PASSES = {"layer_norm": (2, 5), "softmax": (2, 6), "masked_fill": (2, 2), "cross_entropy": (2, 4)}
@@ -102,7 +100,7 @@ def products(kind: str, dtype: str, back: bool, aligned: bool) -> Points:
 
 def is_aligned(shape: tuple[int, ...]) -> bool:
     """True if products of such sides are fast in 16 bits and in TF32."""
-    return all(one % _ALIGNED == 0 for one in shape)
+    return all(one % ALIGNED == 0 for one in shape)
 
 
 def _rate(kind: str, one: Row, back: bool) -> float | None:
