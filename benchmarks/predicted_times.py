@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import yaml
+
 from absent_peaks import MEASURED, title
 from assay.api import configure
 from assay.estimator import Estimate, estimate
@@ -253,7 +254,8 @@ def summary(found: Sequence[Row]) -> Iterator[str]:
             yield f"| worst where the {bound} bounds the step | at most {limit:.0%} | {told} |"
     for ratio, share in ((FAR, 1.0), (NEAR, NEAR_RIGHT)):
         one = pairs(found, ratio)
-        yield f"| pairs of one shape, more than {ratio - 1:.0%} apart | {share:.0%} in order | {one.right} of {one.count} |"
+        told = f"{share:.0%} in order | {one.right} of {one.count}"
+        yield f"| pairs of one shape, more than {ratio - 1:.0%} apart | {told} |"
     compiled = [one for one in found if one.kind == "compiled"]
     inside = sum(abs(one.error) <= one.margin for one in compiled)
     yield f"| compiled and captured steps | within ± {MARGIN:.0%} | {inside} of {len(compiled)} |"
@@ -270,16 +272,15 @@ def climbed(rungs: Sequence[Rung]) -> Iterator[str]:
         error = format_percent(one.predicted / one.published - 1)
         yield f"| {one.name} | {one.published:,.0f} | {one.predicted:,.0f} | {error} | {steps[0]} | {steps[1]} |"
     first, last = rungs[0], rungs[-1]
-    yield (
-        f"| the whole | | | | × {last.published / first.published:.2f} | × {last.predicted / first.predicted:.2f} |"
-    )
+    whole = f"× {last.published / first.published:.2f} | × {last.predicted / first.predicted:.2f}"
+    yield f"| the whole | | | | {whole} |"
 
 
 def page(found: Sequence[Row], rungs: Sequence[Rung]) -> str:
     """The page: summary, rows, constants, the ladder, and what is beyond a limit."""
     lines = [HEAD, f"{datetime.now(UTC):%Y-%m-%d}:\n", *summary(found), ""]
     beyond = list(failures(found, rungs))
-    lines += ["Beyond a limit:", "", *(f"- {one}" for one in beyond), ""] if beyond else ["Nothing is beyond a limit.\n"]
+    lines += ["Beyond a limit:" if beyond else "Nothing is beyond a limit.", "", *(f"- {one}\n" for one in beyond)]
     lines += [*table(found), "", _margins()]
     lines += [FITTED.format(modules=gpu_step.MODULES, recomputed=gpu_step.RECOMPUTED_SECONDS * 1e6), _ladder_head()]
     return "\n".join([*lines, *climbed(rungs), "", _RACED, *table(races()), "", _LEFT_OUT])

@@ -1,4 +1,4 @@
-"""Predicted times of steps, against those of an H200 and of a published ladder: within their limits, as the page says."""
+"""Predicted times of steps, against those of an H200 and of a published ladder, within the limits of the page."""
 
 import pytest
 

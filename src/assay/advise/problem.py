@@ -1,7 +1,7 @@
 """A search for the best stack of one run on one machine: its candidates, their times, and their needs of memory.
 
-Times are rooflines, or by kernels on an absent GPU, until steps were timed (`calibration`); then a correction brings all
-to one scale. Needs do not depend on times, so each ledger is computed once for all rankings.
+Times are rooflines, or by kernels on an absent GPU, until steps were timed (`calibration`). Then a correction brings
+all to one scale. Needs do not depend on times, so each ledger is computed once for all rankings.
 """
 
 from collections.abc import Callable, Iterator

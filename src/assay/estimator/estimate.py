@@ -144,8 +144,12 @@ class Estimate:
 
     @cached_property
     def untimed(self) -> StepTime | None:
-        """Time of the step by kernels on a GPU of a datasheet, else by a roofline; None if no rate is known."""
-        known = None if self.sheet is None else gpu_time(self.cost, self.sheet)
+        """Time of the step by kernels on a GPU of a datasheet, else by a roofline; None if no rate is known.
+
+        A technique whose time is `unseen` leaves the roofline.
+        """
+        seen = not any(one.unseen for one in optimizations_of(self.run))
+        known = gpu_time(self.cost, self.sheet) if self.sheet is not None and seen else None
         if known is not None or self.roofline_seconds is None:
             return known
         return StepTime(self.roofline_seconds, factor=self.roofline_factor)

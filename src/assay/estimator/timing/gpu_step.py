@@ -118,7 +118,7 @@ def _gradients(cost: Cost, index: int, known: set[str], *, accumulates: bool) ->
     """Kernels of an operation's backward, and sums with gradients that are `known` already."""
     operation = cost.tape[index]
     yield from backward(operation, cost)
-    for name, how in cost.lifetimes.returned[index]:
+    for name, _how in cost.lifetimes.returned[index]:
         one = cost.values[name]
         if name in known or (accumulates and name in cost.parameters):
             yield added(one.nbytes, one.dtype)

@@ -12,9 +12,9 @@ from assay.hardware import Rates
 from assay.hardware.kernel_times import Speeds, speeds_of
 
 MARGIN, HOST_MARGIN = 0.20, 0.40
-"""Of the measured device: where it bounds a step or runs compiled or captured code, and where the host bounds it."""
+"""Margins on the measured device: the second one where the host bounds a step that is not compiled or captured."""
 OTHER_MARGIN = 0.40
-"""Of any other device, and of mixtures of experts, whose steps were not measured."""
+"""Margin on any other device, and of mixtures of experts, whose steps were not measured."""
 _ROUTER = "aten.topk"
 
 
@@ -26,13 +26,11 @@ def speeds_for(rates: Rates) -> Speeds | None:
 def gpu_time(cost: Cost, rates: Rates) -> StepTime | None:
     """Return the time of a step; None if it is not predicted by kernels.
 
-    Those are the steps on rates that were measured, over several ranks, with products of an unknown dtype, and with
-    copies to the host, for which no rate of a link is known.
+    Rates that were measured have a roofline, steps over several ranks need rates of links, and no datasheet has
+    products of every dtype.
     """
     speeds = speeds_for(rates)
-    if speeds is None or cost.mesh.size > 1 or cost.sharding.on_host or cost.copied_beside:
-        return None
-    if not multiplying(cost) <= speeds.dtypes:
+    if speeds is None or cost.mesh.size > 1 or not multiplying(cost) <= speeds.dtypes:
         return None
     step = gpu_step(cost, speeds)
     played = step.played()

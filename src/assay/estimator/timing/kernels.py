@@ -110,7 +110,7 @@ def _product_back(operation: Operation, cost: Cost) -> Kernels:
 def _multiplied(operation: Operation, cost: Cost, *, back: bool) -> Kernel:
     x, weight = (cost.values[name] for name in operation.inputs[:2])
     sides = x.nbytes + weight.nbytes + operation.outputs[0].nbytes
-    shape = (prod(x.shape[:-1]), x.shape[-1], operation.outputs[0].shape[-1])
+    shape: tuple[int, ...] = (prod(x.shape[:-1]), x.shape[-1], operation.outputs[0].shape[-1])
     if operation.compiled:  # inductor pads sides that are not aligned (`_inductor/fx_passes/pad_mm.py` of torch 2.11)
         shape = tuple(-(-one // ALIGNED) * ALIGNED for one in shape)
     return Kernel(PRODUCT, multiplied_in(operation, cost), sides, operation.flops.forward, shape, back)

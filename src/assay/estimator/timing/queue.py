@@ -1,6 +1,6 @@
 """A device's queue: the host launches kernels one after the other, and the device runs them in the same order.
 
-The host goes on as soon as a kernel is queued, and a kernel begins when it is queued and the one before it has ended.
+The host goes on as soon as a kernel is queued. A kernel begins when it is queued and the one before it has ended.
 Where the host waits, it goes on when all that is queued has ended. So a step takes as long as the slower of both, and
 what the host does after a wait is added.
 """

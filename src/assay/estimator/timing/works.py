@@ -1,7 +1,7 @@
-"""Work of forward and backward, and of the update, as sums that searches add up: by kernels on a GPU of a datasheet,
-by a roofline elsewhere.
+"""Work of forward and backward, and of the update, as sums that searches add up.
 
-Sums leave out what the host does while it waits; a whole step plays its queue (`gpu_step`).
+It is that of kernels on a GPU of a datasheet, and a roofline's elsewhere. Sums leave out what the host does after a
+wait; a whole step plays its queue (`gpu_step`).
 """
 
 from collections.abc import Iterable

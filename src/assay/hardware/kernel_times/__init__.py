@@ -1,4 +1,4 @@
-"""How long a GPU takes for a kernel: operators measured on one H200, other devices in proportion to their datasheets."""
+"""Seconds of kernels: operators measured on one H200, and other GPUs in proportion to their datasheets."""
 
 from assay.hardware.kernel_times.kernel import Kernel
 from assay.hardware.kernel_times.seconds import (

@@ -1,8 +1,9 @@
 """The operators that were measured on an H200, as points of speed.
 
-The table (`h200.json`) has seconds. A kernel starts, moves its bytes and multiplies: t = START + bytes / BANDWIDTH +
-FLOPs / r. For products and attention the rate r of each row is what remains of its seconds; for all others it is the
-speed at which bytes are moved. Rows in which the device waited for the host say nothing about it, and are left out.
+The table (`h200.json`) has seconds. A product starts, moves its bytes and multiplies, so t = START + bytes / BANDWIDTH
++ FLOPs / r. The rate r of each row is what remains of its seconds, and that of fused attention leaves out the bytes.
+Other operators have a speed at which they move bytes. Rows in which the device waited for the host are left out,
+because they say nothing about the device.
 """
 
 import json
@@ -85,8 +86,8 @@ def between(points: Points, place: tuple[float, ...]) -> float:
 def products(kind: str, dtype: str, back: bool, aligned: bool) -> Points:
     """Rates of products in FLOP/s by shape. Both 16-bit formats have the faster one's; float32 needs no alignment."""
     operator = f"{kind}_tf32" if dtype == "tf32" and kind == PRODUCT else kind
-    alike = {"tf32": ("float32",), "float32": ("float32",)}.get(dtype, ("bfloat16", "float16"))
-    chosen = [one for one in rows() if one.operator == operator and one.dtype in alike]
+    formats = ("float32",) if dtype in ("float32", "tf32") else ("bfloat16", "float16")
+    chosen = [one for one in rows() if one.operator == operator and one.dtype in formats]
     fastest: dict[tuple[int, ...], Row] = {}
     for one in chosen:
         other = fastest.get(one.shape, one)
@@ -94,8 +95,9 @@ def products(kind: str, dtype: str, back: bool, aligned: bool) -> Points:
         fastest[one.shape] = one._replace(forward=min(one.forward, other.forward), backward=both)
     least = _HOST_BOUND * min(one.forward for one in chosen)
     of_device = [one for one in fastest.values() if one.forward >= least]
-    found = ((one, _rate(kind, one, back)) for one in of_device if dtype == "float32" or is_aligned(one.shape) == aligned)
-    return tuple(Point(tuple(map(log, one.shape)), rate) for one, rate in found if rate is not None)
+    alike = [one for one in of_device if dtype == "float32" or is_aligned(one.shape) == aligned]
+    found = ((one.shape, _rate(kind, one, back)) for one in alike)
+    return tuple(Point(tuple(map(log, shape)), rate) for shape, rate in found if rate is not None)
 
 
 def is_aligned(shape: tuple[int, ...]) -> bool:

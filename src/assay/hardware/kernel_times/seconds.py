@@ -1,8 +1,8 @@
 """Seconds of a kernel on a GPU, and of the host that launches it.
 
-On the H200 they follow from the table of measured operators. Any other device takes as many times longer to move bytes
-as its bandwidth is smaller, and to multiply as its peak of that dtype is smaller, by both datasheets. A kernel takes as
-long to start everywhere.
+On the H200 they follow from the table of measured operators. Any other device moves bytes in proportion to its
+bandwidth, and multiplies in proportion to its peak of that dtype, by both datasheets. A kernel takes as long to start
+everywhere.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ launches fewer kernels, but checks its guards."""
 
 
 class Speeds:
-    """How fast a device is, by its datasheet beside that of the measured one."""
+    """The speeds of a device, by its datasheet beside that of the measured one."""
 
     def __init__(self, name: str) -> None:
         here, there = DEVICES[name], DEVICES[MEASURED_ON]

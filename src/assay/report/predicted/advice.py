@@ -91,7 +91,7 @@ def _basis(found: "Advice") -> str:
     counts = found.counts
     searched = f"{counts.candidates:,} compatible stacks were searched; {counts.replayed} whole ledgers decided."
     if found.absent:
-        return f"{searched} Times are {PREDICTED}. Stacks that are close may be ordered wrongly; the device itself decides."
+        return f"{searched} Times are {PREDICTED}. Stacks that are close may be ordered wrongly."
     if not counts.timed:
         return (
             f"{searched} Times are a roofline, which is off by some 20 % in the median and may order stacks wrongly. "

@@ -27,5 +27,5 @@ def longer(step: StepTime) -> str:
     """Return both times of host and device, which work at once, and for which of them a step waits."""
     assert step.apart is not None
     host, device = step.apart
-    slower = "host" if host > device else "device"
-    return f"{format_seconds(host)} to queue the step, {format_seconds(device)} on the device; it waits for the {slower}"
+    waits = f"it waits for the {'host' if host > device else 'device'}"
+    return f"{format_seconds(host)} to queue the step, {format_seconds(device)} on the device; {waits}"
