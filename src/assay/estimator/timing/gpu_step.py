@@ -34,13 +34,16 @@ _LIST_LAUNCHES = 8
 """Launches of an update over lists of all tensors."""
 
 
+Launches = tuple[Queued, ...]
+
+
 @dataclass(frozen=True)
 class GpuStep:
     """The launches of one step."""
 
-    passes: tuple[Queued, ...]
+    passes: Launches
     """Forwards and backwards of all micro-batches, and updates within them."""
-    update: tuple[Queued, ...]
+    update: Launches
     read_every: int
     """Steps whose figures are read together; with 1 the host also waits before each update."""
 
@@ -59,20 +62,24 @@ class GpuStep:
 
 def gpu_step(cost: Cost, speeds: Speeds) -> GpuStep:
     """Return the launches of a step. Raises `KeyError` if the device has no products of a dtype of it."""
-    passing, updating = tuple(passes(cost, speeds)), tuple(update(cost, speeds))
+    first, further = passes(cost, speeds)
+    passing, updating = first + further * (cost.micro_batches - 1), tuple(update(cost, speeds))
     if cost.optimizer.in_backward:
         return GpuStep((*passing, *updating), (), cost.read_every)
     return GpuStep(passing, updating, cost.read_every)
 
 
-def passes(cost: Cost, speeds: Speeds) -> Iterator[Queued]:
-    """Launches of forward and backward, micro-batch by micro-batch."""
-    for place in range(cost.micro_batches):
-        launches = list(_micro_batch(cost, speeds, accumulates=place > 0))
-        if cost.replayed:
-            yield Queued(_REPLAY_LAUNCHES * LAUNCH_SECONDS, sum(one.device for one in launches))
-        else:
-            yield from launches
+def passes(cost: Cost, speeds: Speeds) -> tuple[Launches, Launches]:
+    """Launches of forward and backward of the first micro-batch, and of each further one, which adds gradients."""
+    first = _launches(cost, speeds, accumulates=False)
+    return first, _launches(cost, speeds, accumulates=True) if cost.micro_batches > 1 else ()
+
+
+def _launches(cost: Cost, speeds: Speeds, *, accumulates: bool) -> Launches:
+    found = tuple(_micro_batch(cost, speeds, accumulates=accumulates))
+    if cost.replayed:
+        return (Queued(_REPLAY_LAUNCHES * LAUNCH_SECONDS, sum(one.device for one in found)),)
+    return found
 
 
 def _micro_batch(cost: Cost, speeds: Speeds, *, accumulates: bool) -> Iterator[Queued]:

@@ -19,7 +19,10 @@ def pass_work(cost: Cost, rates: Rates) -> Work | None:
     speeds = speeds_for(rates)
     if speeds is None:
         return roofline.pass_work(cost, rates)
-    return _sum(gpu_step.passes(cost, speeds)) if multiplying(cost) <= speeds.dtypes else None
+    if not multiplying(cost) <= speeds.dtypes:
+        return None
+    first, further = map(_sum, gpu_step.passes(cost, speeds))
+    return first.plus(further, cost.micro_batches - 1)
 
 
 def update_work(cost: Cost, rates: Rates) -> Work:
