@@ -30,10 +30,10 @@ def operators(row: dict[str, Any]) -> dict[str, Any]:
         step = assays(row)
         for index in range(RECORDED):
             step(index)
-        recorder.stepped(RECORDED)
+        recorder.stepped(RECORDED, 0)
         register_optimizer_step_pre_hook(lambda *given: recorder.updates())
         step(RECORDED)
-        recorder.stepped(RECORDED + 1)
+        recorder.stepped(RECORDED + 1, 0)
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
     return recorder.content() or {"skipped": "compiled or captured code has no operators"}

@@ -1,14 +1,17 @@
 """Times of steps that the ledger predicts for GPUs that are not there, beside those that real ones took.
 
-    python benchmarks/predicted_times.py [--only WORD] [--fit] [--out PAGE.md]
+    python benchmarks/predicted_times.py [--only WORD] [--fit] [--python PYTHON] [--out PAGE.md]
 
-The rows are the 42 steps of assay that an H200 took, with their seconds (`data/h200_peaks.jsonl`), and the rungs of the
-fifth document's ladder on an A100. Rows that are `fitted` there have told a constant, and are not judged. With `--fit`
-the constants are computed again. It takes two seconds. The page is `docs/measured/predicted_times.md`.
+The rows are the 42 steps of assay that an H200 took, with their seconds (`data/h200_peaks.jsonl`), and the rungs of
+the fifth document's ladder on an A100. Rows that are `fitted` there have told a constant, and are not judged. With
+`--fit` the constants are computed again. It takes two seconds. With the Python of a CUDA build, the eager rows are
+also predicted from the operators that torch dispatches on an absent H200 (`absent_operators.py`), in some minutes.
+The page is `docs/measured/predicted_times.md`.
 """
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,12 +23,18 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from absent_peaks import MEASURED, title
+from absent_peaks import MEASURED, answered, title
+from assay.absent.devices import ABSENT, description
+from assay.absent.launch import library_environment, library_for
+from assay.absent.observation import Operators
 from assay.api import configure
 from assay.estimator import Estimate, estimate
 from assay.estimator.timing import gpu_step
+from assay.estimator.timing.dispatched import dispatched
 from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
+from assay.estimator.timing.queue import WAIT, play
 from assay.hardware.devices import absent_machine
+from assay.hardware.kernel_times import speeds_of
 from assay.units import format_percent
 
 MEDIAN, WORST, WORST_OF_HOST, WIDTH = 0.08, 0.25, 0.40, 1.5
@@ -40,8 +49,9 @@ HEAD = """# Predicted times of steps on GPUs that are not there
 A step on an absent GPU is predicted from its ledger. Each of its kernels takes as long as the operator did that was
 measured on one H200 (torch 2.11.0+cu130, driver 580), or as its bytes and FLOPs take between the measured shapes. The
 host launches them one after the other at measured costs. Both are played as a queue
-([decision 44](../decisions/0044-an-absent-gpu-has-a-clock.md)). `python benchmarks/predicted_times.py --out FILE`
-writes this page.
+([decision 44](../decisions/0044-an-absent-gpu-has-a-clock.md)). Eager steps are also predicted *by operators*: those
+that torch's CUDA build dispatches on an absent H200, as `assay absent --times` does for any script.
+`python benchmarks/predicted_times.py --python PYTHON --out FILE` writes this page.
 """
 FITTED = """## What was fitted
 
@@ -70,6 +80,8 @@ class Row(NamedTuple):
     """What a step waits for: host or device."""
     kind: str
     """judged, fitted, or compiled."""
+    dispatched: float | None = None
+    """Predicted from the operators that torch dispatched; None if these were not asked for, or if there are none."""
 
     @property
     def error(self) -> float:
@@ -84,9 +96,34 @@ class Row(NamedTuple):
 
 def rows(only: str = "") -> list[Row]:
     """All steps of assay with seconds, but offloading, whose copies have no predicted time."""
+    return [_row(one) for one in _steps(only)]
+
+
+def _steps(only: str) -> list[dict[str, Any]]:
     read = [json.loads(line) for line in MEASURED.read_text(encoding="utf-8").splitlines()]
     named = [one for one in read if "preset" in one and "seconds" in one and only in title(one)]
-    return [_row(one) for one in named if "offload" not in title(one)]
+    return [one for one in named if "offload" not in title(one)]
+
+
+def with_operators(found: Sequence[Row], only: str, python: str) -> list[Row]:
+    """The rows with the times of their dispatched operators, which torch's CUDA build tells on an absent H200."""
+    eager = [one for one in found if one.kind != "compiled"]
+    asked = [one | {"over": [*one["over"], "training.read_every=1"]} for one in _steps(only)]
+    asked = [one for one in asked if title(one) in {row.name for row in eager}]
+    library = library_for([python], lambda text: print(text, file=sys.stderr))
+    variables = dict(os.environ) | library_environment(library) | description(ABSENT["h200"], 1)
+    program = [python, str(Path(__file__).parent / "absent_operators.py")]
+    variables["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
+    told = answered(asked, program, [], variables, lambda row, answer: f"{len(answer.get('order', ()))} operators")
+    times = {row.name: _of_operators(answer) for row, answer in zip(eager, told, strict=True)}
+    return [one._replace(dispatched=times.get(one.name)) for one in found]
+
+
+def _of_operators(answer: Mapping[str, Any]) -> float | None:
+    if "distinct" not in answer:
+        return None
+    kept = Operators.model_validate_json(json.dumps(answer))
+    return play((*dispatched(kept.calls, speeds_of("h200")), WAIT)).seconds
 
 
 def races() -> list[Row]:
@@ -229,12 +266,14 @@ def _solved(seconds: Callable[[float], float], measured: float, high: float) -> 
 
 def table(found: Sequence[Row]) -> Iterator[str]:
     """Rows as lines of a table."""
-    yield "| step | measured, ms | predicted, ms | error | margin | bound by | |"
-    yield "| --- | ---: | ---: | ---: | ---: | --- | --- |"
+    apart = any(one.dispatched for one in found)
+    yield f"| step | measured, ms | predicted, ms | error |{' error by operators |' * apart} margin | bound by | |"
+    yield f"| --- | ---: | ---: | ---: |{' ---: |' * apart} ---: | --- | --- |"
     for one in found:
+        by = "" if one.dispatched is None else format_percent(one.dispatched / one.measured - 1)
         yield (
             f"| {one.name} | {one.measured * 1e3:.1f} | {one.predicted * 1e3:.1f} | {format_percent(one.error)} |"
-            f" ± {one.margin:.0%} | {one.bound} | {one.kind} |"
+            f"{f' {by} |' * apart} ± {one.margin:.0%} | {one.bound} | {one.kind} |"
         )
 
 
@@ -256,6 +295,11 @@ def summary(found: Sequence[Row]) -> Iterator[str]:
         one = pairs(found, ratio)
         told = f"{share:.0%} in order | {one.right} of {one.count}"
         yield f"| pairs of one shape, more than {ratio - 1:.0%} apart | {told} |"
+    others = [one.dispatched / one.measured - 1 for one in judged if one.dispatched]
+    if others:
+        worst_of = max(others, key=abs)
+        told = f"median error {median(map(abs, others)):.1%}, worst {format_percent(worst_of)}, of {len(others)}"
+        yield f"| by the operators that torch dispatches | as above | {told} |"
     compiled = [one for one in found if one.kind == "compiled"]
     inside = sum(abs(one.error) <= one.margin for one in compiled)
     yield f"| compiled and captured steps | within ± {MARGIN:.0%} | {inside} of {len(compiled)} |"
@@ -318,6 +362,7 @@ _LEFT_OUT = """## What is not predicted
   H200 took 171 ms for one such step, 131 ms more than without.
 - Products in float8, which datasheets here do not have, and several ranks.
 - Mixtures of experts count their kernels, but no step of one was measured, so their margin is the wide one.
+- Compiled and captured code of a script on an absent GPU, and its events.
 - The host of another machine. Its launch costs are those of the machine with the H200.
 """
 
@@ -327,11 +372,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--python")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
     if given.fit:
         print("MODULES {:.4g}, RECOMPUTED_SECONDS {:.4g}".format(*fitted()))
     found, rungs = rows(given.only), ladder()
+    if given.python:
+        found = with_operators(found, given.only, given.python)
     text = page(found, rungs)
     print(text)
     if given.out:

@@ -28,7 +28,7 @@ def step_time(seen: Observation | None, device: AbsentDevice) -> StepTime | str 
         return f"nobody has measured {', '.join(missing)}"
     speeds = speeds_of(key_of(device))
     try:
-        played = play((*dispatched(kept.calls, speeds, tf32=kept.tf32), WAIT))
+        played = play((*dispatched(kept.calls, speeds), WAIT))
     except KeyError as dtype:
         return f"the datasheet has no products in {dtype.args[0]}"
     margin = OTHER_MARGIN if not speeds.measured else HOST_MARGIN if played.host > played.device else MARGIN

@@ -107,8 +107,6 @@ class Operators(Frozen):
     distinct: tuple[Call, ...]
     order: tuple[int, ...]
     """Places of the step's operators among the distinct ones."""
-    tf32: bool
-    """True if products of float32 may be in TF32."""
 
     @property
     def calls(self) -> tuple[Call, ...]:

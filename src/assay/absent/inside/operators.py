@@ -23,19 +23,15 @@ class Operators:
         self._mode: Any = None
         self._updating = False
         self._whole = False
-        self._tf32 = False
 
-    def stepped(self, steps: int) -> None:
-        """A step has ended, the last of so many."""
+    def stepped(self, steps: int, replayed: int) -> None:
+        """A step has ended, the last of so many; it replayed so many nodes of graphs."""
         self._updating = False
         if self._mode is not None:
             mode, self._mode = self._mode, None
             mode.__exit__(None, None, None)
-            self._whole = True
+            self._whole = not replayed and not _compiles()
         elif self.wanted and steps == RECORDED and not _compiles():
-            import torch
-
-            self._tf32 = torch.backends.cuda.matmul.allow_tf32
             self._mode = _mode(self)
             self._mode.__enter__()
 
@@ -45,7 +41,7 @@ class Operators:
 
     def add(self, name: str, read: Any, written: Any) -> None:
         """Note one operator, with the tensors that it reads and writes: shape, dtype and bytes of each."""
-        key = (name, read, written, self._part())
+        key = (name, read, written, self._part(), _in_tf32())
         self._order.append(self._kept.setdefault(key, len(self._kept)))
 
     def _part(self) -> str:
@@ -59,13 +55,20 @@ class Operators:
         """Return distinct operators and their order; None if no whole step was kept."""
         if not self._whole:
             return None
-        return {"distinct": list(self._kept), "order": self._order, "tf32": self._tf32}
+        return {"distinct": list(self._kept), "order": self._order}
+
+
+def _in_tf32() -> bool:
+    """True if products of float32 may be in TF32 now."""
+    import torch
+
+    return bool(torch.backends.cuda.matmul.allow_tf32)
 
 
 def _compiles() -> bool:
-    """True if the script has compiled or captured code by now."""
+    """True if the script has compiled code by now, or is inside of a dispatch mode of its own."""
     torch, dynamo = sys.modules.get("torch"), sys.modules.get("torch._dynamo.utils")
-    compiled = dynamo is not None and bool(getattr(dynamo, "counters", {}).get("frames"))
+    compiled = "torch._inductor.compile_fx" in sys.modules or bool(getattr(dynamo, "counters", {}).get("frames"))
     return compiled or bool(torch and torch._C._len_torch_dispatch_stack())
 
 

@@ -57,12 +57,13 @@ class Steps:
         if not self._counts_steps(optimizer):
             return
         now = self._findings.library.counts()
+        nodes = now["graph_nodes"] - self._before["graph_nodes"]
         if len(self._findings.steps) < _KEPT:
             self._findings.steps.append({name: now[name] - self._before[name] for name in now})
         self._before = now
         self._findings.step_count += 1
         self._findings.collectives.stepped()
-        self._findings.operators.stepped(self._findings.step_count)
+        self._findings.operators.stepped(self._findings.step_count, nodes)
         self._findings.write(may_wait=True)
 
     def _end(self) -> None:

@@ -56,6 +56,8 @@ class Call(NamedTuple):
     written: tuple[Seen, ...]
     part: str
     """forward, backward, recompute or update."""
+    tf32: bool = False
+    """True if products of float32 may be in TF32."""
 
 
 def unmeasured(calls: Sequence[Call]) -> tuple[str, ...]:
@@ -63,17 +65,19 @@ def unmeasured(calls: Sequence[Call]) -> tuple[str, ...]:
     return tuple(sorted({one.name for one in calls if one.name.startswith(_UNMEASURED)}))
 
 
-def dispatched(calls: Sequence[Call], speeds: Speeds, *, tf32: bool) -> Iterator[Queued]:
+def dispatched(calls: Sequence[Call], speeds: Speeds) -> Iterator[Queued]:
     """Launches of operators. Raises `KeyError` if the device has no products of a dtype of them."""
     for one in calls:
-        seconds = [speeds.seconds(_in_format(kernel, tf32)) for kernel in kernels(one)]
+        seconds = [speeds.seconds(_in_format(kernel, one.tf32)) for kernel in kernels(one)]
         yield Queued(_host(one), sum(seconds))
         if one.name in _READS:
             yield WAIT
 
 
 def _in_format(kernel: Kernel, tf32: bool) -> Kernel:
-    return kernel._replace(dtype="tf32") if tf32 and kernel.flops and kernel.dtype == "float32" else kernel
+    """The kernel of a product in TF32, if that is on."""
+    multiplies = kernel.kind in (PRODUCT, BATCHED) and kernel.dtype == "float32"
+    return kernel._replace(dtype="tf32") if tf32 and multiplies else kernel
 
 
 def _host(call: Call) -> float:
