@@ -68,8 +68,8 @@ def test_scores_norms_and_casts_are_those_of_the_ledger() -> None:
     assert next(kernels(call("native_layer_norm", [x, seen(768), seen(768)], [x, row, row]))) == norm
     given = [x, x, row, row, seen(768), seen(768)]
     assert next(kernels(call("native_layer_norm_backward", given, [x, seen(768), seen(768)], "backward"))) == back
-    narrow = [one for one in half.tape if one.name == "aten._to_copy" and one.inputs[0].endswith("mlp_norm:out")]
-    assert next(kernels(call("_to_copy", [x], [seen(8, 1024, 768, dtype="bfloat16")]))) == next(forward(narrow[0], half))
+    cast = next(one for one in half.tape if one.name == "aten._to_copy" and one.inputs[0].endswith("mlp_norm:out"))
+    assert next(kernels(call("_to_copy", [x], [seen(8, 1024, 768, dtype="bfloat16")]))) == next(forward(cast, half))
 
 
 def test_attention_has_its_kernel_and_more_work_in_backward() -> None:
