@@ -65,7 +65,7 @@ Two constants, both of the host. Four rows that had a part in them or in a rule 
 - A product of an update takes the host as long as the smallest measured product. That rule came after Muon's step.
 
 Nothing of the device was fitted to a step. Two more rules came after a prediction had failed, each from a source of its
-own. The host's time for compiled code is from torch's profiles, after compiled steps of shakespeare-char were 37 % too
+own. The host's time for compiled code is from torch's profiles, after a compiled step of shakespeare-char was 37 % too
 fast. Compiled products have aligned sides, as in inductor's sources, after the ladder's compilation had gained × 1.6
 instead of × 2.6.
 """
