@@ -10,7 +10,7 @@ import pytest
 from assay import api
 from assay.cost import Cost
 from assay.estimator import estimate
-from assay.estimator.timing.gpu_step import _gradients
+from assay.estimator.timing.gpu_step import gradients
 from assay.estimator.timing.kernels import forward
 from assay.hardware.devices import absent_machine
 from assay.hardware.kernel_times import Kernel
@@ -37,7 +37,7 @@ def ledger(*stack: str, **over: object) -> Cost:
 
 def launched(cost: Cost) -> tuple[Counter[str], Counter[str]]:
     known: set[str] = set()
-    back = (one for at in reversed(range(len(cost.tape))) for one in _gradients(cost, at, known, accumulates=False))
+    back = (one for at in reversed(range(len(cost.tape))) for one in gradients(cost, at, known))
     return Counter(k.kind for one in cost.tape for k in forward(one, cost)), Counter(k.kind for k in back)
 
 
@@ -57,7 +57,7 @@ def test_products_of_all_passes_do_the_ledgers_work() -> None:
     cost = ledger("bf16_mixed")
     known: set[str] = set()
     every = [kernel for one in cost.tape for kernel in forward(one, cost)]
-    every += [one for at in reversed(range(len(cost.tape))) for one in _gradients(cost, at, known, accumulates=False)]
+    every += [one for at in reversed(range(len(cost.tape))) for one in gradients(cost, at, known)]
     assert sum(one.flops for one in every) == sum(sum(one.flops[:2]) for one in cost.tape)
 
 

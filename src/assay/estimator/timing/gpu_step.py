@@ -71,47 +71,49 @@ def gpu_step(cost: Cost, speeds: Speeds) -> GpuStep:
 
 def passes(cost: Cost, speeds: Speeds) -> tuple[Launches, Launches]:
     """Launches of forward and backward of the first micro-batch, and of each further one, which adds gradients."""
-    first = _launches(cost, speeds, accumulates=False)
-    return first, _launches(cost, speeds, accumulates=True) if cost.micro_batches > 1 else ()
+    first = tuple(_micro_batch(cost, speeds))
+    further: Launches = ()
+    if cost.micro_batches > 1:
+        host = MODULES * BACKWARD_LAUNCH_SECONDS
+        sums = (added(one.nbytes, one.dtype) for one in cost.parameters.values())
+        further = (*first, *(Queued(host, speeds.seconds(kernel)) for kernel in sums))
+    return (_replayed(first), _replayed(further)) if cost.replayed else (first, further)
 
 
-def _launches(cost: Cost, speeds: Speeds, *, accumulates: bool) -> Launches:
-    found = tuple(_micro_batch(cost, speeds, accumulates=accumulates))
-    if cost.replayed:
-        return (Queued(_REPLAY_LAUNCHES * LAUNCH_SECONDS, sum(one.device for one in found)),)
-    return found
+def _replayed(launches: Launches) -> Launches:
+    """One launch of all kernels."""
+    whole = sum(one.device for one in launches)
+    return (Queued(_REPLAY_LAUNCHES * LAUNCH_SECONDS, whole),) if launches else ()
 
 
-def _micro_batch(cost: Cost, speeds: Speeds, *, accumulates: bool) -> Iterator[Queued]:
-    for operation in cost.tape:
-        yield from _forward(operation, cost, speeds)
+def _micro_batch(cost: Cost, speeds: Speeds) -> Iterator[Queued]:
+    every = [_forward(operation, cost, speeds) for operation in cost.tape]
+    for launches in every:
+        yield from launches
     ends = {one.last: one for one in cost.lifetimes.segments}
     known: set[str] = set()
     for index in range(len(cost.tape) - 1, -1, -1):
         if (segment := ends.get(index)) is not None:
-            for operation in (cost.tape[place] for place in sorted(segment.runs)):
-                yield Queued(RECOMPUTED_SECONDS * len(operation.saves), 0.0)
-                yield from _forward(operation, cost, speeds)
-        yield from _backward(index, cost, speeds, known, accumulates=accumulates)
+            for place in sorted(segment.runs):
+                yield Queued(RECOMPUTED_SECONDS * len(cost.tape[place].saves), 0.0)
+                yield from every[place]
+        yield from _backward(index, cost, speeds, known)
 
 
-def _forward(operation: Operation, cost: Cost, speeds: Speeds) -> Iterator[Queued]:
-    host = MODULES * LAUNCH_SECONDS
+def _forward(operation: Operation, cost: Cost, speeds: Speeds) -> list[Queued]:
+    host, seconds = MODULES * LAUNCH_SECONDS, speeds.seconds
     if not operation.compiled:
-        yield from (Queued(host, speeds.seconds(kernel)) for kernel in forward(operation, cost))
-        return
-    yield Queued(COMPILED * host * len(list(forward(_eager(operation), cost))), 0.0)
-    yield from (Queued(0.0, speeds.seconds(kernel)) for kernel in forward(operation, cost))
+        return [Queued(host, seconds(kernel)) for kernel in forward(operation, cost)]
+    eager = Queued(COMPILED * host * len(list(forward(_eager(operation), cost))), 0.0)
+    return [eager, *[Queued(0.0, seconds(kernel)) for kernel in forward(operation, cost)]]
 
 
-def _backward(index: int, cost: Cost, speeds: Speeds, known: set[str], *, accumulates: bool) -> Iterator[Queued]:
-    operation, host = cost.tape[index], MODULES * BACKWARD_LAUNCH_SECONDS
+def _backward(index: int, cost: Cost, speeds: Speeds, known: set[str]) -> list[Queued]:
+    operation, host, seconds = cost.tape[index], MODULES * BACKWARD_LAUNCH_SECONDS, speeds.seconds
     if not operation.compiled:
-        kernels = _gradients(cost, index, known, accumulates=accumulates)
-        yield from (Queued(host, speeds.seconds(kernel)) for kernel in kernels)
-        return
-    yield Queued(COMPILED * host * len(list(backward(_eager(operation), cost))), 0.0)
-    yield from (Queued(0.0, speeds.seconds(kernel)) for kernel in backward(operation, cost))
+        return [Queued(host, seconds(kernel)) for kernel in gradients(cost, index, known)]
+    eager = Queued(COMPILED * host * len(list(backward(_eager(operation), cost))), 0.0)
+    return [eager, *[Queued(0.0, seconds(kernel)) for kernel in backward(operation, cost)]]
 
 
 def _eager(operation: Operation) -> Operation:
@@ -121,22 +123,21 @@ def _eager(operation: Operation) -> Operation:
     return altered(operation, compiled=False, outputs=outputs, gradients=gradients)
 
 
-def _gradients(cost: Cost, index: int, known: set[str], *, accumulates: bool) -> Iterator[Kernel]:
+def gradients(cost: Cost, index: int, known: set[str]) -> Iterator[Kernel]:
     """Kernels of an operation's backward, and sums with gradients that are `known` already."""
-    operation = cost.tape[index]
-    yield from backward(operation, cost)
+    yield from backward(cost.tape[index], cost)
     for name, _how in cost.lifetimes.returned[index]:
-        one = cost.values[name]
-        if name in known or (accumulates and name in cost.parameters):
+        if name in known:
+            one = cost.values[name]
             yield added(one.nbytes, one.dtype)
         known.add(name)
 
 
 def update(cost: Cost, speeds: Speeds) -> Iterator[Queued]:
     """Launches of the gradient norm, of clipping, and of the optimizer."""
-    gradients = cost.gradient_bytes
-    for passes in (1, 2) if gradients else ():
-        yield Queued(_LIST_LAUNCHES * UPDATE_LAUNCH_SECONDS, speeds.seconds(_list(LISTED, passes * gradients)))
+    nbytes = cost.gradient_bytes
+    for times in (1, 2) if nbytes else ():
+        yield Queued(_LIST_LAUNCHES * UPDATE_LAUNCH_SECONDS, speeds.seconds(_list(LISTED, times * nbytes)))
     rule = cost.optimizer.rule
     for product in rule.products(cost.updated):
         shape = (product.rows, product.inner, product.columns)

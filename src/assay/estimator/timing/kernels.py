@@ -60,8 +60,8 @@ def added(nbytes: int, dtype: str) -> Kernel:
 
 def _moved(operation: Operation, cost: Cost) -> int:
     """Bytes of what it reads and of what it writes to memory of its own."""
-    made = (*operation.outputs, *operation.extras)
-    return sum(cost.sizes[name] for name in operation.inputs) + sum(one.nbytes for one in made if one.view_of is None)
+    sizes, made = cost.sizes, (*operation.outputs, *operation.extras)
+    return sum([sizes[name] for name in operation.inputs]) + sum([sizes[o.name] for o in made if o.view_of is None])
 
 
 def _dtype(operation: Operation) -> str:
@@ -90,7 +90,7 @@ def _gradients(operation: Operation, cost: Cost) -> Kernels:
     written = [name for name, how in returned if how not in (Gradient.NONE, Gradient.ALIAS, Gradient.INSIDE)]
     saved = sum(cost.sizes.get(name, 0) for name in operation.saves)
     for name in written:
-        read = operation.outputs[0].nbytes + saved // len(written)
+        read = cost.sizes[operation.outputs[0].name] + saved // len(written)
         yield Kernel(PLAIN, _dtype(operation), read + cost.sizes[name])
 
 
@@ -108,9 +108,10 @@ def _product_back(operation: Operation, cost: Cost) -> Kernels:
 
 
 def _multiplied(operation: Operation, cost: Cost, *, back: bool) -> Kernel:
-    x, weight = (cost.values[name] for name in operation.inputs[:2])
-    sides = x.nbytes + weight.nbytes + operation.outputs[0].nbytes
-    shape: tuple[int, ...] = (prod(x.shape[:-1]), x.shape[-1], operation.outputs[0].shape[-1])
+    (x, weight, *_), (out,), sizes = operation.inputs, operation.outputs, cost.sizes
+    sides = sizes[x] + sizes[weight] + sizes[out.name]
+    rows = cost.values[x].shape
+    shape: tuple[int, ...] = (prod(rows[:-1]), rows[-1], out.shape[-1])
     if operation.compiled:  # inductor pads sides that are not aligned (`_inductor/fx_passes/pad_mm.py` of torch 2.11)
         shape = tuple(-(-one // ALIGNED) * ALIGNED for one in shape)
     return Kernel(PRODUCT, multiplied_in(operation, cost), sides, operation.flops.forward, shape, back)
@@ -129,10 +130,10 @@ def _batched_back(operation: Operation, cost: Cost) -> Kernels:
 
 
 def _of_batch(operation: Operation, cost: Cost, *, back: bool) -> Kernel:
-    left, right = (cost.values[name] for name in operation.inputs[:2])
-    sides = left.nbytes + right.nbytes + operation.outputs[0].nbytes
-    count, length, inner = left.shape[-3:]
-    shape = (count, length, min(inner, operation.outputs[0].shape[-1]))
+    (left, right, *_), (out,), sizes = operation.inputs, operation.outputs, cost.sizes
+    sides = sizes[left] + sizes[right] + sizes[out.name]
+    count, length, inner = cost.values[left].shape[-3:]
+    shape = (count, length, min(inner, out.shape[-1]))
     return Kernel(BATCHED, multiplied_in(operation, cost), sides, operation.flops.forward, shape, back)
 
 
