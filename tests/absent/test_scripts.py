@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.absent.answer import Fit
+from assay.estimator.timing.step_time import StepTime
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent]
@@ -42,6 +43,26 @@ def test_a_plain_loop_has_the_peaks_that_torch_says(run: Run) -> None:
     assert ran.answer.per_step("products") == (5, 5, 5)
     assert ran.answer.per_step("synchronizations") == (0, 0, 0)
     assert ran.found.reads == ()
+
+
+def test_a_step_has_a_predicted_time_and_the_same_peak(run: Run) -> None:
+    plain, timed = run(LOOP), run(LOOP, times=True)
+    assert plain.answer.peak == timed.answer.peak
+    assert plain.found.by_step == timed.found.by_step
+    assert timed.found.operators is not None
+    names = [one.name for one in timed.found.operators.calls]
+    assert (names.count("addmm"), names.count("mm"), names.count("gelu_backward")) == (2, 3, 1)
+    assert {one.part for one in timed.found.operators.calls} == {"forward", "backward", "update"}
+    assert isinstance(timed.answer.step_time, StepTime)
+    # A GPU waits for the host in so small a step.
+    assert 2e-4 < timed.answer.step_time.seconds < 5e-3
+
+
+def test_compiled_code_has_no_predicted_time(run: Run) -> None:
+    compiled = LOOP.replace("for step", "model = torch.compile(model, backend='aot_eager')\nfor step", 1)
+    found = run(compiled, times=True).answer.step_time
+    assert isinstance(found, str)
+    assert "compiled or captured" in found
 
 
 def test_a_peak_outlives_its_reset(run: Run) -> None:

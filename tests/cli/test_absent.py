@@ -42,6 +42,12 @@ def test_what_follows_two_dashes_is_the_command(assay: Assay, asked: list[dict[s
     assert (call["count"], call["steps"], call["reads"][0].line) == (2, 3, 3)
 
 
+def test_times_are_asked_of_the_observer_only_if_they_are_wanted(assay: Assay, asked: list[dict[str, Any]]) -> None:
+    for words in ((), ("--times",)):
+        assert assay("absent", "h100", *words, "--", "python", "train.py").code == 0
+    assert [call["variables"] for call in asked] == [{}, {"ASSAY_ABSENT_TIMES": "1"}]
+
+
 def test_every_chosen_rank_is_run_with_its_variables(assay: Assay, asked: list[dict[str, Any]]) -> None:
     said = assay("absent", "h100", "--ranks", "16", "--rank", "1,9", "--", "python", "train.py")
     assert said.code == 0
@@ -68,6 +74,7 @@ def test_a_file_is_written_beside_the_text(assay: Assay, asked: list[dict[str, A
         (("h101", "--", "python", "a.py"), "no absent GPU is called 'h101'; did you mean 'h100'"),
         (("h100",), "no script is given; write it after two dashes"),
         (("h100", "--rank", "0", "--", "python", "a.py"), "--rank needs --ranks"),
+        (("h100", "--times", "--largest", "--", "python", "a.py"), "--times asks for one run of one process"),
         (("h100", "--ranks", "1", "--", "python", "a.py"), "--ranks is 1; give 2 to 4096"),
         (("h100", "--read", "a.py=1", "--", "python", "a.py"), "--read is 'a.py=1'; write a line and its value"),
         (("h100", "--largest", "--", "python", "a.py"), "--largest finds a number; write {} in its place"),

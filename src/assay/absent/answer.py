@@ -10,9 +10,11 @@ from functools import cached_property
 from statistics import median_low
 from typing import NamedTuple
 
+from assay.absent.clock import step_time
 from assay.absent.devices import AbsentDevice, with_context
 from assay.absent.launch import Launched
 from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
+from assay.estimator.timing.step_time import StepTime
 from assay.records.status import Status
 
 
@@ -150,6 +152,19 @@ class AbsentAnswer:
         """Exit code of the command."""
         return self.status.exit_code
 
+    @cached_property
+    def step_time(self) -> StepTime | str | None:
+        """Predicted time of a step, or why there is none; None if no times were asked for."""
+        return step_time(self.observation, self.device)
+
+    def _times(self) -> dict[str, object]:
+        time = self.step_time
+        if not isinstance(time, StepTime):
+            return {} if time is None else {"no_step_time": time}
+        host, device = time.apart or (None, None)
+        known: dict[str, object] = {"step_seconds": time.seconds, "step_seconds_margin": time.margin}
+        return known | {"host_seconds": host, "device_seconds": device}
+
     def per_step(self, name: str) -> PerStep | None:
         """Return a count of one step; None without a step. The first step is left out if there are others."""
         steps = self.observation.by_step if self.observation else ()
@@ -174,5 +189,6 @@ class AbsentAnswer:
             "reserved_peak_bytes": peak.reserved_bytes if peak else None,
             "in_use_bytes": list(in_use) if in_use else None,
             "per_step": {name: found._asdict() for name in names if (found := self.per_step(name))},
-            "processes": [one.model_dump() for one in self.observations],
+            **self._times(),
+            "processes": [one.model_dump(exclude={"operators"}) for one in self.observations],
         }

@@ -44,6 +44,8 @@ if hidden is not None and hidden.loader is not None:
     sys.modules["sitecustomize"] = own
     hidden.loader.exec_module(own)
 '''
+TIMES = "ASSAY_ABSENT_TIMES"
+"""Variable of the environment that asks the observer to keep the operators of a step."""
 _PATIENCE = 10
 """Seconds that a script has to end after an interrupt."""
 

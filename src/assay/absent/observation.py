@@ -3,6 +3,7 @@
 from typing import Literal
 
 from assay.config.base import Frozen
+from assay.estimator.timing.dispatched import Call
 
 
 class Place(Frozen):
@@ -100,6 +101,19 @@ class Collectives(Frozen):
     """True if all steps after the second made the same calls."""
 
 
+class Operators(Frozen):
+    """Operators of one step, in order."""
+
+    distinct: tuple[Call, ...]
+    order: tuple[int, ...]
+    """Places of the step's operators among the distinct ones."""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every operator."""
+        return tuple(self.distinct[place] for place in self.order)
+
+
 class Observation(Frozen):
     """Findings of one process."""
 
@@ -118,6 +132,10 @@ class Observation(Frozen):
     exhausted: tuple[Exhausted, ...]
     ended: End
     collectives: Collectives = Collectives()
+    operators: Operators | None = None
+    """None if times were not asked for, or if the third step had no operators to keep."""
+    timed: bool = False
+    """True if times were asked for."""
     refused: str | None
     """An allocator that does not count, if the script chose one."""
 

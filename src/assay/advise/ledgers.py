@@ -22,8 +22,9 @@ from assay.cost.simulation.served import Passes, Update, most_bytes, passes, sav
 from assay.errors import UsageError
 from assay.estimator.device_memory import CONTEXT, least_around, working_storage_of_gpu
 from assay.estimator.estimate import bare_ledger
-from assay.estimator.timing.roofline import Work, pass_work, update_work
+from assay.estimator.timing.roofline import Work
 from assay.estimator.timing.step_time import at_depth
+from assay.estimator.timing.works import pass_work, update_work
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import thread_count
 
@@ -102,7 +103,7 @@ class Ledgers:
         return frozenset(i for i, one in alone if one is not None and holds(one))
 
     def seconds(self, stack: Positions) -> float | None:
-        """Return the seconds of a step by the roofline; None if they are not predicted."""
+        """Return the seconds of a step by its work; None if they are not predicted."""
         shape, rule = self._parted(stack)
         if shape not in self._works:
             ledgers = [self._ledger(depth, shape) for depth in self._depths]

@@ -1,7 +1,7 @@
 """A search for the best stack of one run on one machine: its candidates, their times, and their needs of memory.
 
-Times are rooflines until steps were timed (`calibration`); then a correction brings all to one scale. Needs do not
-depend on times, so each ledger is computed once for all rankings.
+Times are rooflines, or by kernels on an absent GPU, until steps were timed (`calibration`). Then a correction brings
+all to one scale. Needs do not depend on times, so each ledger is computed once for all rankings.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,6 +18,7 @@ from assay.advise.search import Bounds, Point, frontier, simplest, smallest
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
+from assay.estimator.timing.gpu_time import OTHER_MARGIN, speeds_for
 from assay.estimator.timing.roofline import error_factor
 from assay.estimator.timing.step_time import digests
 from assay.hardware import Machine
@@ -101,7 +102,9 @@ class Problem:
 
     @property
     def roofline_margin(self) -> float | None:
-        """Half of the 95 % interval of a roofline's logarithm; None if it was never held against measured steps."""
+        """Half of the interval of an untimed step's logarithm; None if such were never held against measured ones."""
+        if speeds_for(self.ledgers.rates) is not None:
+            return OTHER_MARGIN
         factor = error_factor(self.ledgers.rates)
         return None if factor is None else log(factor)
 

@@ -70,27 +70,27 @@ def _different(problem: Problem, ranking: Ranking, best: Choice) -> Iterator[Cho
     for other in problem.different:
         kept = tuple(one for one in recommended if not one.one.claims & other.one.claims)
         stack = tuple(sorted((*kept, other), key=lambda one: one.order))
-        found = _with_roofline(problem, stack)
+        found = _untimed_step(problem, stack)
         if found is not None:
-            roofline, need, tokens = found
-            seconds = best.seconds * roofline / problem.roofline[ranking.best.stack]
+            alone, need, tokens = found
+            seconds = best.seconds * alone / problem.roofline[ranking.best.stack]
             fits = need <= problem.limits.budget_bytes
             changed = replace(best, stack=tuple(map(str, stack)), seconds=seconds, need_bytes=need, fits=fits)
             margin, numerics = problem.roofline_margin, Numerics.DIFFERENT_TRAINING
             yield replace(changed, timed=False, tokens=tokens, margin=margin, numerics=numerics)
 
 
-def _with_roofline(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, int, int] | None:
-    """Return roofline seconds, need and tokens of a stack; None if it cannot run or be predicted."""
+def _untimed_step(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, int, int] | None:
+    """Return predicted seconds, need and tokens of a stack; None if it cannot run or be predicted."""
     from assay.estimator.estimate import estimate
 
     run = with_stack(problem.run, stack)
     try:
         found = estimate(run, problem.machine)
-        need, seconds = peak_of(found, problem.limits.of), found.roofline_seconds
+        need, time = peak_of(found, problem.limits.of), found.untimed
     except UsageError:
         return None
-    return None if seconds is None else (seconds, need, run.tokens_per_step)
+    return None if time is None else (time.seconds, need, run.tokens_per_step)
 
 
 def sources(problem: Problem, stack: Positions) -> tuple[str, ...]:

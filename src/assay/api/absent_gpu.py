@@ -18,21 +18,25 @@ def absent(
     steps: int | None = None,
     devices: int = 1,
     reads: Sequence[str] = (),
+    times: bool = False,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> "AbsentAnswer":
     """Run a command such as ``["python", "train.py"]`` on an absent GPU, and return its peaks, counts and reads.
 
-    `steps` ends the script after so many steps of its optimizer. `reads` states values, as in ``train.py:12=300``. The
-    command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that Python does not allow it.
+    `steps` ends the script after so many steps of its optimizer. `reads` states values, as in ``train.py:12=300``.
+    With `times` the operators of the third step are kept, and the answer has the predicted time of a step. The
+    command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that Python does not allow
+    it.
     """
     from assay.absent.answer import AbsentAnswer
     from assay.absent.devices import absent_device
-    from assay.absent.launch import run_absent, stated_read
+    from assay.absent.launch import TIMES, run_absent, stated_read
 
     found = absent_device(device)
     _check_command(command, device)
     stated = [stated_read(one) for one in reads]
-    launched = run_absent(command, found, count=devices, steps=steps, reads=stated, tell=on_progress)
+    asked = {TIMES: "1"} if times else {}
+    launched = run_absent(command, found, count=devices, steps=steps, reads=stated, variables=asked, tell=on_progress)
     return AbsentAnswer(found, devices, command, launched)
 
 

@@ -34,9 +34,10 @@ def estimate(
 ) -> "PredictedStep":
     """Predict memory, work and time of one optimizer step, without torch and without training.
 
-    `device` names one GPU that may be absent, such as ``a100``: then the time is a roofline of its datasheet's peaks,
-    which no step undercuts. Returns the estimate of the rank with the highest peak. `estimate_every_rank` returns all
-    ranks and their joint step time. Raises `UsageError`, also if only the corpus determines the vocabulary size.
+    `device` names one GPU that may be absent, such as ``a100``: then the time follows from operators that were
+    measured on one H200, in proportion to both datasheets, and has a margin. Returns the estimate of the rank with
+    the highest peak. `estimate_every_rank` returns all ranks and their joint step time. Raises `UsageError`, also
+    if only the corpus determines the vocabulary size.
     """
     from assay.api.step_results import PredictedStep
 

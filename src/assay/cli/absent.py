@@ -1,6 +1,7 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +40,9 @@ _Read = Annotated[
 _Largest = Annotated[
     bool, typer.Option("--largest", help="Find the largest number in the place of {} that fits, by several runs.")
 ]
+_Times = Annotated[
+    bool, typer.Option("--times", help="Also predict the time of a step, from the operators of the third one.")
+]
 _Yes = Annotated[bool, typer.Option("--yes", help="Make the environment of `setup` without a question.")]
 _Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the answer as JSON; - prints it alone.")
@@ -54,13 +58,14 @@ def absent(
     rank: _Rank = None,
     read: _Read = None,
     largest: _Largest = False,
+    times: _Times = False,
     yes: _Yes = False,
     as_json: _Json = None,
 ) -> None:
     """Run an unchanged script on a GPU that is not there: does it fit, and what does a step do?
 
     torch's CUDA build runs in the script's own environment, on Linux without a GPU. Memory is exact, nothing is
-    computed, and times mean nothing. The script's output goes to standard error.
+    computed, and what the script times means nothing. The script's output goes to standard error.
 
     `setup` makes an environment with a CUDA build of torch beside the one whose Python follows.
 
@@ -85,11 +90,12 @@ def absent(
         _set_up(command or ["python"], yes=yes)
         return
     _check_ranks(ranks, rank, largest=largest)
+    _check_times(times, alone=ranks is None and not largest)
     target = _target(as_json)
     if ranks is not None:
         found = _of_ranks(device, command or (), ranks, rank, devices, steps, read or ())
     else:
-        run = api.absent_largest if largest else api.absent
+        run = api.absent_largest if largest else partial(api.absent, times=times)
         found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or (), on_progress=note)
     _say(found, target, alone=as_json == "-")
     raise typer.Exit(found.exit_code)
@@ -132,6 +138,13 @@ def _check_ranks(ranks: int | None, rank: str | None, *, largest: bool) -> None:
         raise UsageError("--rank needs --ranks, the number of all ranks")
     if largest and ranks is not None:
         raise UsageError("--largest asks for one process; leave --ranks out")
+
+
+def _check_times(times: bool, *, alone: bool) -> None:
+    from assay.errors import UsageError
+
+    if times and not alone:
+        raise UsageError("--times asks for one run of one process; leave --largest and --ranks out")
 
 
 def _say(found: "AbsentAnswer | LargestFit | RanksAnswer", target: "Path | None", *, alone: bool) -> None:

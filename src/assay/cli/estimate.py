@@ -112,12 +112,12 @@ def estimate(
     With several --with: print the parts of the peak after each is added to those before it, in columns. With
     --calibrate: first time steps of few blocks, and predict the time of a step from them. With --nproc: predict the
     rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
-    --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --device: predict the step on one
-    GPU that may be absent, by the peaks of its datasheet. With --inference or --tokens: predict generation, or the cost
-    of a training, on such a device. With --trace: follow the program itself on tensors without memory, which serves a
-    model of your own, module:function, as well. With --device and --trace or --absent: predict the peak
-    memory of one step on a GPU. A function may then return a step of your own. With --accuracy: compare earlier
-    predictions with their measurements.
+    --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --device: predict memory and
+    time of the step on one GPU that may be absent. Its time follows from operators that were measured on one H200.
+    With --inference or --tokens: predict generation, or the cost of a training, on such a device. With --trace:
+    follow the program itself on tensors without memory, which serves a model of your own, module:function, as well.
+    With --device and --trace or --absent: predict the peak memory of one step on a GPU. A function may then return
+    a step of your own. With --accuracy: compare earlier predictions with their measurements.
 
     \b
         assay estimate demo

@@ -139,6 +139,11 @@ class Cost:
         unread = Tensor(_UNREAD, (steps - 1, 4), batched=False)
         return replace(self, buffers=(*others, unread) if steps > 1 else others)
 
+    @property
+    def read_every(self) -> int:
+        """Number of steps whose figures are read together."""
+        return next((one.shape[0] + 1 for one in self.buffers if one.name == _UNREAD), 1)
+
     def sending(self, *communications: Communication) -> Self:
         """The ledger with further communications."""
         return replace(self, sent=(*self.sent, *communications))

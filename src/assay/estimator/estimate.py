@@ -27,10 +27,12 @@ from assay.cost.simulation.reserved import Interval
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
 from assay.estimator.gpus import gpu_of
+from assay.estimator.timing.gpu_time import gpu_time
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.uncollected import uncollected
 from assay.hardware import Machine, Rates
+from assay.hardware.kernel_times import MEASURED_ON
 from assay.hardware.peaks import peak_flops
 from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
@@ -132,13 +134,25 @@ class Estimate:
 
     @cached_property
     def step_time(self) -> StepTime | None:
-        """Time of the step: from timed steps of few blocks, or a roofline; None if no rate was measured."""
+        """Time of the step: from timed steps of few blocks, or `untimed`; None if no rate is known."""
         times, layers = timed(self.run, self.machine), self.run.model.n_layer
         if times is not None:
             small = tuple(_ledger(at_depth(self.run, depth), self.machine) for depth in times.depths)
             if affine(self.cost, small, layers):
                 return from_times(times, layers)
-        return None if self.roofline_seconds is None else StepTime(self.roofline_seconds, factor=self.roofline_factor)
+        return self.untimed
+
+    @cached_property
+    def untimed(self) -> StepTime | None:
+        """Time of the step by kernels on a GPU of a datasheet, else by a roofline; None if no rate is known.
+
+        A technique whose time is `unseen` leaves the roofline.
+        """
+        seen = not any(one.unseen for one in optimizations_of(self.run))
+        known = gpu_time(self.cost, self.sheet) if self.sheet is not None and seen else None
+        if known is not None or self.roofline_seconds is None:
+            return known
+        return StepTime(self.roofline_seconds, factor=self.roofline_factor)
 
     @cached_property
     def roofline_seconds(self) -> float | None:
@@ -208,10 +222,18 @@ class Estimate:
         }
 
     def _of_sheet(self) -> dict[str, Any]:
-        """Name of a device that is known by its datasheet only, and how many times as long a real step takes."""
+        """Name of a device that is known by its datasheet only, and how many times as long as its roofline a step is.
+
+        With the seconds of host and device, if they are predicted, and the device whose operators were measured.
+        """
         if self.sheet is None:
             return {}
-        return {"datasheet": {"device": self.machine.accelerators[0].name, "times_as_long": SHEET_FACTORS}}
+        found = {"device": self.machine.accelerators[0].name, "times_as_long": SHEET_FACTORS}
+        apart = None if self.step_time is None else self.step_time.apart
+        if apart is None:
+            return {"datasheet": found}
+        host, device = apart
+        return {"datasheet": found | {"operators_of": MEASURED_ON, "host_seconds": host, "device_seconds": device}}
 
 
 @uncollected()

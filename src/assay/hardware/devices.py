@@ -132,6 +132,7 @@ def sheet_rates(name: str) -> Rates:
         backward_launch_seconds=LAUNCH_SECONDS,
         threads=1,
         torch=SHEET,
+        sheet=name.lower(),
     )
 
 

@@ -44,6 +44,8 @@ class Rates(Frozen):
     torch: str
     operators: Mapping[str, OperatorSpeed] = Field(default_factory=dict)
     """Speeds of single operators; empty where they were not measured."""
+    sheet: str = ""
+    """Key of the device among datasheets, if these are its peaks."""
     link: Link | None = None
     """Link between two processes of this machine that compute on such devices; None if it was not measured."""
     doubtful: tuple[str, ...] = ()
@@ -60,7 +62,7 @@ class Rates(Frozen):
     @property
     def specified(self) -> bool:
         """True if these are peaks of a datasheet, which no step reaches."""
-        return self.torch == SHEET
+        return bool(self.sheet)
 
     @property
     def caveat(self) -> str:

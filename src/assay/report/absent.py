@@ -3,16 +3,19 @@
 from collections.abc import Iterator, Mapping
 
 from assay.absent.answer import AbsentAnswer, Fit
+from assay.absent.clock import key_of
 from assay.absent.devices import CONTEXT_BYTES, AbsentDevice
 from assay.absent.observation import Observation, Read, Unknown
+from assay.estimator.timing.step_time import StepTime
 from assay.report.blocks import Block, Facts, Table
+from assay.report.predicted.sheet import by_kernels, longer, within
 from assay.units import format_bytes, format_steps
 
 _LEAST, _MOST = (f"{one / 1e9:.2f}" for one in CONTEXT_BYTES)
 WITH_CONTEXT = f"with a context of {_LEAST} to {_MOST} GB (measured on one H200)"
 CANNOT_TELL = (
     "Nothing was computed: losses and other values mean nothing (numbers that are read are 0, a bool is true), "
-    "and no time means anything."
+    "and no time that the script takes means anything."
 )
 COUNTS = {
     "launches": "launches of kernels",
@@ -37,7 +40,7 @@ def absent_report(answer: AbsentAnswer) -> Iterator[Block]:
     seen = answer.observation
     if seen is None or seen.refused or answer.peak is None:
         return
-    yield Facts.of(_memory(answer))
+    yield Facts.of([*_memory(answer), *_time(answer)])
     if len(seen.devices) > 1:
         yield _devices(seen)
     yield from _counts(answer, seen)
@@ -160,6 +163,16 @@ def _memory(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
     yield "allocated", f"{format_bytes(peak.allocated_bytes)}{withdrawn}, each rounded up"
     yield "reserved", f"{format_bytes(peak.reserved_bytes)}{withdrawn}, by torch's allocator"
     yield "in use", f"{_range(in_use)}{withdrawn}, {WITH_CONTEXT}"
+
+
+def _time(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
+    """Yield the predicted time of a step, if it was asked for."""
+    time = answer.step_time
+    if isinstance(time, StepTime):
+        yield "step", f"{within(time)}, {by_kernels(key_of(answer.device))}"
+        yield "host, GPU", longer(time)
+    elif time is not None:
+        yield "step", f"no time is predicted: {time}"
 
 
 def _devices(seen: Observation) -> Table:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
 from assay.report.predicted.composition import composition_table, compositions_table
-from assay.report.predicted.sheet import SHEET_ROOFLINE
+from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels, longer, within
 from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds, with_factor, with_margin
 
@@ -70,8 +70,11 @@ def _time(every: "EveryRank") -> dict[str, str]:
     found = every.step_time
     if found is None:
         return {"step time": _unknown_time(every)}
-    if every.fullest.sheet is not None:
-        return {"step time, at least": f"{format_seconds(found.seconds)}, {SHEET_ROOFLINE}"}
+    if (sheet := every.fullest.sheet) is not None:
+        if found.apart is None:
+            return {"step time, at least": f"{format_seconds(found.seconds)}, {SHEET_ROOFLINE}"}
+        time = f"{within(found)}, {by_kernels(sheet.sheet)}"
+        return {"step time, predicted": time, "host and device, at the same time": longer(found)}
     if found.margin is not None:
         load = ", timed while other programs worked" if found.under_load else ""
         rows = {"step time, from timed steps of few blocks": f"{with_margin(found.seconds, found.margin)}{load}"}

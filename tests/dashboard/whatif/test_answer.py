@@ -70,7 +70,9 @@ def test_the_time_says_what_it_rests_on(tmp_path: Path) -> None:
     home.ready()
     write_file(rates_file(home), with_rates(home, detect(), {"cpu": MEASURED}))
     assert "measured on this machine" in facts(answered(tmp_path))["step time"]
-    assert "datasheet's peaks" in facts(answered(tmp_path, device="h100"))["step time"]
+    assert "measured on one H200, in proportion" in facts(answered(tmp_path, device="h100"))["step time"]
+    offloaded = facts(answered(tmp_path, device="h100", stack="activation_offload"))
+    assert "datasheet's peaks" in offloaded["step time"]
     several = facts(answered(tmp_path, device="h100", gpus="2", stack="data_parallel"))
     assert "plan from datasheets" in several["step time"]
     assert "not planned" in facts(answered(tmp_path, device="l4", gpus="2", stack="data_parallel"))["step time"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from .collectives import Collectives
 from .library import Library
+from .operators import Operators
 from .places import place_now
 
 _PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
@@ -36,6 +37,7 @@ class Findings:
         """Reads by line, operator and kind."""
         self.unknown: dict[tuple[str, str, int], dict[str, Any]] = {}
         self.exhausted: list[dict[str, Any]] = []
+        self.operators = Operators()
         self.ended: dict[str, Any] = {"how": "running"}
         self.refused: str | None = None
         self._uses_cuda = False
@@ -126,6 +128,8 @@ class Findings:
             "unknown": list(self.unknown.values()),
             "exhausted": self.exhausted,
             "collectives": self.collectives.content(),
+            "operators": self.operators.content(),
+            "timed": self.operators.wanted,
             "ended": self.ended,
             "refused": self.refused,
         }

@@ -45,6 +45,7 @@ class Steps:
         if optimizer not in self._seen:
             self._seen.add(optimizer)
             self._findings.optimizers += 1
+        self._findings.operators.updates()
         # The script ends before the update after the last wanted step, so that its last forward pass counts as well.
         if self._counts_steps(optimizer) and self._wanted and self._findings.step_count >= self._wanted:
             self._end()
@@ -56,11 +57,13 @@ class Steps:
         if not self._counts_steps(optimizer):
             return
         now = self._findings.library.counts()
+        nodes = now["graph_nodes"] - self._before["graph_nodes"]
         if len(self._findings.steps) < _KEPT:
             self._findings.steps.append({name: now[name] - self._before[name] for name in now})
         self._before = now
         self._findings.step_count += 1
         self._findings.collectives.stepped()
+        self._findings.operators.stepped(self._findings.step_count, nodes)
         self._findings.write(may_wait=True)
 
     def _end(self) -> None:

@@ -7,7 +7,7 @@ from assay.dashboard.whatif.question import HERE, Question
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.hardware.cluster import DATASHEETS
-from assay.report.predicted.sheet import SHEET_ROOFLINE
+from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels
 from assay.units import format_seconds, with_factor, with_margin
 
 _MEASURED = "a roofline at the rates measured on this machine, which ranks stacks better than it times them"
@@ -30,6 +30,8 @@ def timing(question: Question, found: Estimate) -> Timing:
     step = found.step_time
     if step is None:
         return _unknown(question, found)
+    if question.device != HERE and found.sheet is not None and step.apart is not None:
+        return Timing(step.seconds, with_margin(step.seconds, step.margin or 0.0), by_kernels(found.sheet.sheet))
     if step.margin is not None:
         load = ", while other programs worked" if step.under_load else ""
         source = f"from timed steps of few blocks on this machine{load}"

@@ -25,7 +25,8 @@ class StepTime:
 
     seconds: float
     margin: float | None = None
-    """Half of the 95 % interval relative to the seconds, if steps were timed; None for a roofline."""
+    """Half of the interval relative to the seconds: of 95 %, if steps were timed, or what predictions by kernels were
+    within. None for a roofline."""
     factor: float | None = None
     """Up to how many times as long or as short as its roofline a step is, in 95 % of measured cases.
 

@@ -5,7 +5,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Facts, Table
-from assay.report.predicted.sheet import SHEET_ROOFLINE
+from assay.report.predicted.sheet import PREDICTED
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def advice_report(found: "Advice", tokens: float | None = None, measured: Measur
     """
     yield Facts.of(_answer(found, tokens))
     rows = [(one.title, _speed(one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
-    speed = "tokens/s, at most" if found.absent else "tokens/s"
+    speed = "tokens/s"
     yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
     if found.parts:
         yield Table.of(("element", "step time", "memory", "loss"), _contributions(found), ("step time", "memory"))
@@ -54,8 +54,7 @@ def _answer(found: "Advice", tokens: float | None) -> Iterator[tuple[str, str]]:
     yield "command", found.command
     faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
     less = format_percent(best.need_bytes / bare.need_bytes - 1)
-    most = "at most " if found.absent else ""
-    yield "speed", f"{most}{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
+    yield "speed", f"{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
     fits = "" if bare.fits else ", which does not fit"
     yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
     yield "budget", f"{format_bytes(found.budget_bytes)} of {found.of} on {found.device}"
@@ -92,7 +91,7 @@ def _basis(found: "Advice") -> str:
     counts = found.counts
     searched = f"{counts.candidates:,} compatible stacks were searched; {counts.replayed} whole ledgers decided."
     if found.absent:
-        return f"{searched} Times are {SHEET_ROOFLINE}. Their order may be wrong, so run this command on the device."
+        return f"{searched} Times are {PREDICTED}. Stacks that are close may be ordered wrongly."
     if not counts.timed:
         return (
             f"{searched} Times are a roofline, which is off by some 20 % in the median and may order stacks wrongly. "

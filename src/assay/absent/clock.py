@@ -1,0 +1,35 @@
+"""The predicted time of a step of a script, from the operators that the observer kept of it."""
+
+from assay.absent.devices import ABSENT, AbsentDevice
+from assay.absent.observation import Observation
+from assay.estimator.timing.dispatched import dispatched, unmeasured
+from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
+from assay.estimator.timing.queue import WAIT, play
+from assay.estimator.timing.step_time import StepTime
+from assay.hardware.kernel_times import speeds_of
+
+
+def key_of(device: AbsentDevice) -> str:
+    """Return the key of a device among datasheets."""
+    return next(key for key, one in ABSENT.items() if one == device)
+
+
+def step_time(seen: Observation | None, device: AbsentDevice) -> StepTime | str | None:
+    """Return the time of a step on a device, or why there is none; None if no times were asked for.
+
+    The queue ends with a wait, so the device is idle when a step begins.
+    """
+    kept = None if seen is None else seen.operators
+    if seen is None or not seen.timed:
+        return None
+    if kept is None:
+        return "the third step had no operators to keep: it was not reached, or its code is compiled or captured"
+    if missing := unmeasured(kept.calls):
+        return f"nobody has measured {', '.join(missing)}"
+    speeds = speeds_of(key_of(device))
+    try:
+        played = play((*dispatched(kept.calls, speeds), WAIT))
+    except KeyError as dtype:
+        return f"the datasheet has no products in {dtype.args[0]}"
+    margin = OTHER_MARGIN if not speeds.measured else HOST_MARGIN if played.host > played.device else MARGIN
+    return StepTime(played.seconds, margin, apart=(played.host, played.device))

@@ -1,0 +1,49 @@
+"""A device's queue: the host launches kernels one after the other, and the device runs them in the same order.
+
+The host goes on as soon as a kernel is queued. A kernel begins when it is queued and the one before it has ended.
+Where the host waits, it goes on when all that is queued has ended. So a step takes as long as the slower of both, and
+what the host does after a wait is added.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Queued(NamedTuple):
+    """One launch."""
+
+    host: float
+    """Seconds of the host until it is queued."""
+    device: float
+    """Seconds of its kernel; 0: it has none."""
+    waits: bool = False
+    """True if the host then waits for the device."""
+
+
+WAIT = Queued(0.0, 0.0, waits=True)
+"""The host reads a number."""
+
+
+class Played(NamedTuple):
+    """A queue that has been played."""
+
+    seconds: float
+    """Seconds until host and device have ended."""
+    host: float
+    """Seconds in which the host launched."""
+    device: float
+    """Seconds in which the device worked."""
+
+
+def play(queue: Iterable[Queued]) -> Played:
+    """Play a queue on an idle device."""
+    host = device = launching = working = 0.0
+    for one in queue:
+        host += one.host
+        launching += one.host
+        if one.device:
+            device = max(device, host) + one.device
+            working += one.device
+        if one.waits:
+            host = max(host, device)
+    return Played(max(host, device), launching, working)
