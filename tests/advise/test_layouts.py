@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from assay.advise.evidence import LossChange
 from assay.advise.layouts import best, divisions, layout_advice, layouts, meshes, on_one_device, pareto, runners_up
 from assay.advise.placed import LayoutAdvice, Placed
 from assay.advise.problem import Limits
@@ -151,7 +152,9 @@ def test_stacks_of_one_device_are_those_that_several_ranks_may_have() -> None:
 def test_without_16_bit_products_the_answer_warns() -> None:
     said = "plans assume 16-bit products"
     assert not any(said in one for one in _advice(ALL, None, *WIDE, loss=None).warnings)
-    strict = _advice(loss=0.0)
+    worse = {name: LossChange(0.03, (0.02, 0.04), "here") for name in ("bf16_mixed", "fp16_mixed")}
+    limits = Limits(ALL, "device", 0.01, worse)
+    strict = layout_advice(_run(), HERE, cluster("a100", 2, 4), limits, "demo")
     assert "bf16_mixed" in strict.lossy
     assert any(said in one for one in strict.warnings)
 

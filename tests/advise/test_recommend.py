@@ -50,7 +50,7 @@ def test_a_stack_that_was_timed_to_be_slow_is_not_recommended() -> None:
     found = _answer(**slow, fp16_mixed=9.0, fp16_full=9.0)
     assert not {"bf16_full", "fp16_mixed", "fp16_full"} & set(found.recommended.stack)
     assert not {"sdpa_attention", "bf16_mixed"} <= set(found.recommended.stack)
-    assert found.counts.timed == 7
+    assert found.counts.timed == 5  # weights in 16 bits are no candidates
     (warning,) = found.warnings
     assert warning.startswith("sdpa_attention and bf16_mixed hinder each other here: together they take 270% longer")
 

@@ -71,6 +71,8 @@ class Counts:
     """Elements that no prediction can favour; stacks with them are counted, and need no ledger."""
     unseen: tuple[str, ...]
     """Elements left out because their time is not predicted, each with what is missing."""
+    unadvised: tuple[str, ...]
+    """Elements left out because the configuration does not ask for them, each with the reason."""
     under_load: bool
     """True if other programs used the machine while stacks were timed."""
     refused: tuple[str, ...]
@@ -133,5 +135,6 @@ class Advice:
             "replayed": self.counts.replayed,
             "refused": list(self.counts.refused),
             "unseen": list(self.counts.unseen),
+            "unadvised": list(self.counts.unadvised),
             "warnings": list(self.warnings),
         }

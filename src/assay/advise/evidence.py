@@ -1,8 +1,10 @@
 """Whether a technique touches the loss, and by what evidence.
 
 - Exact and reassociated techniques keep it by construction, and each run proves their values.
-- A lossy one may be trusted as far as somebody measured it: the upper end of the interval of the change of the
-  validation loss. A change whose interval is wide counts as a large one.
+- A lossy one is held against a measurement of a like run: the change of the validation loss with its interval. Below
+  the limit it is kept, and a change that is surely above it is refused.
+- Without such a measurement, or with an interval that decides nothing, published practice decides; a limit of zero
+  needs a measurement.
 - Techniques that train differently are never part of an answer; they are listed by themselves.
 """
 
@@ -10,23 +12,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.advise.elements import Stack
-from assay.optimizations.base import Numerics
+from assay.optimizations.base import Numerics, Optimization
 from assay.units import format_percent
 
 
 @dataclass(frozen=True)
 class LossChange:
-    """Measured change of the validation loss, as a fraction of the baseline's."""
+    """Measured change of the validation loss of a like run, as a fraction of the baseline's."""
 
     change: float
-    upper: float
-    """Upper end of its interval."""
+    interval: tuple[float, float] | None
+    """95 % interval of the change; None if it has none."""
     source: str
     """Configuration, device and date of the measurement."""
 
+    @property
+    def lower(self) -> float:
+        """Lower end of the interval."""
+        return self.change if self.interval is None else self.interval[0]
+
+    @property
+    def upper(self) -> float:
+        """Upper end of the interval."""
+        return self.change if self.interval is None else self.interval[1]
+
 
 Losses = Mapping[str, LossChange]
-"""Measured changes by the name of a technique."""
+"""Measured changes of like runs by the name of a technique."""
 _KEPT = (Numerics.EXACT, Numerics.REASSOCIATED)
 
 
@@ -35,27 +47,32 @@ def numerics(stack: Stack) -> Numerics:
     return max((each.one.promised for each in stack), key=list(Numerics).index, default=Numerics.EXACT)
 
 
-def upper_change(stack: Stack, losses: Losses) -> float | None:
-    """Return the sum of what each lossy technique may add to the loss; None if one was never measured."""
-    lossy = [each.one.name() for each in stack if each.one.promised not in _KEPT]
-    if any(name not in losses for name in lossy):
+def added(one: Optimization, losses: Losses, limit: float) -> float | None:
+    """Return the share that a technique may add to the loss, 0 by construction or practice; None if it is not kept."""
+    if one.promised in _KEPT:
+        return 0.0
+    found = losses.get(one.name())
+    if found is not None and found.lower > limit:
         return None
-    return sum(max(0.0, losses[name].upper) for name in lossy)
+    if found is not None and found.upper <= limit:
+        return max(0.0, found.upper)
+    return 0.0 if one.practice and limit > 0 else None
 
 
 def keeps(stack: Stack, losses: Losses, limit: float | None) -> bool:
     """True if a stack changes the loss by at most `limit`, as far as that is known; always if there is no limit."""
     if limit is None:
         return True
-    upper = upper_change(stack, losses)
-    return upper is not None and upper <= limit
+    parts = [added(each.one, losses, limit) for each in stack]
+    return None not in parts and sum(part or 0.0 for part in parts) <= limit
 
 
-def reason(name: str, promised: Numerics, losses: Losses) -> str:
+def reason(one: Optimization, losses: Losses, limit: float | None) -> str:
     """Return in words whether a technique touches the loss, and how that is known."""
-    if promised in _KEPT:
-        return promised.value
-    found = losses.get(name)
-    if found is None:
-        return f"{promised.value}; not measured"
-    return f"measured {format_percent(found.change)}, at most {format_percent(found.upper)}"
+    if one.promised in _KEPT:
+        return one.promised.value
+    found = losses.get(one.name())
+    decides = found is not None and (limit is None or found.upper <= limit or found.lower > limit)
+    if found is not None and (decides or not one.practice):
+        return f"measured {format_percent(found.change)}, at most {format_percent(found.upper)}"
+    return f"kept by {one.practice}" if one.practice else f"{one.promised.value}; not known here"

@@ -12,7 +12,7 @@ from math import inf, log
 from assay.advise.advice import Choice
 from assay.advise.correction import corrected
 from assay.advise.elements import Compatible, Element, elements, with_stack, written
-from assay.advise.evidence import Losses, keeps, numerics, upper_change
+from assay.advise.evidence import Losses, added, keeps, numerics
 from assay.advise.ledgers import Ledgers, Positions
 from assay.advise.search import Bounds, Point, frontier, simplest, smallest
 from assay.config.run import ResolvedRun
@@ -75,6 +75,8 @@ class Problem:
         able = tuple(one for one in known if serves(one.one))
         self.kept_out = tuple(one for one in known if one not in able)
         losses = limits.losses or {}
+        self.unadvised = tuple((one, why) for one in able if (why := one.one.unadvised(run, machine)))
+        able = tuple(one for one in able if not one.one.unadvised(run, machine))
         self.unseen = tuple(one for one in able if one.one.unseen)
         self.refused = tuple(one for one in able if not keeps((one,), losses, limits.loss_change))
         self.found = tuple(one for one in able if one not in self.unseen and one not in self.refused)
@@ -88,10 +90,10 @@ class Problem:
         compatible = Compatible(self.run, self.machine, self.found)
         needed = {i for i in range(len(self.found)) for offers in compatible.wanted for one in offers if one >> i & 1}
         idle = self.ledgers.idle - needed
-        changes = [upper_change((one,), self.limits.losses or {}) for one in self.found]
         limit, found = self.limits.loss_change, dict[Positions, float]()
+        changes = [added(one.one, self.limits.losses or {}, limit or 0.0) for one in self.found]
         for stack in compatible.stacks():
-            # With a limit, elements whose change was never measured are not among those that are searched.
+            # With a limit, elements that may change the loss by more are not among those that are searched.
             if limit is not None and sum([changes[i] or 0.0 for i in stack]) > limit:
                 continue
             self.candidates += 1

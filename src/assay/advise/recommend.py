@@ -61,11 +61,14 @@ def _parts(problem: Problem, ranking: Ranking) -> Iterator[Part]:
     for i in best:
         one = problem.found[i].one
         without = problem.choice(tuple(j for j in best if j != i), ranking)
-        yield Part(str(problem.found[i]), without, reason(one.name(), one.promised, losses))
+        yield Part(str(problem.found[i]), without, reason(one, losses, problem.limits.loss_change))
 
 
 def _different(problem: Problem, ranking: Ranking, best: Choice) -> Iterator[Choice]:
-    """Yield the recommended stack with each technique that trains differently, in place of those that exclude it."""
+    """Yield the recommended stack with each technique that trains differently, in place of those that exclude it.
+
+    What does not fit into the budget is left out.
+    """
     recommended = problem.named(ranking.best.stack)
     for other in problem.different:
         kept = tuple(one for one in recommended if not one.one.claims & other.one.claims)
@@ -74,8 +77,9 @@ def _different(problem: Problem, ranking: Ranking, best: Choice) -> Iterator[Cho
         if found is not None:
             alone, need, tokens = found
             seconds = best.seconds * alone / problem.roofline[ranking.best.stack]
-            fits = need <= problem.limits.budget_bytes
-            changed = replace(best, stack=tuple(map(str, stack)), seconds=seconds, need_bytes=need, fits=fits)
+            if need > problem.limits.budget_bytes:
+                continue
+            changed = replace(best, stack=tuple(map(str, stack)), seconds=seconds, need_bytes=need, fits=True)
             margin, numerics = problem.roofline_margin, Numerics.DIFFERENT_TRAINING
             yield replace(changed, timed=False, tokens=tokens, margin=margin, numerics=numerics)
 
@@ -95,9 +99,10 @@ def _untimed_step(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, 
 
 def sources(problem: Problem, stack: Positions) -> tuple[str, ...]:
     """Return the source of each measured change of the loss that speaks for a stack."""
-    losses = problem.limits.losses or {}
+    losses, limit = problem.limits.losses or {}, problem.limits.loss_change
     lossy = [one.one for one in problem.named(stack) if one.one.promised is Numerics.LOSSY]
-    return tuple(f"{one.name()}: {losses[one.name()].source}" for one in lossy if one.name() in losses)
+    spoken = [one for one in lossy if reason(one, losses, limit).startswith("measured")]
+    return tuple(f"{one.name()}: {losses[one.name()].source}" for one in spoken)
 
 
 def _counts(problem: Problem, ranking: Ranking) -> Counts:
@@ -106,6 +111,7 @@ def _counts(problem: Problem, ranking: Ranking) -> Counts:
         candidates=problem.candidates,
         idle=tuple(str(problem.found[i]) for i in sorted(idle)),
         unseen=tuple(f"{one}: {one.one.unseen}" for one in problem.unseen),
+        unadvised=tuple(f"{one}: {why}" for one, why in problem.unadvised),
         refused=tuple(map(str, problem.refused)),
         timed=len(ranking.timed),
         under_load=ranking.under_load,

@@ -124,6 +124,11 @@ def device_of(machine: Environment | Machine) -> str:
     return accelerator or f"{machine.processor}, {machine.cores} cores"
 
 
+def is_processor(device: str) -> bool:
+    """True if the name of an entry's device is that of a processor with its cores."""
+    return device.endswith(" cores")
+
+
 def measured(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> CatalogueEntry:
     """Return the entry of one treatment of a comparison. Raises `ValueError` if no baseline ran."""
     if comparison.environment is None:

@@ -26,7 +26,7 @@ def recommend(
         typer.Option(
             "--max-loss-change",
             metavar="FRACTION",
-            help="Largest measured change of the loss by a technique; 1 allows all, measured or not.",
+            help="Largest change of the loss in like runs; without these, published practice decides; 1: any.",
         ),
     ] = 0.01,
     calibrate: Annotated[

@@ -96,6 +96,8 @@ class Optimization(Setting):
     """Seams of `Program` that it owns alone; two techniques that claim one seam conflict."""
     unseen: ClassVar[str] = ""
     """Time that the roofline of a step leaves out, in words; advice then needs a measurement. Empty: none."""
+    practice: ClassVar[str] = ""
+    """Published trainings of language models that kept the loss with it, in a few words. Empty: none is named."""
     compiles: ClassVar[bool] = False
     """True if its first step compiles code, which takes seconds to minutes."""
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -160,6 +162,10 @@ class Optimization(Setting):
     def requires(self, run: ResolvedRun, machine: Machine) -> Mapping[str, str]:
         """Claims and traits that another technique must bear, each with the error message if none does."""
         return {}
+
+    def unadvised(self, run: ResolvedRun, machine: Machine) -> str:
+        """Return why advice leaves it out unless the configuration asks for it; empty: it does not."""
+        return ""
 
     def check(self, run: ResolvedRun, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""

@@ -67,6 +67,9 @@ class Bf16Full(Optimization):
                 f"bf16_full needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"
             )
 
+    def unadvised(self, run: ResolvedRun, machine: "Machine") -> str:
+        return "weights in 16 bits lose small updates"
+
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.low_precision import narrowed
 

@@ -35,6 +35,7 @@ class Bf16Mixed(Optimization):
     saves: ClassVar = "half of the saved tensors of matrix products; time where bfloat16 is native"
     pays: ClassVar = "a bfloat16 copy of every weight during the step; 8 bits of mantissa in products"
     sources: ClassVar = ("arXiv:1710.03740", "arXiv:1905.12322")
+    practice: ClassVar = "models of up to 176 B parameters (arXiv:2211.05100)"
     claims: ClassVar = frozenset({"forward precision"})
     traits: ClassVar = frozenset({"16-bit products"})
 

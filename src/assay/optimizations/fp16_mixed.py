@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
+from assay.hardware import AMPERE
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -56,6 +57,7 @@ class Fp16Mixed(Optimization):
     saves: ClassVar = "half of the saved tensors of matrix products; time where float16 is native"
     pays: ClassVar = "a float16 copy of every weight during the step; skipped updates; a host read before each update"
     sources: ClassVar = ("arXiv:1710.03740",)
+    practice: ClassVar = "models of up to 175 B parameters, with a loss scale (arXiv:2205.01068)"
     claims: ClassVar = frozenset({"forward precision", "loss scale"})
     traits: ClassVar = frozenset({"16-bit products", "host reads"})
 
@@ -63,6 +65,11 @@ class Fp16Mixed(Optimization):
         if not self.scaler:
             return {}
         return {"stages": "{other} runs backward without a loss scale; use bf16_mixed instead of fp16_mixed"}
+
+    def unadvised(self, run: ResolvedRun, machine: "Machine") -> str:
+        if machine.device(run.device) == "cuda" and not machine.older_than(AMPERE):
+            return "bf16_mixed saves as much on this GPU, and needs no loss scale"
+        return ""
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.autocast import autocast

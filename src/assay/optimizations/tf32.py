@@ -44,6 +44,7 @@ class Tf32(Optimization):
     saves: ClassVar = "time in matrix products; no memory"
     pays: ClassVar = "10 bits of mantissa in the inputs of products"
     sources: ClassVar = ("NVIDIA A100 Tensor Core GPU Architecture (2020)",)
+    practice: ClassVar = "more than 80 networks (NVIDIA, Accelerating AI Training with TF32 Tensor Cores, 2021)"
     claims: ClassVar = frozenset({"forward precision"})
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CALIBRATION_SECONDS = 90.0
 """Time for the stacks that an answer depends on: some twenty plain ones of a small model, and two compiled ones."""
 MAX_LOSS_CHANGE = 0.01
-"""Largest measured change of the loss by default. It was measured on small models and short runs."""
+"""Largest change of the loss by default, in a like run."""
 
 
 def recommend(
@@ -47,10 +47,11 @@ def recommend(
     """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
 
     `memory_bytes`, `of` and `device` are those of `capacity`. Front-runners are timed here for about `calibrate`
-    seconds, 90 by default, unless the device is absent. A lossy technique needs a measured change of the loss of at
-    most `max_loss_change`, a fraction; None allows all. `verify` trains the first three. Several `gpus` of a device
-    also have a layout, and the answer is planned. Raises `UsageError`, also if nothing fits.
+    seconds, 90 by default, unless the device is absent. A lossy technique may change the loss by at most
+    `max_loss_change`, a fraction, in like runs; None allows all. Where no like run decides, published practice does.
+    `verify` trains the first three. Several `gpus` have a layout. Raises `UsageError`, also if nothing fits.
     """
+    from assay.advise.problem import Limits
     from assay.launch.prepare import threads_of
 
     there = cluster_of(gpus, gpus_per_node, device, of)
@@ -59,11 +60,10 @@ def recommend(
     _check_here({"--verify": verify, "--calibrate": calibrate}, device)
     run = _resolved(source, overrides, device, place)
     here = machine or machine_of(device, place, threads_of(run), on_progress)
-    limits = _limits(budget, of or ("tensors" if device is None else "device"), max_loss_change, here)
+    limits = Limits(budget, of or _limited(device), max_loss_change, loss_changes(run, here))
     if there is not None:
         return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), tokens)
-    most = CALIBRATION_SECONDS if calibrate is None else calibrate
-    seconds = most if device is None and machine is None else 0.0
+    seconds = 0.0 if device or machine else CALIBRATION_SECONDS if calibrate is None else calibrate
     command = " ".join(("assay train", *_words(source, overrides)))
     found = _searched(run, here, limits, _Asked(command, device, seconds, place, on_progress))
     study = verified(found, place, on_progress) if verify else None
@@ -106,11 +106,9 @@ def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Aske
     return advice(problem, ranking, name, asked.command, absent=asked.device is not None)
 
 
-def _limits(budget: int, of: str, max_loss_change: float | None, here: "Machine") -> "Limits":
-    from assay.advise.problem import Limits
-    from assay.analysis.catalogue import device_of
-
-    return Limits(budget, of, max_loss_change, loss_changes(device_of(here)))
+def _limited(device: str | None) -> str:
+    """Return which memory a budget limits where nothing is said."""
+    return "tensors" if device is None else "device"
 
 
 def _check(max_loss_change: float | None, calibrate: float | None, tokens: float | None) -> None:

@@ -38,6 +38,7 @@ class Adamw8Bit(Optimization):
     saves: ClassVar = "three quarters of Adam's state of every weight of whole blocks of 256: 2 bytes a parameter"
     pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
+    practice: ClassVar = "language models of up to 1.5 B parameters (arXiv:2110.02861)"
     claims: ClassVar = frozenset({"optimizer"})
     compiles: ClassVar = True
 

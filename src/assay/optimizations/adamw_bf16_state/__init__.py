@@ -38,6 +38,7 @@ class AdamwBf16State(Optimization):
     saves: ClassVar = "half of Adam's optimizer state: 4 bytes a parameter"
     pays: ClassVar = "moments with 8 bits of mantissa; a second moment that changes in jumps"
     sources: ClassVar = ("arXiv:1711.05101", "arXiv:2110.02861")
+    practice: ClassVar = "a mixture of 671 B parameters (arXiv:2412.19437)"
     claims: ClassVar = frozenset({"optimizer"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:

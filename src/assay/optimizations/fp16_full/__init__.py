@@ -62,6 +62,9 @@ class Fp16Full(Optimization):
                 "the router of a mixture of experts must stay in float32; use fp16_mixed instead of fp16_full"
             )
 
+    def unadvised(self, run: ResolvedRun, machine: "Machine") -> str:
+        return "weights in 16 bits lose small updates"
+
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.low_precision import narrowed
         from assay.optimizations.fp16_full.ledger import AdamW16

@@ -112,9 +112,12 @@ def _stacks(count: int) -> str:
 def _left_out(found: "Advice") -> Iterator[str]:
     counts = found.counts
     if found.sources:
-        yield f"Changes of the loss were measured elsewhere: {'; '.join(found.sources)}."
+        yield f"Changes of the loss were measured on like runs: {'; '.join(found.sources)}."
     if counts.refused:
-        yield f"Left out, because no measurement keeps their loss within the limit: {', '.join(counts.refused)}."
+        refused = ", ".join(counts.refused)
+        yield f"Left out, because no like measurement or published training keeps their loss: {refused}."
+    if counts.unadvised:
+        yield f"Left out unless the configuration turns them on: {'; '.join(counts.unadvised)}."
     if counts.unseen:
         yield f"Left out, because their time is not predicted: {'; '.join(counts.unseen)}."
     if counts.idle:

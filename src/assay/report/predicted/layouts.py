@@ -25,9 +25,9 @@ def layout_report(found: "LayoutAdvice", tokens: float | None = None) -> Iterato
         "errors of plans are in docs/numbers.md."
     )
     if found.sources:
-        yield f"Changes of the loss were measured elsewhere: {'; '.join(found.sources)}."
+        yield f"Changes of the loss were measured on like runs: {'; '.join(found.sources)}."
     if found.lossy:
-        yield f"Left out, because no measurement keeps their loss within the limit: {', '.join(found.lossy)}."
+        yield f"Left out, because no like measurement or published training keeps their loss: {', '.join(found.lossy)}."
     if found.unplanned:
         yield f"Left out, because no plan over several ranks has them: {', '.join(found.unplanned)}."
 
