@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 try:
@@ -70,6 +71,24 @@ def lock(file: IO[bytes], *, shared: bool = False) -> None:
         raise BlockingIOError(error.errno, "another process holds the lock") from error
     finally:
         os.lseek(number, before, os.SEEK_SET)
+
+
+def hold(folder: Path) -> int | None:
+    """Lock a folder, and return a descriptor whose end, also by a kill, ends the lock. Raises `BlockingIOError`.
+
+    None if this system or this file system has no locks of folders.
+    """
+    if fcntl is None:
+        return None
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(number)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    return number
 
 
 def writable(number: int) -> bool:

@@ -40,7 +40,7 @@ def test_a_study_goes_with_all_its_runs_and_its_page_is_drawn_from_them(
     exported = assay("runs", "export", file, "--study", "last", "--json").value["folders"]
     assert {one.removeprefix("runs/") for one in exported if one.startswith("runs/")} == runs
     moved(monkeypatch, tmp_path / "other")
-    assert assay("runs", "import", file, "--json").value == {"new": exported, "known": []}
+    assert assay("runs", "import", file, "--json").value == {"new": exported, "known": [], "left": []}
     shown = assay("study", "show", "last", "--json").value
     assert {**shown, "page": None} == before
     page = assay("study", "report", "last").out.strip()

@@ -10,7 +10,7 @@ from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.api.run_results import RunTable, TrainedRun
-    from assay.store.archive import Brought
+    from assay.store.arrivals import Brought
     from assay.store.entry import Entry
     from assay.store.run_folder import RunFolder
 
@@ -117,13 +117,16 @@ def export_archive(
 def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -> "Brought":
     """Bring the runs and studies of an archive into a home; those that it has already stay as they are.
 
-    Raises `UsageError` if the file is no archive, is damaged, or has another record of a run that the home has.
+    Code that comes with an archive is left out, and code that a record names does not run before you agree. Raises
+    `UsageError` if the file is no archive, is damaged, comes to too much, or has another record of a run that the home
+    has.
     """
-    from assay.store.archive import unpack
+    from assay.store.arrivals import unpack
+    from assay.studies.archived import judged
 
     place = home_of(home).checked()
     with place.provisional():
-        return unpack(Path(path), place)
+        return unpack(Path(path), place, lambda folder: judged(folder, place))
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay.cli.consent import consented
 from assay.cli.signals import stop_on_signals
 from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, StorageError, UsageError, one_line
@@ -69,7 +70,14 @@ class _Verbs(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             _working_directory_exists()
-            value = super().invoke(ctx)
+            words = ctx.args, ctx._protected_args
+            try:
+                value = super().invoke(ctx)
+            except UsageError as error:
+                if not consented(error):
+                    raise
+                ctx.args, ctx._protected_args = words  # the parser has taken them
+                value = super().invoke(ctx)
             sys.stdout.flush()
             return value
         except (typer.Exit, typer.Abort):

@@ -26,7 +26,7 @@ from pydantic import ConfigDict, ValidationError
 
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError
+from assay.errors import UsageError, shown
 from assay.files import refused, write_file
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
@@ -111,8 +111,10 @@ class RunFolder:
             self.result_file.unlink(missing_ok=True)
 
     def spec(self) -> RunSpec:
-        """Read `run.json`. Raises `UsageError` if it is missing or cannot be read."""
-        return _read(self.spec_file, RunSpec)
+        """Read `run.json`. Raises `UsageError` if it is missing, cannot be read, or is that of another run."""
+        spec = _read(self.spec_file, RunSpec)
+        self._check_own(self.spec_file, spec.id)
+        return spec
 
     def data_folder(self, spec: RunSpec) -> Path:
         """Folder of the run's corpus. A copied or moved home uses its own, even for records with an absolute path."""
@@ -133,8 +135,17 @@ class RunFolder:
         self._write(self.result_file, result)
 
     def result(self) -> RunResult | None:
-        """Read `result.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
-        return _read(self.result_file, RunResult) if self.result_file.exists() else None
+        """Read `result.json`; None if there is none yet. Raises `UsageError` as `spec`."""
+        if not self.result_file.exists():
+            return None
+        result = _read(self.result_file, RunResult)
+        self._check_own(self.result_file, result.run)
+        return result
+
+    def checked(self) -> RunSpec:
+        """Read all records of the run, and return the first. Raises `UsageError` if one cannot be read."""
+        self.result()
+        return self.spec()
 
     def log(self) -> Log:
         """Read every whole event, and count the damaged lines; a last line cut off by a kill is left out."""
@@ -193,6 +204,13 @@ class RunFolder:
         with refused(self.path):
             self.path.rename(doomed)
             shutil.rmtree(doomed)
+
+    def _check_own(self, path: Path, run: str) -> None:
+        """Raise `UsageError` for the record of another run, which would stand under this one's name."""
+        if run != self.id:
+            raise UsageError(
+                f"{path} cannot be read (it is that of the run {shown(run)}); remove the run, or name its folder so"
+            )
 
     def _write(self, path: Path, record: Frozen) -> None:
         # pydantic writes a loss that is not finite as null; json would write NaN, which other readers reject

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.config.home import Home
+from assay.config.model import ModelConfig
 from assay.errors import UsageError
+from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.lookup import find as find_run
 from assay.store.lookup import run_folders
@@ -35,6 +37,33 @@ def chosen(home: Home, runs: Sequence[str], studies: Sequence[str]) -> list[Path
     if not found:
         raise UsageError(f"there are no runs and no studies in {home.root} to export")
     return found
+
+
+def judged(path: Path, home: Home) -> list[ModelConfig]:
+    """Return the models in the records of a study that is brought here.
+
+    Raises `UsageError` if a record cannot be read, or is that of another study. It may also have no other result of a
+    run than the home has.
+    """
+    study = StudyFolder(path)
+    plan, record = study.plan(), study.record()
+    if plan is None and record is None:
+        raise UsageError(f"{path} has no study.json and no comparison.json")
+    cells = [] if record is None else [*record.cells, *record.nudged]
+    for one in cells:
+        _check_against(RunFolder(home.runs / Path(one.result.run).name), one.result)
+    planned = [] if plan is None else [plan.base.model, *(cell.run.model for cell in plan.cells)]
+    return [*planned, *(one.result.config.model for one in cells)]
+
+
+def _check_against(here: RunFolder, arriving: RunResult) -> None:
+    """Raise `UsageError` if a home has another result of a run. One that was continued since then may differ."""
+    known = here.result()
+    figures = ("identity", "status", "steps", "train_loss", "val_loss")
+    if known is not None and known.steps <= arriving.steps:
+        for name in figures:
+            if getattr(known, name) != getattr(arriving, name):
+                raise UsageError(f"its result of the run {here.id} has another {name} than the run in {here.path}")
 
 
 def runs_of(study: StudyFolder, home: Home) -> dict[RunFolder, str]:
