@@ -3,11 +3,12 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from assay.config.home import Home
 from assay.files import write_file
 from assay.hardware import Machine, Rates
-from assay.hardware.rates import devices, known_machine, rates_file, with_rates
+from assay.hardware.rates import damaged, devices, known_machine, rates_file, with_rates
 from assay.launch.lifeline import helper
 
 _MEASURE = (sys.executable, "-P", "-m", "assay.worker.programs.rates")
@@ -24,6 +25,7 @@ def measured_machine(
     Raises `UsageError` if `home` cannot be written, `StorageError` if the disk refuses, and `RuntimeError` if a
     measurement fails.
     """
+    set_aside_damaged(home, tell)
     machine = known_machine(home, threads)
     missing = [device for device in devices(machine) if fresh or device not in machine.rates]
     if not missing:
@@ -43,6 +45,18 @@ def measured_machine(
             found[device] = rates
     write_file(rates_file(home), with_rates(home, machine, found, threads))
     return known_machine(home, threads)
+
+
+def set_aside_damaged(home: Home, tell: Callable[[str], None]) -> None:
+    """Rename files of measurements that were damaged, and say so: what they had is measured again.
+
+    Where the home cannot be written, they stay.
+    """
+    for path in damaged(home):
+        aside = path.with_name(f"{path.name}.damaged")
+        with suppress(OSError):
+            path.replace(aside)
+            tell(f"{path} is damaged; it is kept as {aside.name}, and its figures are measured anew")
 
 
 def _measure(device: str, threads: int | None) -> Rates | None:

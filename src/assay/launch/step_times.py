@@ -20,6 +20,7 @@ from assay.files import write_file
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine, step_times_file, with_step_times
 from assay.hardware.step_times import Answer, Task, depths
+from assay.launch.rates import set_aside_damaged
 
 _TIME = (sys.executable, "-P", "-m", "assay.worker.programs.step_times")
 BUDGET_SECONDS = 20.0
@@ -42,6 +43,7 @@ def calibrate(
     A step that has begun is finished, so it may take somewhat longer. `threads` is that of all runs. Raises
     `UsageError` if `home` cannot be written, and `StorageError` if the disk refuses.
     """
+    set_aside_damaged(home, tell)
     with Stopwatch(home, threads) as stopwatch:
         untimed, tasks = stopwatch.sorted_out(runs)
         allowed = min(_LONGEST_SECONDS, seconds / 2 / max(1, len(tasks)))

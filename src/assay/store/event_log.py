@@ -1,20 +1,19 @@
 """The event log of a run, `events.jsonl`: one JSON object per line; a damaged line affects no other line.
 
-A line is damaged if its checksum does not match, if it is no JSON object, or if its event lacks a required field. A
-last line that a kill cut off has no line break, and does not count as damaged.
+A line is damaged if its checksum does not match, or if it is no JSON object. It is also damaged if its event lacks a
+required field, or has a figure that cannot be. A last line that a kill cut off has no
+line break, and does not count as damaged.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic import ValidationError
-
 from assay.files import refused
 from assay.records.events import typed
-from assay.store.sealed import open_line, seal_line
+from assay.records.possible import check_possible, parsed
+from assay.sealed import open_line, seal_line
 from assay.units import json_text
 
 Event = dict[str, Any]
@@ -90,13 +89,13 @@ def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], in
 def parse_event(line: bytes) -> Event | None:
     """Parse a line as an event; None if it is not one, or lacks a required field of its kind."""
     try:
-        event = json.loads(open_line(line))
+        event = parsed(open_line(line))
     except (ValueError, RecursionError):
         return None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return None
     try:
-        typed(event)
-    except ValidationError:
+        check_possible(typed(event))
+    except ValueError:
         return None
     return event

@@ -15,7 +15,7 @@ from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError, shown
 from assay.files import write_file
-from assay.store.sealed import open_file, seal_file
+from assay.sealed import open_file, seal_file
 
 
 class Code(Frozen):

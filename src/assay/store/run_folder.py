@@ -28,10 +28,11 @@ from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
 from assay.files import refused, write_file
+from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
+from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, Log, read_log
-from assay.store.sealed import open_file, seal_file
 
 Record = TypeVar("Record", bound=Frozen)
 
@@ -226,8 +227,10 @@ def _since(path: Path) -> float:
 
 def _read(path: Path, kind: type[Record]) -> Record:
     try:
-        return kind.model_validate_json(open_file(path.read_bytes()))
+        found = kind.model_validate_json(open_file(path.read_bytes()))
+        check_possible(found)
     except (OSError, ValueError) as error:
         reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)
         reason = error.strerror or reason if isinstance(error, OSError) else reason
         raise UsageError(f"{path} cannot be read ({reason}); remove the run, or repair the file") from error
+    return found

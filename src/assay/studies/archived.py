@@ -8,6 +8,7 @@ from assay.config.model import ModelConfig
 from assay.errors import UsageError
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.sealed import open_file
 from assay.store.lookup import find as find_run
 from assay.store.lookup import run_folders
 from assay.store.reconcile import settle
@@ -49,11 +50,19 @@ def judged(path: Path, home: Home) -> list[ModelConfig]:
     plan, record = study.plan(), study.record()
     if plan is None and record is None:
         raise UsageError(f"{path} has no study.json and no comparison.json")
+    _check_digest(path / "answer.json")
     cells = [] if record is None else [*record.cells, *record.nudged]
     for one in cells:
         _check_against(RunFolder(home.runs / Path(one.result.run).name), one.result)
     planned = [] if plan is None else [plan.base.model, *(cell.run.model for cell in plan.cells)]
     return [*planned, *(one.result.config.model for one in cells)]
+
+
+def _check_digest(path: Path) -> None:
+    try:
+        open_file(path.read_bytes() if path.exists() else b"")
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be read ({error})") from error
 
 
 def _check_against(here: RunFolder, arriving: RunResult) -> None:

@@ -23,11 +23,12 @@ from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
 from assay.files import refused, write_file
+from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
+from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.liveness import is_alive, is_here, is_locked, locked, this_process
 from assay.store.run_folder import Process
-from assay.store.sealed import open_file, seal_file
 
 Kind = TypeVar("Kind", "StudyPlan", "ComparisonRecord")
 
@@ -147,14 +148,14 @@ class StudyFolder:
         lock.truncate(0)
         holder = this_process(os.getpid())
         if holder is not None:
-            lock.write(holder.model_dump_json().encode())
+            lock.write(seal_file(holder.model_dump_json(indent=1)))
 
     def holder(self) -> Process | None:
         """Return the process that runs the study now; None if none does, or if it cannot be told."""
         if not self.running:
             return None
         try:
-            known = Process.model_validate_json((self.path / "lock").read_bytes())
+            known = Process.model_validate_json(open_file((self.path / "lock").read_bytes()))
         except (OSError, ValueError):
             return None
         # A process that has just locked the study has not yet replaced the signature of an earlier one.
@@ -205,7 +206,9 @@ def _named(folder: StudyFolder) -> str:
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
     try:
-        return kind.model_validate_json(open_file(path.read_bytes()))
+        found = kind.model_validate_json(open_file(path.read_bytes()))
+        check_possible(found)
     except (OSError, ValueError) as error:
         reason: Any = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error
         raise UsageError(f"{path} cannot be read ({reason}); remove its folder, or repair the file") from error
+    return found
