@@ -12,8 +12,11 @@ LONGEST_SENTENCE = 500
 LONGEST_VALUE = 200
 """Characters of one value inside a message."""
 
-START_AGAIN = "remove the run and start again"
+START_AGAIN = "start a new run"
 """Part of the reason of a run that cannot be resumed."""
+
+STANDS = "no step was trained, so the earlier result of the run stands"
+"""End of the reason of a resume that changed nothing."""
 
 
 class UsageError(Exception):

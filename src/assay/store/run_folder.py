@@ -3,8 +3,8 @@
     run.json        the whole configuration, written by the parent before the child starts
     process.json    the process that measures the run, which decides whether it is still running
     events.jsonl    appended by the child, one line per event, flushed after every line (`log`)
-    result.json     written whole at the end; a folder without one is running, or was killed; a resumed run keeps the
-                    earlier one until its new process has begun
+    result.json     written whole at the end; a folder without one is running, or was killed
+    earlier/        records of before a resume, until its process has trained a step; if it trains none, they stand
     checkpoints/    step-00000100/…, renamed into place when complete
     worker.log      the child's standard error
     lock            locked by the child while it is alive
@@ -18,6 +18,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -96,6 +97,7 @@ class RunFolder:
         self.result_file = self.path / "result.json"
         self.log_file = self.path / "worker.log"
         self.checkpoints = self.path / "checkpoints"
+        self.earlier = self.path / "earlier"
 
     @property
     def id(self) -> str:
@@ -103,13 +105,37 @@ class RunFolder:
         return self.path.name
 
     def prepare(self, spec: RunSpec) -> None:
-        """Write `run.json`. The earlier result of a resumed run stays until `begin`. Raises `StorageError`."""
+        """Write `run.json`. That of a resumed run is kept, and its result until `begin`. Raises `StorageError`."""
+        if self.spec_file.exists():
+            kept = self.earlier / self.spec_file.name
+            with refused(self.path):
+                write_file(kept, self.spec_file.read_bytes())
+                shutil.copystat(self.spec_file, kept)
         self._write(self.spec_file, spec)
 
     def begin(self) -> None:
-        """Remove an earlier process's result; the process that trains the run calls this. Raises `StorageError`."""
-        with refused(self.result_file):
-            self.result_file.unlink(missing_ok=True)
+        """Keep an earlier process's result aside; the process that trains the run calls this. Raises `StorageError`."""
+        if self.result_file.exists():
+            with refused(self.result_file):
+                self.earlier.mkdir(exist_ok=True)
+                self.result_file.replace(self.earlier / self.result_file.name)
+
+    def trained(self) -> None:
+        """Forget what was before a resume, whose process has now trained a step or has finished."""
+        shutil.rmtree(self.earlier, ignore_errors=True)
+
+    @property
+    def stands(self) -> bool:
+        """True while an earlier result stands, because the process that resumed the run has trained no step yet."""
+        return (self.earlier / self.result_file.name).exists()
+
+    def restore(self) -> None:
+        """Put the records of before a resume back. Raises `StorageError`."""
+        with refused(self.path):
+            for file in (self.spec_file, self.result_file):
+                with suppress(FileNotFoundError):
+                    (self.earlier / file.name).replace(file)
+        self.trained()
 
     def spec(self) -> RunSpec:
         """Read `run.json`. Raises `UsageError` if it is missing, cannot be read, or is that of another run."""
@@ -142,6 +168,10 @@ class RunFolder:
         result = _read(self.result_file, RunResult)
         self._check_own(self.result_file, result.run)
         return result
+
+    def standing(self) -> RunResult:
+        """Read the result of before a resume, which stands. Raises `UsageError` if it cannot be read."""
+        return _read(self.earlier / self.result_file.name, RunResult)
 
     def checked(self) -> RunSpec:
         """Read all records of the run, and return the first. Raises `UsageError` if one cannot be read."""
