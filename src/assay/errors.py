@@ -23,6 +23,10 @@ class UsageError(Exception):
     """Bad input. The command line prints the message and exits with code 2; nothing was written."""
 
 
+class ProcessKilled(RuntimeError):
+    """A process that measures or traces was killed by a signal. The command line exits with code 3."""
+
+
 class StorageError(Exception):
     """The disk refused: full, gone or not writable. The run fails with this reason."""
 

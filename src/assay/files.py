@@ -10,6 +10,7 @@ import errno
 import glob
 import os
 import shutil
+import stat
 import tempfile
 import time
 import uuid
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from assay.errors import StorageError, UsageError
-from assay.platforms import hold, lock
+from assay.platforms import BINARY, NO_WAITING, hold, lock
 
 DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Error numbers of an `OSError` that the disk caused, for libraries that both read and write."""
@@ -82,6 +83,21 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             made.unlink(missing_ok=True)
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading. Raises `OSError`, also for a pipe, whose reading might never end."""
+    number = os.open(path, os.O_RDONLY | BINARY | NO_WAITING)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(number, "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file. Raises `OSError` as `open_regular`."""
+    with open_regular(path) as stream:
+        return stream.read()
 
 
 @contextmanager

@@ -45,6 +45,9 @@ CAN_FORK_WITH_THREADS = sys.platform == "linux" and hasattr(os, "fork")
 BINARY: int = getattr(os, "O_BINARY", 0)
 """Flag of `os.open` without which Windows would rewrite the ends of lines."""
 
+NO_WAITING: int = getattr(os, "O_NONBLOCK", 0)
+"""Flag of `os.open` with which the opening of a pipe does not wait for its writer."""
+
 _LOCKED_BYTE = 2**40
 """Place of the byte that is locked on Windows: beyond the content, because a locked byte cannot be read."""
 

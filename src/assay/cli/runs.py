@@ -147,7 +147,7 @@ def export_runs(
     from assay.api.runs import export_archive
     from assay.cli.console import note, print_json
 
-    found = export_archive(file, runs or (), studies=study or (), checkpoints=checkpoints)
+    found = export_archive(file, runs or (), studies=study or (), checkpoints=checkpoints, on_note=note)
     if as_json:
         print_json({"file": str(file), "folders": found})
     else:

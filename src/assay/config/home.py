@@ -80,8 +80,10 @@ class Home:
             for folder in (self.runs, self.data, self.cache, self.reports):
                 folder.mkdir(parents=True, exist_ok=True)
             probe = self.root / f".writable-{os.getpid()}"
-            probe.write_bytes(b"")
-            probe.unlink()
+            try:
+                probe.write_bytes(b"")
+            finally:
+                probe.unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(
                 f"{self.root} cannot be written ({_reason(error)}); set ASSAY_HOME to a writable folder"

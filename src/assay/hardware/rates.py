@@ -15,6 +15,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from assay.config.home import Home
+from assay.files import read_file
 from assay.hardware.detect import detect, torch_version
 from assay.hardware.instruction_set import is_lowered
 from assay.hardware.machine import Machine, Rates
@@ -112,7 +113,7 @@ def _read(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Ent
 def _believed(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry] | None:
     """Return the entries of a file whose figures can be; None if the file is missing or damaged."""
     try:
-        found = content.validate_json(open_file(path.read_bytes()))
+        found = content.validate_json(open_file(read_file(path)))
     except (OSError, ValueError):
         return None
     return {key: one for key, one in found.items() if _can_be(one)}

@@ -10,6 +10,7 @@ from assay.files import write_file
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import damaged, devices, known_machine, rates_file, with_rates
 from assay.launch.lifeline import helper
+from assay.launch.outcome import check_alive
 
 _MEASURE = (sys.executable, "-P", "-m", "assay.worker.programs.rates")
 _NO_SUCH_DEVICE = 2
@@ -65,6 +66,7 @@ def _measure(device: str, threads: int | None) -> Rates | None:
         out, errors = process.communicate(timeout=_LIMIT_SECONDS)
     if process.returncode == _NO_SUCH_DEVICE:
         return None
+    check_alive(process.returncode, f"the process that measures {device}")
     if process.returncode != 0:
         lines = errors.strip().splitlines() or ["it printed no message"]
         raise RuntimeError(f"the measurement of {device} ended with exit code {process.returncode}: {lines[-1]}")

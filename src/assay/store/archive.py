@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from assay.config.home import Home
-from assay.files import new_file
+from assay.files import new_file, open_regular
 
 _TABLES = r"(rows|cells|losses|memory)\.(csv|parquet)"
 _FILES = {
@@ -54,5 +54,5 @@ def _fill(stream: IO[bytes], home: Home, folders: Iterable[Path], checkpoints: b
                 if known and (checkpoints or inside.parts[0] != "checkpoints") and file.is_file():
                     entry = tarfile.TarInfo(file.relative_to(home.root).as_posix())
                     entry.size = file.stat().st_size
-                    with file.open("rb") as content:
+                    with open_regular(file) as content:
                         archive.addfile(entry, content)

@@ -23,7 +23,7 @@ from typing import IO, NamedTuple, cast
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
-from assay.files import hidden_folder, install, refused
+from assay.files import hidden_folder, install, read_file, refused
 from assay.store.archive import is_known
 from assay.store.foreign import remember
 from assay.store.run_folder import RunFolder
@@ -109,7 +109,7 @@ class _Arriving:
         """Raise `UsageError` if a record of the archive differs from that of the home."""
         there = self._home.root / member.name
         same = there.is_file() and there.stat().st_size == member.size <= LONGEST_RECORD
-        if not same or there.read_bytes() != content.read():
+        if not same or read_file(there) != content.read():
             raise UsageError(
                 f"{self._home.root / folder} is here already, and its {there.name} differs from the one in "
                 f"{self._path}; remove one of the two, or set ASSAY_HOME to another home"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from assay.files import refused
+from assay.files import open_regular, read_file, refused
 from assay.records.events import typed
 from assay.records.possible import check_possible, parsed
 from assay.sealed import open_line, seal_line
@@ -54,7 +54,7 @@ def _whole(log: IO[bytes]) -> bool:
 def read_log(path: Path) -> Log:
     """Read a log; a missing file is an empty log, and an unreadable one counts as one damaged line."""
     try:
-        *lines, rest = path.read_bytes().split(b"\n")
+        *lines, rest = read_file(path).split(b"\n")
     except FileNotFoundError:
         return Log([], 0)
     except OSError:
@@ -74,10 +74,10 @@ def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], in
     are read, if it is not negative; a longer line is skipped.
     """
     try:
-        with path.open("rb") as log:
+        with open_regular(path) as log:
             log.seek(offset)
             read = log.read(most)
-    except FileNotFoundError:
+    except OSError:
         return [], offset
     lines, separator, rest = read.rpartition(b"\n")
     if not separator and len(rest) == most:

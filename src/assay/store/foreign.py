@@ -14,7 +14,7 @@ from assay.config.base import Frozen
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError, shown
-from assay.files import write_file
+from assay.files import read_file, write_file
 from assay.sealed import open_file, seal_file
 
 
@@ -76,7 +76,7 @@ def _file(home: Home) -> Path:
 def _noted(home: Home) -> tuple[Code, ...]:
     path = _file(home)
     try:
-        return _Noted.model_validate_json(open_file(path.read_bytes())).code
+        return _Noted.model_validate_json(open_file(read_file(path))).code
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:

@@ -28,7 +28,7 @@ from pydantic import ConfigDict, ValidationError
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
-from assay.files import refused, write_file
+from assay.files import open_regular, read_file, refused, write_file
 from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
@@ -109,7 +109,7 @@ class RunFolder:
         if self.spec_file.exists():
             kept = self.earlier / self.spec_file.name
             with refused(self.path):
-                write_file(kept, self.spec_file.read_bytes())
+                write_file(kept, read_file(self.spec_file))
                 shutil.copystat(self.spec_file, kept)
         self._write(self.spec_file, spec)
 
@@ -211,10 +211,10 @@ class RunFolder:
     def last_words(self) -> str:
         """The last line of the child's standard error, or ``""``."""
         try:
-            with self.log_file.open("rb") as stream:
+            with open_regular(self.log_file) as stream:
                 stream.seek(max(0, self.log_file.stat().st_size - 8192))
                 lines = stream.read().decode(errors="replace").splitlines()
-        except FileNotFoundError:
+        except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
@@ -257,7 +257,7 @@ def _since(path: Path) -> float:
 
 def _read(path: Path, kind: type[Record]) -> Record:
     try:
-        found = kind.model_validate_json(open_file(path.read_bytes()))
+        found = kind.model_validate_json(open_file(read_file(path)))
         check_possible(found)
     except (OSError, ValueError) as error:
         reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)

@@ -22,7 +22,7 @@ from pydantic import ConfigDict, ValidationError
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
-from assay.files import refused, write_file
+from assay.files import read_file, refused, write_file
 from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
 from assay.sealed import open_file, seal_file
@@ -155,7 +155,7 @@ class StudyFolder:
         if not self.running:
             return None
         try:
-            known = Process.model_validate_json(open_file((self.path / "lock").read_bytes()))
+            known = Process.model_validate_json(open_file(read_file(self.path / "lock")))
         except (OSError, ValueError):
             return None
         # A process that has just locked the study has not yet replaced the signature of an earlier one.
@@ -206,7 +206,7 @@ def _named(folder: StudyFolder) -> str:
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
     try:
-        found = kind.model_validate_json(open_file(path.read_bytes()))
+        found = kind.model_validate_json(open_file(read_file(path)))
         check_possible(found)
     except (OSError, ValueError) as error:
         reason: Any = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error
