@@ -183,6 +183,8 @@ def test_a_result_stands_until_the_process_that_resumed_its_run_has_trained_a_st
     assert settle(folder).status is Status.RUNNING
     folder.write_process(process_of(os.getpid(), started=0.0, boot="an earlier boot", start_ticks=1))
     folder.write_result(earlier.model_copy(update={"status": Status.FAILED, "reason": "its checkpoint is damaged"}))
+    assert settle(folder, recorded=False) == earlier
+    assert folder.stands, "the dashboard writes nothing"
     assert settle(folder) == earlier == folder.result()
     assert folder.spec().preset is None, "the configuration is that of the result again"
     assert not folder.earlier.exists()

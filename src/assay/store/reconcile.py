@@ -56,7 +56,7 @@ def settle(folder: RunFolder, *, recorded: bool = True) -> RunResult:
     try:
         result = folder.result()
         if folder.stands and not is_running(folder):
-            return _standing(folder)
+            return _standing(folder, recorded)
         if result is None and not is_running(folder):
             # Read again: a process that has ended since then may have written its result.
             result = folder.result() or _killed(folder, recorded)
@@ -65,11 +65,12 @@ def settle(folder: RunFolder, *, recorded: bool = True) -> RunResult:
     return result or compose(folder, Status.RUNNING, None)
 
 
-def _standing(folder: RunFolder) -> RunResult:
-    """Return the result of before a resume that trained no step, and put it back."""
+def _standing(folder: RunFolder, recorded: bool) -> RunResult:
+    """Return the result of before a resume that trained no step, and put it back if `recorded`."""
     earlier = folder.standing()
-    with suppress(StorageError):  # the records of a read-only home stay where they are
-        folder.restore()
+    if recorded:
+        with suppress(StorageError):  # the records of a read-only home stay where they are
+            folder.restore()
     return earlier
 
 
