@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay import files
+from assay.config import Home
 from assay.errors import StorageError
 
 _KILLED = """
@@ -92,4 +93,32 @@ def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path, monkeyp
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StorageError, match="No space left"):
         files.write_file(tmp_path / "record.json", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_command_that_writes_removes_what_a_killed_import_left(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").ready()
+    for name in (".making-import-1", ".aside-a-run-2", ".removed-a-run-3"):
+        (home.runs / name / "a-run").mkdir(parents=True)
+        os.utime(home.runs / name, (time.time() - 3600, time.time() - 3600))
+    (home.runs / "a-run").mkdir()
+    home.ready()
+    assert [one.name for one in home.runs.iterdir()] == ["a-run"]
+
+
+def test_a_folder_that_is_being_removed_is_left_to_whoever_does_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    os.utime(tmp_path / "run", (time.time() - 3600, time.time() - 3600))
+    plain = files.shutil.rmtree
+
+    def slowly(folder: Path) -> None:
+        monkeypatch.undo()
+        files.sweep(tmp_path)
+        assert folder.is_dir()
+        plain(folder)
+
+    monkeypatch.setattr("assay.files.shutil.rmtree", slowly)
+    files.remove_folder(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

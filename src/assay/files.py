@@ -27,6 +27,8 @@ DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 _MAKING = ".making-"
 _ASIDE = ".aside-"
+_REMOVED = ".removed-"
+"""Runs that an earlier version of assay was removing."""
 _SCRATCH = "assay"
 _STALE_SECONDS = 24 * 3600
 """Age from which on a leftover is nobody's where files have no locks."""
@@ -158,6 +160,14 @@ def install(made: Path, folder: Path, same: Callable[[Path], bool]) -> None:
     raise OSError(errno.EBUSY, "other processes keep replacing it")
 
 
+def remove_folder(folder: Path) -> None:
+    """Delete a folder; its name is free at once, and `sweep` finishes what a kill breaks off. Raises `OSError`."""
+    doomed = folder.with_name(f"{_ASIDE}{folder.name}-{uuid.uuid4().hex}")
+    folder.rename(doomed)
+    with _held(doomed):
+        shutil.rmtree(doomed)
+
+
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Hold a folder, so that no other process takes it for a leftover."""
@@ -175,7 +185,7 @@ def sweep(parent: Path, name: str = "") -> None:
     Nothing is younger than a minute, because its maker may be about to hold it. Where files have no locks, it is older
     than a day. A folder that cannot be read or written stays as it is.
     """
-    for prefix in (_MAKING, _ASIDE):
+    for prefix in (_MAKING, _ASIDE, _REMOVED):
         for left in parent.glob(f"{prefix}{glob.escape(name)}{'-' if name else ''}*"):
             with suppress(OSError):
                 age = time.time() - left.lstat().st_mtime

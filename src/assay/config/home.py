@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assay.errors import UsageError
+from assay.files import sweep
 
 
 class Home:
@@ -74,11 +75,15 @@ class Home:
         return self
 
     def ready(self) -> "Home":
-        """Create the folders and return the home. Raises `UsageError` if it cannot be written."""
+        """Create the folders, remove what killed commands left in them, and return the home.
+
+        Raises `UsageError` if it cannot be written.
+        """
         self.checked()
         try:
             for folder in (self.runs, self.data, self.cache, self.reports):
                 folder.mkdir(parents=True, exist_ok=True)
+                sweep(folder)
             probe = self.root / f".writable-{os.getpid()}"
             try:
                 probe.write_bytes(b"")

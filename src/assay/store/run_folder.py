@@ -28,7 +28,7 @@ from pydantic import ConfigDict, ValidationError
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
-from assay.files import open_regular, read_file, refused, write_file
+from assay.files import open_regular, read_file, refused, remove_folder, write_file
 from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
@@ -231,10 +231,8 @@ class RunFolder:
         the disk refuses.
         """
         self.check_removable()
-        doomed = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
         with refused(self.path):
-            self.path.rename(doomed)
-            shutil.rmtree(doomed)
+            remove_folder(self.path)
 
     def _check_own(self, path: Path, run: str) -> None:
         """Raise `UsageError` for the record of another run, which would stand under this one's name."""
