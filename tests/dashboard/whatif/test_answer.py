@@ -168,7 +168,7 @@ from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.question import read
 drawn, home = random.Random(0), Home(sys.argv[1])
 collect_rarely()
-for _ in range(360):
+for _ in range(90):
     layers, batch = str(drawn.randrange(2, 129)), str(drawn.randrange(1, 65))
     stack = drawn.choice(["", "compile", "sdpa_attention+bf16_mixed", "activation_checkpointing"])
     question = read({"preset": "gpt2-124m", "device": "a100", "layers": layers, "batch": batch, "with": stack})
@@ -179,6 +179,6 @@ print(psutil.Process().memory_info().rss)
 
 
 @pytest.mark.slow
-def test_360_questions_take_at_most_300_megabytes(tmp_path: Path) -> None:
+def test_many_more_questions_than_are_kept_take_at_most_300_megabytes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ASK, str(tmp_path)], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 300e6
