@@ -43,7 +43,7 @@ def test_without_a_terminal_it_does_not_run(assay: Assay, foreign: RunFolder, tm
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(("answer", "ran"), [("n\n", False), ("y\n", True)])
+@pytest.mark.parametrize(("answer", "ran"), [("n\n", False), pytest.param("y\n", True, marks=pytest.mark.slow)])
 def test_a_question_names_the_file(
     answer: str, ran: bool, assay: Assay, foreign: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
