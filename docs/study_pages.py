@@ -15,10 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
 from assay.report.page import write_page
-from assay.store.archive import unpack
 
 STUDIES = Path(__file__).parent / "studies"
 ARCHIVE = "study.tar.gz"
@@ -33,7 +33,11 @@ def made(archive: Path) -> dict[str, bytes]:
     """Return the published files of a study by name."""
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
-        (study,) = (name.removeprefix("reports/") for name in unpack(archive, home).new if name.startswith("reports/"))
+        (study,) = (
+            name.removeprefix("reports/")
+            for name in import_archive(archive, home=home).new
+            if name.startswith("reports/")
+        )
         page = write_page(show(study, home), home)
         return {name: (page.parent / name).read_bytes() for name in KEPT}
 

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hypothesis import settings
 # Several processes test at once, and threads that wait for a core in turn spin it away.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# Each test has a home of its own, and would compile everything anew.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "assay-tests-torchinductor"))
 _THREADS = int(os.environ["OMP_NUM_THREADS"])
 # Whoever starts tests in the background, or with nohup, has them ignore signals that tests send to what they start.
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

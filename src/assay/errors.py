@@ -12,12 +12,19 @@ LONGEST_SENTENCE = 500
 LONGEST_VALUE = 200
 """Characters of one value inside a message."""
 
-START_AGAIN = "remove the run and start again"
+START_AGAIN = "start a new run"
 """Part of the reason of a run that cannot be resumed."""
+
+STANDS = "no step was trained, so the earlier result of the run stands"
+"""End of the reason of a resume that changed nothing."""
 
 
 class UsageError(Exception):
     """Bad input. The command line prints the message and exits with code 2; nothing was written."""
+
+
+class ProcessKilled(RuntimeError):
+    """A process that measures or traces was killed by a signal. The command line exits with code 3."""
 
 
 class StorageError(Exception):

@@ -1,28 +1,39 @@
 """Atomic writes: files and folders are made under a hidden name and renamed into place.
 
-A crash leaves at worst a hidden file or folder that nothing reads. Leftovers older than a day are removed when
-the next one is made. Two processes that write the same content at once each make their own, and one of the equal
-results stays. If a folder replaces another, the old one is renamed away first. For that instant the name is missing;
-processes that have the old files mapped keep them.
+A crash leaves at worst a hidden file or folder that nothing reads. Its maker holds a lock on it, which ends with the
+process, so the next command removes what nobody holds (`sweep`). Two processes that write the same content at once each
+make their own, and one of the equal results stays. If a folder replaces another, the old one is renamed away first. For
+that instant the name is missing; processes that have the old files mapped keep them.
 """
 
 import errno
+import glob
 import os
 import shutil
+import stat
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from assay.errors import StorageError, UsageError
+from assay.platforms import BINARY, NO_WAITING, hold, lock
 
 DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Error numbers of an `OSError` that the disk caused, for libraries that both read and write."""
 
 _MAKING = ".making-"
 _ASIDE = ".aside-"
+_REMOVED = ".removed-"
+"""Runs that an earlier version of assay was removing."""
+_SCRATCH = "assay"
 _STALE_SECONDS = 24 * 3600
+"""Age from which on a leftover is nobody's where files have no locks."""
+_YOUNG_SECONDS = 60.0
+"""Age up to which its maker may be about to hold it."""
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -49,17 +60,71 @@ def check_target(path: Path, what: str, endings: tuple[str, ...]) -> None:
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a small file atomically, creating its folder. Raises `StorageError`."""
+    with new_file(path) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a stream to a hidden file, which replaces `path` if the block succeeds, and is removed if it fails.
+
+    Its folder is created. The block must only write. Raises `StorageError`.
+    """
     made = path.with_name(f"{_MAKING}{path.name}-{uuid.uuid4().hex}")
     try:
         with refused(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            sweep(path.parent, path.name)
             with made.open("wb") as stream:
-                stream.write(content)
+                with suppress(OSError):  # a file system without locks: then age decides what is a leftover
+                    lock(stream)
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             made.replace(path)
     finally:
-        made.unlink(missing_ok=True)
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading. Raises `OSError`, also for a pipe, whose reading might never end."""
+    number = os.open(path, os.O_RDONLY | BINARY | NO_WAITING)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(number, "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file. Raises `OSError` as `open_regular`."""
+    with open_regular(path) as stream:
+        return stream.read()
+
+
+@contextmanager
+def hidden_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Yield an empty hidden folder, which is removed at the end of the block; by then it may have been renamed.
+
+    A killed process leaves its folder, and the next one that makes one of this name there removes it. Raises `OSError`.
+    """
+    sweep(parent, name)
+    made = parent / f"{_MAKING}{name}-{uuid.uuid4().hex}"
+    made.mkdir()
+    try:
+        with _held(made):
+            yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """Yield an empty folder in the system's folder of temporary files until the end of the block. Raises `OSError`."""
+    parent = Path(tempfile.gettempdir())
+    sweep(parent, _SCRATCH)
+    with hidden_folder(parent, f"{_SCRATCH}-{name}") as made:
+        yield made
 
 
 @contextmanager
@@ -69,18 +134,16 @@ def new_folder(folder: Path, same: Callable[[Path], bool]) -> Iterator[Path]:
     If `folder` already exists, it stays if `same(folder)` is true, and is replaced otherwise. Raises `StorageError` if
     the disk cannot be written.
     """
-    made = folder.with_name(f"{_MAKING}{folder.name}-{uuid.uuid4().hex}")
-    try:
-        with refused(folder):
-            _sweep(folder.parent)
-            made.mkdir(parents=True)
+    with refused(folder):
+        sweep(folder.parent)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with hidden_folder(folder.parent, folder.name) as made:
             yield made
-            _install(made, folder, same)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+            install(made, folder, same)
 
 
-def _install(made: Path, folder: Path, same: Callable[[Path], bool]) -> None:
+def install(made: Path, folder: Path, same: Callable[[Path], bool]) -> None:
+    """Rename a folder that is complete; `same` as for `new_folder`. Raises `OSError`."""
     for _ in range(100):
         try:
             made.rename(folder)
@@ -97,14 +160,56 @@ def _install(made: Path, folder: Path, same: Callable[[Path], bool]) -> None:
     raise OSError(errno.EBUSY, "other processes keep replacing it")
 
 
-def _sweep(parent: Path) -> None:
-    """Remove old leftovers of crashes; younger ones may belong to a running process."""
-    for prefix in (_MAKING, _ASIDE):
-        for left in parent.glob(f"{prefix}*"):
+def remove_folder(folder: Path) -> None:
+    """Delete a folder; its name is free at once, and `sweep` finishes what a kill breaks off. Raises `OSError`."""
+    doomed = folder.with_name(f"{_ASIDE}{folder.name}-{uuid.uuid4().hex}")
+    folder.rename(doomed)
+    with _held(doomed):
+        shutil.rmtree(doomed)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a folder, so that no other process takes it for a leftover."""
+    held = hold(folder)
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def sweep(parent: Path, name: str = "") -> None:
+    """Remove what processes that have ended left in a folder, all of it or what was to become `name`.
+
+    Nothing is younger than a minute, because its maker may be about to hold it. Where files have no locks, it is older
+    than a day. A folder that cannot be read or written stays as it is.
+    """
+    for prefix in (_MAKING, _ASIDE, _REMOVED):
+        for left in parent.glob(f"{prefix}{glob.escape(name)}{'-' if name else ''}*"):
             with suppress(OSError):
-                if time.time() - left.stat().st_mtime <= _STALE_SECONDS:
-                    continue
-                if left.is_dir():
-                    shutil.rmtree(left, ignore_errors=True)
-                else:
-                    left.unlink(missing_ok=True)
+                age = time.time() - left.lstat().st_mtime
+                if age > (_YOUNG_SECONDS if _is_nobodys(left) else _STALE_SECONDS):
+                    _remove(left)
+
+
+def _is_nobodys(left: Path) -> bool:
+    """True if no process holds a leftover; false also if that cannot be told."""
+    try:
+        if left.is_dir():
+            held = hold(left)
+            if held is not None:
+                os.close(held)
+            return held is not None
+        with left.open("rb+") as file:
+            lock(file)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(left: Path) -> None:
+    if left.is_dir() and not left.is_symlink():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        left.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 try:
@@ -44,6 +45,9 @@ CAN_FORK_WITH_THREADS = sys.platform == "linux" and hasattr(os, "fork")
 BINARY: int = getattr(os, "O_BINARY", 0)
 """Flag of `os.open` without which Windows would rewrite the ends of lines."""
 
+NO_WAITING: int = getattr(os, "O_NONBLOCK", 0)
+"""Flag of `os.open` with which the opening of a pipe does not wait for its writer."""
+
 _LOCKED_BYTE = 2**40
 """Place of the byte that is locked on Windows: beyond the content, because a locked byte cannot be read."""
 
@@ -70,6 +74,24 @@ def lock(file: IO[bytes], *, shared: bool = False) -> None:
         raise BlockingIOError(error.errno, "another process holds the lock") from error
     finally:
         os.lseek(number, before, os.SEEK_SET)
+
+
+def hold(folder: Path) -> int | None:
+    """Lock a folder, and return a descriptor whose end, also by a kill, ends the lock. Raises `BlockingIOError`.
+
+    None if this system or this file system has no locks of folders.
+    """
+    if fcntl is None:
+        return None
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(number)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    return number
 
 
 def writable(number: int) -> bool:

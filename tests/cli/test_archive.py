@@ -40,7 +40,7 @@ def test_a_study_goes_with_all_its_runs_and_its_page_is_drawn_from_them(
     exported = assay("runs", "export", file, "--study", "last", "--json").value["folders"]
     assert {one.removeprefix("runs/") for one in exported if one.startswith("runs/")} == runs
     moved(monkeypatch, tmp_path / "other")
-    assert assay("runs", "import", file, "--json").value == {"new": exported, "known": []}
+    assert assay("runs", "import", file, "--json").value == {"new": exported, "known": [], "left": []}
     shown = assay("study", "show", "last", "--json").value
     assert {**shown, "page": None} == before
     page = assay("study", "report", "last").out.strip()
@@ -54,3 +54,19 @@ def test_what_cannot_be_exported_is_said(assay: Assay, home: Home, tmp_path: Pat
     assert "there are no runs" in assay("runs", "export", str(file), "nosuch").sentence()
     assert "cannot be read" in assay("runs", "import", str(file)).sentence()
     assert not file.exists()
+
+
+def test_a_damaged_run_keeps_no_other_from_being_exported(
+    assay: Assay, fake: Fake, corpus: str, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = assay("train", corpus, *TINY, "--json").value["run"]
+    second = assay("train", corpus, *TINY, "seed=1", "--json").value["run"]
+    for name in ("run.json", "result.json"):
+        (home.runs / first / name).write_text("{")
+    file = str(tmp_path / "all.tar.gz")
+    exported = assay("runs", "export", file, "--json")
+    assert exported.value["folders"] == [f"runs/{second}"]
+    assert f"left out {first}: " in exported.err
+    assert f"{first} cannot be exported: " in assay("runs", "export", file, first).sentence()
+    moved(monkeypatch, tmp_path / "other")
+    assert assay("runs", "import", file, "--json").value["new"] == [f"runs/{second}"]

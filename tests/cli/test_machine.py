@@ -1,5 +1,7 @@
 """`assay machine`: facts and rates; with --json one value."""
 
+import sys
+
 import pytest
 
 from assay.hardware import Accelerator, Machine, Rates
@@ -54,3 +56,12 @@ def test_lines_name_what_is_native(assay: Assay, asked: list[bool]) -> None:
     assert "cpu\tbfloat16\t2.00 GFLOP/s\tno, converted" in lines
     assert "accelerator\ta GPU, 64.0 GiB" in lines
     assert "copy on cpu\t8.00 GiB/s read and written" in lines
+
+
+def test_a_killed_measurement_is_a_sentence_and_no_fault(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_MEASURE", (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"))
+    said = assay("machine")
+    assert said.code == 3
+    assert said.sentence() == (
+        "the process that measures cpu was killed by signal 9, perhaps by the system because memory ran out"
+    )

@@ -18,6 +18,7 @@ from assay.store.reconcile import begun
 from assay.store.run_folder import RunFolder
 from cli.conftest import TINY, Assay
 from support.children import Fake, make_ready
+from support.dashboards import client
 from support.records import made
 
 
@@ -252,3 +253,20 @@ def test_texts_of_a_run_do_not_steer_the_terminal(assay: Assay, home: Home) -> N
     assert assay("runs", "ls").out.count("�[2J") == 2
     assert assay("runs", "show", folder.id).out.count("�[2J") >= 4
     assert assay("runs", "ls", "--json").value[0]["preset"] == steering
+
+
+@pytest.mark.parametrize("figure", ["NaN", "Infinity", "1e308", "1e999"])
+def test_a_run_with_a_figure_that_cannot_be_is_damaged_and_hides_no_other(
+    figure: str, assay: Assay, two: tuple[str, str], home: Home
+) -> None:
+    record = RunFolder(home.runs / two[0]).result_file
+    values = {**json.loads(record.read_bytes()), "val_loss": 0.125}
+    values.pop("digest", None)
+    record.write_text(json.dumps(values).replace("0.125", figure))
+    assert [row["status"] for row in assay("runs", "ls", "--json").value] == ["done", "damaged"]
+    shown = assay("runs", "show", two[0], "--json")
+    assert (shown.code, shown.value["status"]) == (0, "damaged")
+    assert f"{record} cannot be read (its figure val_loss is " in shown.value["reason"]
+    assert assay("runs", "show", two[0]).code == 0
+    assert assay("runs", "diff", *two).code == 0
+    assert client(home).get(f"/runs/{two[0]}").status_code == 200

@@ -73,6 +73,13 @@ def test_what_cannot_determine_a_law_is_a_sentence(
         check(read_points(written(tmp_path, heading, rows)), ("parameters", "tokens"), 6, "points.csv")
 
 
+@pytest.mark.parametrize("text", ["N,D,loss\r" + "1,1,3\r" * 200_000, "N,D,loss\n" + "1," * 60_000])
+def test_a_table_that_would_take_much_memory_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "points.csv").write_text(text, newline="")
+    with pytest.raises(UsageError, match="has more than 200,000 lines, or a line of more than 100,000 characters"):
+        read_points(tmp_path / "points.csv")
+
+
 def test_more_points_than_memory_allows_are_refused() -> None:
     many = planned(parameters=np.geomspace(1e6, 1e9, MOST_POINTS + 1), tokens=1e9)
     with pytest.raises(UsageError, match="list has 50,001 points; a law is fitted to at most 50,000"):

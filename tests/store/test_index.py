@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,8 +157,27 @@ def test_a_full_disk_is_a_storage_error(home: Home, monkeypatch: pytest.MonkeyPa
 
 def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").mkdir()
-    with pytest.raises(StorageError, match="unable to open"):
-        Store(Home(tmp_path))
+    store = Store(Home(tmp_path))
+    assert "unable to open" in str(store.refusal)
+    assert store.entries() == {}
+
+
+def test_a_disk_that_is_full_from_the_start_keeps_nobody_from_reading(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = store_module._transaction
+
+    def full(connection: sqlite3.Connection, question: Any, path: Path) -> Any:
+        if connection.execute("PRAGMA database_list").fetchone()[2]:
+            home.store.touch()
+            raise sqlite3.OperationalError("database or disk is full")
+        return plain(connection, question, path)
+
+    monkeypatch.setattr(store_module, "_transaction", full)
+    store = Store(home)
+    assert store.entries() == {}
+    assert "database or disk is full" in str(store.refusal)
+    assert not home.store.exists(), "nothing is left empty"
 
 
 WRITE = """

@@ -1,6 +1,7 @@
 """The list of all runs: it says what the folders say, whatever one of them holds."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -144,3 +145,11 @@ def _replace(store: Path, content: bytes) -> None:
     for path in store.parent.glob(f"{store.name}*"):
         path.unlink()
     store.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["run.json", "result.json", "events.jsonl", "process.json", "lock"])
+def test_a_pipe_that_nobody_writes_to_hangs_no_list(name: str, home: Home, ready_run: ReadyRun) -> None:
+    folder, other = made(home, ready_run), made(home, ready_run)
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+    assert statuses(listed(home))[other.id] == "killed"

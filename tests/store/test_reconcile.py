@@ -162,3 +162,35 @@ def settle_the_dead(folder: RunFolder) -> RunResult:
     """The run's process is one that never was."""
     folder.write_process(Process(host=socket.gethostname(), pid=2**22 + 1, started=0.0))
     return settle(folder)
+
+
+def resumed(home: Home, ready: ReadyRun) -> tuple[RunFolder, RunResult]:
+    """A done run that a process resumed and began, which then died before its first step."""
+    folder = made(home, ready)
+    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6}))
+    earlier = folder.result()
+    assert earlier is not None
+    folder.prepare(folder.spec().model_copy(update={"preset": "another"}))
+    folder.begin()
+    return folder, earlier
+
+
+def test_a_result_stands_until_the_process_that_resumed_its_run_has_trained_a_step(
+    home: Home, ready_run: ReadyRun
+) -> None:
+    folder, earlier = resumed(home, ready_run)
+    folder.write_process(process_of(os.getpid()))
+    assert settle(folder).status is Status.RUNNING
+    folder.write_process(process_of(os.getpid(), started=0.0, boot="an earlier boot", start_ticks=1))
+    folder.write_result(earlier.model_copy(update={"status": Status.FAILED, "reason": "its checkpoint is damaged"}))
+    assert settle(folder, recorded=False) == earlier
+    assert folder.stands, "the dashboard writes nothing"
+    assert settle(folder) == earlier == folder.result()
+    assert folder.spec().preset is None, "the configuration is that of the result again"
+    assert not folder.earlier.exists()
+
+
+def test_after_a_step_the_earlier_result_is_gone(home: Home, ready_run: ReadyRun) -> None:
+    folder, _ = resumed(home, ready_run)
+    folder.trained()
+    assert settle(folder).status is Status.KILLED

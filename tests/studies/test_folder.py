@@ -20,14 +20,16 @@ def saved(home: Home, name: str = "20261121-000000-0000") -> StudyFolder:
 
 
 def test_a_record_is_read_as_it_was_saved(tmp_path: Path) -> None:
-    made, folder = record(), StudyFolder(tmp_path / "one")
-    assert folder.write_record(made) == tmp_path / "one" / "comparison.json"
+    made = record()
+    folder = StudyFolder(tmp_path / made.id)
+    assert folder.write_record(made) == tmp_path / made.id / "comparison.json"
     assert folder.record() == made
     assert folder.plan() is None
 
 
 def test_a_loss_that_was_not_finite_is_read_as_missing(tmp_path: Path) -> None:
-    made, folder = record(), StudyFolder(tmp_path / "one")
+    made = record()
+    folder = StudyFolder(tmp_path / made.id)
     first, *rest = made.cells
     diverged = first.model_copy(
         update={"curve": first.curve.model_copy(update={"train_loss": (2.0, float("nan"), float("inf"))})}

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from assay import api
 from assay.config import Home
-from assay.errors import START_AGAIN, UsageError
+from assay.errors import STANDS, START_AGAIN, UsageError
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
@@ -92,7 +92,8 @@ def refused_it_keeps_what_it_had_trained(home: Home, result: RunResult) -> None:
         (place / "model.safetensors").write_bytes(b"")
     refused = api.train(f"training.steps={2 * STEPS}", resume=result.run, home=home)
     assert refused.status is Status.FAILED
-    assert refused.reason == f"every checkpoint in {folder.checkpoints} is damaged; {START_AGAIN}"
+    assert refused.reason == f"every checkpoint in {folder.checkpoints} is damaged; {START_AGAIN}; {STANDS}"
+    assert RunFolder(home.runs / result.run).result() == result, "what is true of the run"
     assert (refused.steps, refused.train_loss) == (STEPS, result.train_loss)
 
 

@@ -16,7 +16,7 @@ from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.records.status import Status
 from assay.store import history
-from assay.store.reconcile import compose
+from assay.store.reconcile import compose, settle
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
 from assay.worker.main import conclude
@@ -273,6 +273,8 @@ def test_what_had_been_trained_stays_on_record_when_going_on_is_refused(whole: R
     for name in ("steps", "tokens", "train_loss", "val_loss", "step_seconds", "blocks", "evidence"):
         assert getattr(after, name) == getattr(before, name), name
     assert "build" in after.phase_seconds
+    assert folder.stands
+    assert settle(folder) == before == folder.result(), "the attempt trained no step, so the earlier result stands"
 
 
 def raising(error: Exception) -> tuple[Status, str | None]:

@@ -81,6 +81,8 @@ def _verified(run: "Run", one: "Largest", home: Home, tell: Callable[[str], None
     tell(f"training {_STEPS} steps with {one.key}={one.value}")
     short = ("warmup_steps=1", "eval_interval=0", "eval_batches=1", "check_values=false", f"steps={_STEPS}")
     result = train(run, *(f"training.{change}" for change in short), f"{one.key}={one.value}", home=home)
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
     memory = result.memory
     failure = "" if result.status is Status.DONE else f"{result.status}: {result.reason}"
     if memory.tensors_peak_bytes is None:

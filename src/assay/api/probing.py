@@ -7,6 +7,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from assay.config.run import Run
     from assay.data.progress import Progress
     from assay.records.gradients import GradientProbe
 
@@ -23,7 +24,8 @@ def gradients(
 
     Each micro-batch has `sequences` sequences, by default the run's batch size, and is one that the run would train
     next. The model is the plain one, without optimizations and dropout, on the CPU, and nothing is updated. Raises
-    `UsageError` if there is no such run or checkpoint, if its corpus is gone, or for fewer than two micro-batches.
+    `UsageError` if there is no such run or checkpoint, or if its corpus is gone. It is also raised for fewer than two
+    micro-batches, and for one that does not fit into this machine's memory.
     """
     from assay.data.progress import silent
     from assay.store.lookup import find
@@ -34,6 +36,7 @@ def gradients(
     size = run.training.batch_size if sequences is None else sequences
     if micro_batches < 2 or size < 1:
         raise UsageError("gradients are compared between micro-batches: give at least 2, of at least 1 sequence")
+    _check_room(run, size)
     found = trained(place, name)
     # Torch is imported only now, so that a mistyped name is reported at once.
     from assay.instruments.gradients.agreement import agreement
@@ -49,3 +52,17 @@ def gradients(
         tell=lambda done, total: tell("computing gradients", done / total),
         notes=found.notes,
     )
+
+
+def _check_room(run: "Run", sequences: int) -> None:
+    """Raise `UsageError` if the float32 logits and residuals of a micro-batch alone need more than all memory."""
+    from assay.hardware import detect
+    from assay.units import format_bytes
+
+    model, there = run.model, detect().memory_bytes
+    needed = 4 * model.context_length * ((model.vocab_size or 0) + model.n_layer * model.n_embd)
+    if sequences * needed > there:
+        raise UsageError(
+            f"{sequences:,} sequences need at least {format_bytes(sequences * needed)}, and this machine has "
+            f"{format_bytes(there)}; give at most {there // needed:,}"
+        )

@@ -1,16 +1,17 @@
 """Runs that are recorded: list, show, compare, remove, and carry them to another home."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.api.copies.tracking import track, tracking
 from assay.config.home import Home, home_of
-from assay.errors import UsageError
+from assay.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from assay.api.run_results import RunTable, TrainedRun
-    from assay.store.archive import Brought
+    from assay.store.arrivals import Brought
     from assay.store.entry import Entry
     from assay.store.run_folder import RunFolder
 
@@ -87,7 +88,8 @@ def rm(names: str | Sequence[str], *, home: Home | Path | str | None = None) -> 
     folders, store = removable(names, home=place), Store(place)
     for folder in folders:
         folder.remove()
-        store.remove([folder.id])
+        with suppress(StorageError):  # the index leaves out what has no folder, when it can be written again
+            store.remove([folder.id])
     return [folder.id for folder in folders]
 
 
@@ -98,18 +100,22 @@ def export_archive(
     studies: str | Sequence[str] = (),
     checkpoints: bool = False,
     home: Home | Path | str | None = None,
+    on_note: Callable[[str], None] = lambda sentence: None,
 ) -> list[str]:
     """Write runs, and studies with all their runs, into one file for another home; return what it has.
 
     The result lists folders of the home, ``runs/ID`` and ``reports/ID``. Without names and studies the file has all of
     the home. `checkpoints` includes the newest and all kept checkpoints, which are large. Raises `UsageError` if a run
-    or study is still running, or if there is nothing to export, and `StorageError` if the disk refuses.
+    or study is still running, or if there is nothing to export, and `StorageError` if the disk refuses. Damaged ones
+    are left out, and `on_note` receives a sentence on each; one that is named is refused.
     """
     from assay.store.archive import pack
     from assay.studies.archived import chosen
 
     place = home_of(home).checked()
-    folders = chosen(place, _listed(names), _listed(studies))
+    folders, damaged = chosen(place, _listed(names), _listed(studies))
+    for sentence in damaged:
+        on_note(sentence)
     pack(place, folders, Path(path), checkpoints=checkpoints)
     return [folder.relative_to(place.root).as_posix() for folder in folders]
 
@@ -117,13 +123,16 @@ def export_archive(
 def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -> "Brought":
     """Bring the runs and studies of an archive into a home; those that it has already stay as they are.
 
-    Raises `UsageError` if the file is no archive, is damaged, or has another record of a run that the home has.
+    Code that comes with an archive is left out, and code that a record names does not run before you agree. Raises
+    `UsageError` if the file is no archive, is damaged, comes to too much, or has another record of a run that the home
+    has.
     """
-    from assay.store.archive import unpack
+    from assay.store.arrivals import unpack
+    from assay.studies.archived import judged
 
     place = home_of(home).checked()
     with place.provisional():
-        return unpack(Path(path), place)
+        return unpack(Path(path), place, lambda folder: judged(folder, place))
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

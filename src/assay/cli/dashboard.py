@@ -34,3 +34,4 @@ def dashboard(
         note("Ctrl-C ends the dashboard")
 
     show(host=host, port=port, token=token, open_browser=open_browser, on_ready=ready)
+    raise typer.Exit  # Ctrl-C is its usual end

@@ -1,8 +1,8 @@
 """`assay`: each verb is a file of this folder, with a function of the same name or an `app` of several commands.
 
 Errors end here, each in one line of at most 500 characters on standard error. Errors that the user can correct exit
-with 2, a disk that refuses and unforeseen errors with 1, an interrupt with 130. A reader that closes a pipe early is no
-error.
+with 2, and a measuring process that was killed with 3. A disk that refuses and unforeseen errors exit with 1, an
+interrupt with 130. A reader that closes a pipe early is no error.
 
 Help is plain text, because loading the richer kind takes longer than everything else together. A verb's file therefore
 imports typer and typing at its top, and the rest when it runs.
@@ -17,9 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.signals import stop_on_signals
+from assay.cli.consent import consented
+from assay.cli.signals import asked_to_stop, stop_on_signals
 from assay.cli.streams import settle, silence
-from assay.errors import LONGEST_VALUE, StorageError, UsageError, one_line
+from assay.errors import LONGEST_VALUE, ProcessKilled, StorageError, UsageError, one_line
 
 VERBS = (
     "train",
@@ -45,7 +46,7 @@ VERBS = (
 )
 """Verbs in the order in which help lists them."""
 
-_USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
+_USAGE, _FAILED, _KILLED, _INTERRUPTED = 2, 1, 3, 130
 
 
 class _Verbs(typer.core.TyperGroup):
@@ -69,8 +70,17 @@ class _Verbs(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             _working_directory_exists()
-            value = super().invoke(ctx)
+            words = ctx.args, ctx._protected_args
+            try:
+                value = super().invoke(ctx)
+            except UsageError as error:
+                if not consented(error):
+                    raise
+                ctx.args, ctx._protected_args = words  # the parser has taken them
+                value = super().invoke(ctx)
             sys.stdout.flush()
+            if asked_to_stop():  # a verb that has a result of an interrupted run exits by itself
+                raise KeyboardInterrupt
             return value
         except (typer.Exit, typer.Abort):
             raise
@@ -96,6 +106,8 @@ def _ending(error: BaseException, show_traceback: bool) -> tuple[int, str]:
         return _INTERRUPTED, "interrupted"
     if isinstance(error, UsageError):
         return _USAGE, str(error)
+    if isinstance(error, ProcessKilled):
+        return _KILLED, str(error)
     if isinstance(error, StorageError):
         return _FAILED, str(error)
     if not isinstance(error, Exception):

@@ -7,6 +7,9 @@ import typer
 
 from assay.cli.options import Json, RunName
 
+_NAMED = 5
+"""Most files that an import names one by one."""
+
 app = typer.Typer(help="List, show, compare, remove, export, import and track runs.")
 
 
@@ -144,7 +147,7 @@ def export_runs(
     from assay.api.runs import export_archive
     from assay.cli.console import note, print_json
 
-    found = export_archive(file, runs or (), studies=study or (), checkpoints=checkpoints)
+    found = export_archive(file, runs or (), studies=study or (), checkpoints=checkpoints, on_note=note)
     if as_json:
         print_json({"file": str(file), "folders": found})
     else:
@@ -156,14 +159,22 @@ def import_runs(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive that `assay runs export` wrote.")],
     as_json: Json = False,
 ) -> None:
-    """Bring the runs and studies of an archive into this home. Those that it has already stay as they are."""
+    """Bring the runs and studies of an archive into this home. Those that it has already stay as they are.
+
+    Only files of known names are taken, and none of them is code. A record may name code of a model's own: before it
+    runs, you are asked.
+    """
     from assay.api.runs import import_archive
     from assay.cli.console import note, print_json
 
     brought = import_archive(file)
     if as_json:
-        print_json({"new": brought.new, "known": brought.known})
+        print_json({"new": brought.new, "known": brought.known, "left": brought.left})
     else:
+        for name in brought.left[:_NAMED]:
+            note(f"left out {name}, which is no file of a run or study")
+        if more := brought.left[_NAMED:]:
+            note(f"left out {len(more)} more files")
         note(f"{_counted(brought.new)} new" + (f", {_counted(brought.known)} here already" if brought.known else ""))
 
 

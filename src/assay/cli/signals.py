@@ -14,13 +14,26 @@ from types import FrameType
 
 from assay.platforms import HANG_UP, STOPPING
 
+_asked: list[int] = []
+"""Signals that have arrived."""
+
 
 def stop_on_signals() -> None:
     """Raise `KeyboardInterrupt` in the main thread when one of the signals arrives."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, _stop)
     if HANG_UP is not None and signal.getsignal(HANG_UP) is not signal.SIG_IGN:
         signal.signal(HANG_UP, _hang_up)
+
+
+def asked_to_stop() -> bool:
+    """True if one of the signals has arrived: a verb that returns as if nothing had happened was interrupted."""
+    return bool(_asked)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    _asked.append(number)
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -36,6 +49,7 @@ def deaf() -> Iterator[None]:
 
 def _hang_up(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)
+    _asked.append(number)
     _leave_the_terminal()
     raise KeyboardInterrupt
 

@@ -24,7 +24,7 @@ class DataConfig(Setting):
     """`char`, `byte`, `bpe` (trained on the corpus), `gpt2`, or the path of a tokenizer.json."""
     tokenizer_path: PathText | None = None
     """Folder with GPT-2's vocab.json and merges.txt. None: the hub's files, if it is reachable."""
-    bpe_vocab_size: Annotated[int, Field(ge=257)] = 1024
+    bpe_vocab_size: Annotated[int, Field(ge=257, le=16_777_216)] = 1024
     """Size of a byte-pair vocabulary trained on the corpus."""
     validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
     """Share of the text, at its end, that is held out, unless the corpus has its own validation split."""

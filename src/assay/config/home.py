@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assay.errors import UsageError
+from assay.files import sweep
 
 
 class Home:
@@ -74,14 +75,20 @@ class Home:
         return self
 
     def ready(self) -> "Home":
-        """Create the folders and return the home. Raises `UsageError` if it cannot be written."""
+        """Create the folders, remove what killed commands left in them, and return the home.
+
+        Raises `UsageError` if it cannot be written.
+        """
         self.checked()
         try:
             for folder in (self.runs, self.data, self.cache, self.reports):
                 folder.mkdir(parents=True, exist_ok=True)
+                sweep(folder)
             probe = self.root / f".writable-{os.getpid()}"
-            probe.write_bytes(b"")
-            probe.unlink()
+            try:
+                probe.write_bytes(b"")
+            finally:
+                probe.unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(
                 f"{self.root} cannot be written ({_reason(error)}); set ASSAY_HOME to a writable folder"

@@ -7,7 +7,6 @@ has ended, and without one if the server ends.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from threading import Event
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from assay.dashboard.tail import Batch, Tail
+from assay.units import json_text
 
 _PAUSE_SECONDS = 1.0
 _QUIET_PAUSES = 15
@@ -93,4 +93,4 @@ def message(value: Any, offset: int | None, event: str = "") -> str:
     """Return one message of a stream, without an id if it has no offset; JSON has no line break, which would end it."""
     name = f"event: {event}\n" if event else ""
     place = "" if offset is None else f"id: {offset}\n"
-    return f"{name}{place}data: {json.dumps(value, separators=(',', ':'))}\n\n"
+    return f"{name}{place}data: {json_text(value, separators=(',', ':'))}\n\n"

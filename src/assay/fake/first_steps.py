@@ -5,11 +5,9 @@ function. Data are read and optimizations applied with real tensors. The modes o
 weights only those of a user's own model are made in them.
 """
 
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -17,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.data.random_tokens import write_random
+from assay.files import scratch
 from assay.model.own.part import batches_of, own_batches
 from assay.optimizations import optimizations_of
 from assay.step.program import BatchSource, MicroBatch, Program, Share, Step
@@ -37,9 +36,9 @@ def after_first_steps(
     Raises `UsageError` if the program cannot be built.
     """
     assert run.model.vocab_size is not None
-    with tempfile.TemporaryDirectory(prefix="assay-trace-") as folder, ExitStack() as real:
+    with scratch("trace") as folder, ExitStack() as real:
         real.enter_context(_disable_current_modes())
-        data = open_prepared(write_random(Path(folder), run.model.vocab_size, TOKENS))
+        data = open_prepared(write_random(folder, run.model.vocab_size, TOKENS))
         if run.model.own is not None:  # its weights are made at once, while the GPT's wait on the meta device
             real.close()
         program = baseline(run, data, device)

@@ -1,22 +1,26 @@
 """Rates and step times measured earlier on this machine, read without torch from small JSON files in the cache.
 
 The key of an entry is what its rates depend on: a processor or accelerator, a version of torch and a number of threads.
-Rates under any other key are unknown. A file that cannot be read counts as empty. Rates of an earlier version of assay
-that contradict each other are ignored and measured again.
+Rates under any other key are unknown. A file that cannot be read, or was changed since it was written, counts as empty,
+and `damaged` names it. Figures that cannot be are ignored, and so are rates of an earlier version of assay that
+contradict each other. All of these are measured again.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from assay.config.home import Home
+from assay.files import read_file
 from assay.hardware.detect import detect, torch_version
 from assay.hardware.instruction_set import is_lowered
 from assay.hardware.machine import Machine, Rates
 from assay.hardware.step_times import StepTimes
+from assay.sealed import open_file, seal_file
 
 _FILE = TypeAdapter(dict[str, Rates])
 _TIMES_FILE = TypeAdapter(dict[str, StepTimes])
@@ -53,7 +57,7 @@ def with_step_times(
     """Return the new content of `step_times_file` after a measurement; other entries are kept."""
     start = _key(device, machine, threads) + _STEP
     entries = _read(step_times_file(home), _TIMES_FILE) | {start + digest: one for digest, one in measured.items()}
-    return _TIMES_FILE.dump_json(entries, indent=1)
+    return seal_file(_TIMES_FILE.dump_json(entries, indent=1).decode())
 
 
 def step_times_file(home: Home) -> Path:
@@ -66,7 +70,7 @@ def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads
     entries = _read(rates_file(home), _FILE) | {
         _key(device, machine, threads): rates for device, rates in measured.items()
     }
-    return _FILE.dump_json(entries, indent=1)
+    return seal_file(_FILE.dump_json(entries, indent=1).decode())
 
 
 def rates_file(home: Home) -> Path:
@@ -95,8 +99,39 @@ def _key(device: str, machine: Machine, threads: int | None) -> str:
     return f"{device}: {name}, torch {torch_version() or 'unknown'}, {thread_count(machine, threads)} threads{lowered}"
 
 
+def damaged(home: Home) -> list[Path]:
+    """Return the files of measurements that are there and cannot be believed."""
+    found = {rates_file(home): _believed(rates_file(home), _FILE)}
+    times = {step_times_file(home): _believed(step_times_file(home), _TIMES_FILE)}
+    return [path for path, entries in {**found, **times}.items() if entries is None and path.exists()]
+
+
 def _read(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry]:
+    return _believed(path, content) or {}
+
+
+def _believed(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry] | None:
+    """Return the entries of a file whose figures can be; None if the file is missing or damaged."""
     try:
-        return content.validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return {}
+        found = content.validate_json(open_file(read_file(path)))
+    except (OSError, ValueError):
+        return None
+    return {key: one for key, one in found.items() if _can_be(one)}
+
+
+def _can_be(entry: Rates | StepTimes) -> bool:
+    """True if all figures of a measurement are finite and above zero, and no share is more than the whole."""
+    share = entry.others_share
+    figures = _figures(entry.model_dump(exclude={"others_share"}))
+    return (share is None or 0 <= share <= 1) and all(isfinite(one) and one > 0 for one in figures)
+
+
+def _figures(value: object) -> Iterator[float]:
+    """Yield the numbers of nested values."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        for one in value:
+            yield from _figures(one)
+    elif isinstance(value, int | float):
+        yield value

@@ -9,7 +9,9 @@ from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import detect
+from assay.launch.outcome import check_alive
 from assay.launch.prepare import ReadyRun, ready
+from assay.launch.surroundings import surroundings
 from assay.optimizations import mesh_of
 from assay.records.anatomy import Anatomy
 from assay.records.status import Status
@@ -24,7 +26,7 @@ def taken_apart(
 
     `snapshot` is a file for CUDA's own history of one more step's memory. Raises `UsageError` for a fault that the user
     can correct, including a run on several ranks, and a snapshot on another device. Raises `StorageError` if the disk
-    refuses, and `RuntimeError` if the child fails.
+    refuses, and `RuntimeError` if the child fails, which is `ProcessKilled` if it was killed.
     """
     if mesh_of(run).size > 1:
         raise UsageError(
@@ -38,12 +40,14 @@ def taken_apart(
     prepared = ready(run, home, progress)
     progress("measuring one step", None)
     words = [*(["--operators"] if operators else []), *([] if snapshot is None else ["--snapshot", str(snapshot)])]
-    return _measured(prepared, words)
+    return _measured(prepared, words, home)
 
 
-def _measured(prepared: ReadyRun, words: list[str]) -> Anatomy:
+def _measured(prepared: ReadyRun, words: list[str], home: Home) -> Anatomy:
     command = [*_CHILD, str(prepared.data_folder), *words]
-    answer = subprocess.run(command, input=prepared.run.model_dump_json(), capture_output=True, text=True, check=False)
+    task = prepared.run.model_dump_json()
+    answer = subprocess.run(command, input=task, env=surroundings(home), capture_output=True, text=True, check=False)
+    check_alive(answer.returncode, "the process that measures the step")
     lines = answer.stderr.strip().splitlines() or ["it printed no message"]
     if answer.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(lines[-1])

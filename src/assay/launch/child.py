@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from assay.errors import StorageError, UsageError
+from assay.errors import STANDS, StorageError, UsageError
 from assay.hardware.detect import oom_kills
 from assay.launch.outcome import Stop, ending
 from assay.platforms import SIGNALS_STOP, kill_group
@@ -208,11 +208,13 @@ class Child:
         self._channel.put(None)
 
     def _keep(self, result: RunResult) -> RunResult:
-        """Write a result that the child did not write, and index it. If the child never began, keep the earlier one."""
+        """Write a result that the child did not write, and index it. If it trained no step, the earlier one stands."""
         try:
+            if self.folder.stands and result.status is not Status.DONE:
+                self.folder.restore()
             stamp = self.folder.stamp()
             if stamp != 0 and stamp == self._earlier:
-                return result
+                return result.model_copy(update={"reason": f"{result.reason}; {STANDS}"})
             if stamp == 0 or self._differs(result):
                 self.folder.write_result(result)
             self._store.ingest(result, self.folder.stamp())

@@ -19,6 +19,7 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
 from assay.fake import hooks
 from assay.fake.peak import GpuPeak
+from assay.launch.outcome import check_alive
 from assay.records.status import Status
 
 PYTHON = "ASSAY_ABSENT_PYTHON"
@@ -85,6 +86,7 @@ def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any]) -> 
         )
     except OSError as error:
         raise UsageError(f"{shown(python)} could not be started: {error.strerror}") from error
+    check_alive(done.returncode, "the process of the step")
     last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
     if done.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(last)

@@ -10,7 +10,7 @@ is a result, and is not repeated as a fault of the machine would be.
 import signal
 from typing import Literal
 
-from assay.errors import UsageError
+from assay.errors import ProcessKilled, UsageError
 from assay.platforms import KILL
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -68,6 +68,12 @@ def ending(
 
 def _without_launcher(number: int, ran_out: bool) -> str:
     return f"the launcher of its ranks was {_signalled(number, ran_out)}, and the ranks could not continue without it"
+
+
+def check_alive(exit_code: int, what: str) -> None:
+    """Raise `ProcessKilled` if the exit code of a process says that a signal ended it; `what` names the process."""
+    if exit_code < 0:
+        raise ProcessKilled(f"{what} was {_signalled(-exit_code, False)}")
 
 
 def _signalled(number: int, ran_out: bool) -> str:

@@ -14,6 +14,7 @@ from assay.config.run import OwnRows, ResolvedRun
 from assay.config.source import names_a_function
 from assay.errors import UsageError, first_line
 from assay.hardware import Machine
+from assay.launch.outcome import check_alive
 from assay.records.evidence import ValueProof
 from assay.records.own.step import OwnStep
 from assay.records.own.traced import TracedPeak
@@ -99,6 +100,7 @@ def _into(lines: list[str], task: Mapping[str, Any], seconds: float | None) -> N
         lines += (said if isinstance(said, str) else said.decode()).splitlines()
         raise Late(f"the program gave no answer within {seconds:g} seconds") from error
     lines += done.stdout.strip().splitlines()
+    check_alive(done.returncode, "the process of the program")
     last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
     if done.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(last)

@@ -25,6 +25,7 @@ from assay.launch.initial_weights import with_initial_weights
 from assay.launch.own import looked_at
 from assay.optimizations import Unavailable, Unpredicted, check, resolved
 from assay.records.prediction import Predicted
+from assay.store.foreign import check_own_code
 
 if TYPE_CHECKING:
     from assay.data import Prepared
@@ -60,7 +61,7 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     refuses.
     """
     run = resolved(asked)
-    home.checked()
+    check_own_code(home.checked(), run.model)
     machine = known_machine(home, threads_of(run, ranks_here))
     check_room(run, machine, ranks_here or run.ranks)
     run = with_initial_weights(run, home)

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from assay.config.home import Home
 from assay.files import write_file
 from assay.hardware import Machine, Rates
-from assay.hardware.rates import devices, known_machine, rates_file, with_rates
+from assay.hardware.rates import damaged, devices, known_machine, rates_file, with_rates
 from assay.launch.lifeline import helper
+from assay.launch.outcome import check_alive
 
 _MEASURE = (sys.executable, "-P", "-m", "assay.worker.programs.rates")
 _NO_SUCH_DEVICE = 2
@@ -24,6 +26,7 @@ def measured_machine(
     Raises `UsageError` if `home` cannot be written, `StorageError` if the disk refuses, and `RuntimeError` if a
     measurement fails.
     """
+    set_aside_damaged(home, tell)
     machine = known_machine(home, threads)
     missing = [device for device in devices(machine) if fresh or device not in machine.rates]
     if not missing:
@@ -45,12 +48,25 @@ def measured_machine(
     return known_machine(home, threads)
 
 
+def set_aside_damaged(home: Home, tell: Callable[[str], None]) -> None:
+    """Rename files of measurements that were damaged, and say so: what they had is measured again.
+
+    Where the home cannot be written, they stay.
+    """
+    for path in damaged(home):
+        aside = path.with_name(f"{path.name}.damaged")
+        with suppress(OSError):
+            path.replace(aside)
+            tell(f"{path} is damaged; it is kept as {aside.name}, and its figures are measured anew")
+
+
 def _measure(device: str, threads: int | None) -> Rates | None:
     """Measure the rates of one device in a process of its own; None if torch has no such device."""
     with helper([*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]) as process:
         out, errors = process.communicate(timeout=_LIMIT_SECONDS)
     if process.returncode == _NO_SUCH_DEVICE:
         return None
+    check_alive(process.returncode, f"the process that measures {device}")
     if process.returncode != 0:
         lines = errors.strip().splitlines() or ["it printed no message"]
         raise RuntimeError(f"the measurement of {device} ended with exit code {process.returncode}: {lines[-1]}")

@@ -1,11 +1,10 @@
 """The folder of a run that is about to start: its configuration is written in it, and it is locked for one process.
 
 The lock belongs to the open file, so it ends with its last holder, however that process ends. A parent shares it with
-the child that it starts. A process that trains the run itself keeps it. A refused resume changes nothing: only the new
-process removes the earlier result, and `run.json` is restored if no process has begun.
+the child that it starts. A process that trains the run itself keeps it. A refused resume changes nothing: the earlier
+records are restored if no process has begun, and stand until the new one has trained a step.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import IO
 
 from assay.config.home import Home
 from assay.errors import StorageError, UsageError
-from assay.files import refused, write_file
+from assay.files import refused
 from assay.launch.prepare import ReadyRun
 from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
@@ -71,18 +70,14 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
 
 @contextmanager
 def _put_back(folder: RunFolder) -> Iterator[None]:
-    """Restore an existing `run.json` if the block fails before a process has logged an event."""
-    if not folder.spec_file.exists():
-        yield
-        return
-    earlier, times, said = folder.spec_file.read_bytes(), folder.spec_file.stat(), _length(folder.events_file)
+    """Restore earlier records if the block fails before a process has logged an event."""
+    said = _length(folder.events_file)
     try:
         yield
     except (StorageError, UsageError):
-        if _length(folder.events_file) == said and folder.spec_file.read_bytes() != earlier:
-            with suppress(StorageError, OSError):
-                write_file(folder.spec_file, earlier)
-                os.utime(folder.spec_file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        if _length(folder.events_file) == said:
+            with suppress(StorageError):
+                folder.restore()
         raise
 
 

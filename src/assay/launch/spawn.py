@@ -8,7 +8,6 @@ A child whose steps are not timed may be forked from a server instead, which has
 It has the same pipes, log, lock and environment, and is a process of its own as well.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from assay.launch.forked.server import ForkServer
 from assay.launch.neighbours import RUN_VARIABLE
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed
+from assay.launch.surroundings import surroundings
 from assay.optimizations import mesh_of
 from assay.platforms import own_session
 from assay.store.liveness import this_process
@@ -62,7 +62,9 @@ def start(
     with claimed(ready, home, resume) as claim:
         arguments = [*(["--turns", str(turns)] if turns is not None else []), *(["--sample"] if sample else [])]
         killed = oom_kills()
-        process = _spawn(claim.folder, mesh_of(claim.spec.config).size, arguments, claim.lock, server)
+        process = _spawn(
+            claim.folder, mesh_of(claim.spec.config).size, arguments, claim.lock, environment(home), server
+        )
     return Child(
         claim.folder,
         process,
@@ -74,22 +76,28 @@ def start(
     )
 
 
-def fork_server() -> ForkServer:
-    """Return the context of a server that forks children in the environment of started ones."""
-    return ForkServer(FORK_SERVER, _environment())
+def fork_server(home: Home) -> ForkServer:
+    """Return the context of a server that forks children of a home in the environment of started ones."""
+    return ForkServer(FORK_SERVER, environment(home))
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, **_SURROUNDINGS}
+def environment(home: Home) -> dict[str, str]:
+    """Return the environment of a measured process."""
+    return {**surroundings(home), **_SURROUNDINGS}
 
 
 def _spawn(
-    folder: RunFolder, ranks: int, options: Sequence[str], lock: IO[bytes], server: ForkServer | None = None
+    folder: RunFolder,
+    ranks: int,
+    options: Sequence[str],
+    lock: IO[bytes],
+    variables: Mapping[str, str],
+    server: ForkServer | None,
 ) -> Process:
     arguments = [str(folder.path), *options]
     with refused(folder.path), folder.log_file.open("ab") as log:
         forked = server.fork(arguments, log, lock) if server is not None and ranks == 1 else None
-        process = forked or _started(arguments, ranks, {**_environment(), RUN_VARIABLE: str(folder.path)}, log, lock)
+        process = forked or _started(arguments, ranks, {**variables, RUN_VARIABLE: str(folder.path)}, log, lock)
     try:
         known = this_process(process.pid)
         if known is not None:

@@ -20,6 +20,9 @@ from assay.files import write_file
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine, step_times_file, with_step_times
 from assay.hardware.step_times import Answer, Task, depths
+from assay.launch.outcome import check_alive
+from assay.launch.rates import set_aside_damaged
+from assay.launch.surroundings import surroundings
 
 _TIME = (sys.executable, "-P", "-m", "assay.worker.programs.step_times")
 BUDGET_SECONDS = 20.0
@@ -42,6 +45,7 @@ def calibrate(
     A step that has begun is finished, so it may take somewhat longer. `threads` is that of all runs. Raises
     `UsageError` if `home` cannot be written, and `StorageError` if the disk refuses.
     """
+    set_aside_damaged(home, tell)
     with Stopwatch(home, threads) as stopwatch:
         untimed, tasks = stopwatch.sorted_out(runs)
         allowed = min(_LONGEST_SECONDS, seconds / 2 / max(1, len(tasks)))
@@ -105,7 +109,7 @@ class Stopwatch:
         """Have the process do a task, and return its answer; nothing is kept."""
         if self._process is None:
             self._home.ready()
-            self._process = _started()
+            self._process = _started(self._home)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = ""
@@ -118,13 +122,16 @@ class Stopwatch:
             return Answer.model_validate_json(line)
         with suppress(BrokenPipeError):
             self._process.stdin.close()
+        check_alive(self._process.wait(), "the process that times steps")
         return Answer(digest=task.digest, refused=_BROKE_OFF)
 
 
-def _started() -> "subprocess.Popen[str]":
+def _started(home: Home) -> "subprocess.Popen[str]":
     """Start the process that times steps. It ends when its standard input closes, so when this one ends in any way."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(_TIME, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(
+        _TIME, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=surroundings(home)
+    )
 
 
 def _known(machine: Machine, key: str, run: ResolvedRun) -> bool:

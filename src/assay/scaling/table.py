@@ -5,7 +5,8 @@ count as rows, and errors name the line of the file.
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from assay.config.reading import read_bytes
 from assay.errors import UsageError, shown
 
 _MOST_BYTES = 1 << 26
+_MOST_LINES, _LONGEST_LINE = 200_000, 100_000
+"""A row takes half a kilobyte of memory, and a field a tenth of that."""
 _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 """Separators that spreadsheets write in place of commas."""
 
@@ -55,7 +58,7 @@ def read_table(path: Path, content: str) -> Table:
     Raises `UsageError` if it cannot be read, has no rows, has two columns of one name, or has a row with more fields
     than names.
     """
-    reader = csv.DictReader(_text(path, content).splitlines())
+    reader = csv.DictReader(_lines(_text(path, content), path))
     rows, lines = [], []
     try:
         for row in reader:
@@ -83,6 +86,17 @@ def _text(path: Path, content: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}; save it as CSV in UTF-8") from error
+
+
+def _lines(text: str, path: Path) -> Iterator[str]:
+    """Yield the lines of a text. Raises `UsageError` if there are more, or longer ones, than a table may have."""
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        if number > _MOST_LINES or len(line) > _LONGEST_LINE:
+            raise UsageError(
+                f"{path} has more than {_MOST_LINES:,} lines, or a line of more than {_LONGEST_LINE:,} characters; "
+                "give fewer points"
+            )
+        yield line
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:

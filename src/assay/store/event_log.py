@@ -1,20 +1,19 @@
 """The event log of a run, `events.jsonl`: one JSON object per line; a damaged line affects no other line.
 
-A line is damaged if its checksum does not match, if it is no JSON object, or if its event lacks a required field. A
-last line that a kill cut off has no line break, and does not count as damaged.
+A line is damaged if its checksum does not match, or if it is no JSON object. It is also damaged if its event lacks a
+required field, or has a figure that cannot be. A last line that a kill cut off has no
+line break, and does not count as damaged.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic import ValidationError
-
-from assay.files import refused
+from assay.files import open_regular, read_file, refused
 from assay.records.events import typed
-from assay.store.sealed import open_line, seal_line
+from assay.records.possible import check_possible, parsed
+from assay.sealed import open_line, seal_line
 from assay.units import json_text
 
 Event = dict[str, Any]
@@ -55,7 +54,7 @@ def _whole(log: IO[bytes]) -> bool:
 def read_log(path: Path) -> Log:
     """Read a log; a missing file is an empty log, and an unreadable one counts as one damaged line."""
     try:
-        *lines, rest = path.read_bytes().split(b"\n")
+        *lines, rest = read_file(path).split(b"\n")
     except FileNotFoundError:
         return Log([], 0)
     except OSError:
@@ -75,10 +74,10 @@ def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], in
     are read, if it is not negative; a longer line is skipped.
     """
     try:
-        with path.open("rb") as log:
+        with open_regular(path) as log:
             log.seek(offset)
             read = log.read(most)
-    except FileNotFoundError:
+    except OSError:
         return [], offset
     lines, separator, rest = read.rpartition(b"\n")
     if not separator and len(rest) == most:
@@ -90,13 +89,13 @@ def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], in
 def parse_event(line: bytes) -> Event | None:
     """Parse a line as an event; None if it is not one, or lacks a required field of its kind."""
     try:
-        event = json.loads(open_line(line))
+        event = parsed(open_line(line))
     except (ValueError, RecursionError):
         return None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return None
     try:
-        typed(event)
-    except ValidationError:
+        check_possible(typed(event))
+    except ValueError:
         return None
     return event

@@ -5,8 +5,8 @@ processes can read while one writes, and a committed row survives a kill. Every 
 row counts as missing. An unreadable file is renamed. In each of these cases, and for an older layout, `reconcile` fills
 the store anew from the run folders, which are the truth.
 
-The index of a read-only home is kept in memory, so that its runs can still be listed. SQLite on a network file system
-is unsafe; keep `ASSAY_HOME` on a local disk.
+The index of a home that cannot be written, because it is read-only or its disk is full, is read into memory. Its runs
+can still be listed. SQLite on a network file system is unsafe; keep `ASSAY_HOME` on a local disk.
 """
 
 import sqlite3
@@ -51,7 +51,9 @@ class Store:
     def __init__(self, home: Home) -> None:
         self.path = home.store
         self._memory = None if home.writable() else _connect(":memory:")
-        self._ask(lambda connection: None)
+        self.refusal: str | None = None
+        """Why the file can neither be read nor written, so that the index is in memory; None if it can."""
+        self._read(lambda connection: None)
 
     def ingest(self, result: "RunResult", stamp: int) -> None:
         """Write or replace a run's entry; `stamp` identifies the `result.json` that it was made from."""
@@ -64,7 +66,7 @@ class Store:
 
     def entries(self) -> dict[str, Entry]:
         """Every undamaged entry, by run."""
-        rows = self._ask(lambda connection: connection.execute(f"SELECT {_COLUMNS}, checksum FROM runs").fetchall())
+        rows = self._read(lambda connection: connection.execute(f"SELECT {_COLUMNS}, checksum FROM runs").fetchall())
         found = ((Entry._make(row[:-1]), row[-1]) for row in rows)
         return {entry.run: entry for entry, checksum in found if entry.checksum == checksum}
 
@@ -72,6 +74,17 @@ class Store:
         """Delete the entries of runs."""
         doomed = [(run,) for run in runs]
         self._ask(lambda connection: connection.executemany("DELETE FROM runs WHERE run = ?", doomed))
+
+    def _read(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """Run a transaction that only reads. If the disk refuses even that, the index is in memory from then on."""
+        try:
+            return self._ask(question)
+        except _Refused as error:
+            self.refusal, self._memory = str(error), _connect(":memory:")
+            with suppress(OSError):  # SQLite creates the file before it writes
+                if self.path.stat().st_size == 0:
+                    self.path.unlink()
+            return self._ask(question)
 
     def _ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """Run a transaction and return its answer. If the file is damaged, rename it and repeat on a new one."""
@@ -91,7 +104,7 @@ class Store:
         except sqlite3.DatabaseError as error:
             reason = str(error)
             if any(refusal in reason.lower() for refusal in _REFUSALS):
-                raise StorageError(f"{self.path} could not be written: {reason}") from error
+                raise _Refused(f"{self.path} could not be written: {reason}") from error
             if "locked" in reason:
                 raise StorageError(
                     f"{self.path} is locked by another process; try again when that process has ended"
@@ -122,6 +135,10 @@ class Store:
                 self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
         except OSError as error:
             raise StorageError(f"{self.path} is damaged and cannot be replaced: {error.strerror}") from error
+
+
+class _Refused(StorageError):
+    """The disk refuses to have the file written, which SQLite needs even to read it."""
 
 
 class _Damaged(Exception):

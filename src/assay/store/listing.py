@@ -41,6 +41,8 @@ def reconcile(home: Home, store: Store) -> Listing:
             store.remove(gone)
     except StorageError as error:
         notes.append(str(error))
+    if store.refusal is not None:
+        notes.append(store.refusal)
     entries = [news.get(run) or known[run] for run in there]
     return Listing(sorted(entries, key=lambda entry: (entry.created or "", entry.run), reverse=True), notes)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from assay.errors import UsageError
+from assay.files import open_regular
 from assay.platforms import lock
 from assay.store.run_folder import Process, RunFolder
 
@@ -83,7 +84,7 @@ def locked(file: IO[bytes]) -> bool:
 def is_locked(path: Path) -> bool:
     """True if a process holds a file's lock, or if that cannot be told; a missing file has none."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             lock(file, shared=True)
     except FileNotFoundError:
         return False
@@ -94,7 +95,7 @@ def is_locked(path: Path) -> bool:
 
 def _locked(folder: RunFolder) -> bool:
     """True if a process of this host holds the run's lock; consulted if `process.json` is missing or unreadable."""
-    with suppress(OSError), folder.lock_file.open("rb") as file:
+    with suppress(OSError), open_regular(folder.lock_file) as file:
         try:
             lock(file, shared=True)
         except BlockingIOError:

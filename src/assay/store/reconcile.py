@@ -55,12 +55,23 @@ def settle(folder: RunFolder, *, recorded: bool = True) -> RunResult:
     """
     try:
         result = folder.result()
+        if folder.stands and not is_running(folder):
+            return _standing(folder, recorded)
         if result is None and not is_running(folder):
             # Read again: a process that has ended since then may have written its result.
             result = folder.result() or _killed(folder, recorded)
     except UsageError as error:
         return compose(folder, Status.DAMAGED, str(error))
     return result or compose(folder, Status.RUNNING, None)
+
+
+def _standing(folder: RunFolder, recorded: bool) -> RunResult:
+    """Return the result of before a resume that trained no step, and put it back if `recorded`."""
+    earlier = folder.standing()
+    if recorded:
+        with suppress(StorageError):  # the records of a read-only home stay where they are
+            folder.restore()
+    return earlier
 
 
 def _killed(folder: RunFolder, recorded: bool) -> RunResult:

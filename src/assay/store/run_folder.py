@@ -3,8 +3,8 @@
     run.json        the whole configuration, written by the parent before the child starts
     process.json    the process that measures the run, which decides whether it is still running
     events.jsonl    appended by the child, one line per event, flushed after every line (`log`)
-    result.json     written whole at the end; a folder without one is running, or was killed; a resumed run keeps the
-                    earlier one until its new process has begun
+    result.json     written whole at the end; a folder without one is running, or was killed
+    earlier/        records of before a resume, until its process has trained a step; if it trains none, they stand
     checkpoints/    step-00000100/…, renamed into place when complete
     worker.log      the child's standard error
     lock            locked by the child while it is alive
@@ -18,6 +18,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -26,12 +27,13 @@ from pydantic import ConfigDict, ValidationError
 
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError
-from assay.files import refused, write_file
+from assay.errors import UsageError, shown
+from assay.files import open_regular, read_file, refused, remove_folder, write_file
+from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
+from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, Log, read_log
-from assay.store.sealed import open_file, seal_file
 
 Record = TypeVar("Record", bound=Frozen)
 
@@ -95,6 +97,7 @@ class RunFolder:
         self.result_file = self.path / "result.json"
         self.log_file = self.path / "worker.log"
         self.checkpoints = self.path / "checkpoints"
+        self.earlier = self.path / "earlier"
 
     @property
     def id(self) -> str:
@@ -102,17 +105,43 @@ class RunFolder:
         return self.path.name
 
     def prepare(self, spec: RunSpec) -> None:
-        """Write `run.json`. The earlier result of a resumed run stays until `begin`. Raises `StorageError`."""
+        """Write `run.json`. That of a resumed run is kept, and its result until `begin`. Raises `StorageError`."""
+        if self.spec_file.exists():
+            kept = self.earlier / self.spec_file.name
+            with refused(self.path):
+                write_file(kept, read_file(self.spec_file))
+                shutil.copystat(self.spec_file, kept)
         self._write(self.spec_file, spec)
 
     def begin(self) -> None:
-        """Remove an earlier process's result; the process that trains the run calls this. Raises `StorageError`."""
-        with refused(self.result_file):
-            self.result_file.unlink(missing_ok=True)
+        """Keep an earlier process's result aside; the process that trains the run calls this. Raises `StorageError`."""
+        if self.result_file.exists():
+            with refused(self.result_file):
+                self.earlier.mkdir(exist_ok=True)
+                self.result_file.replace(self.earlier / self.result_file.name)
+
+    def trained(self) -> None:
+        """Forget what was before a resume, whose process has now trained a step or has finished."""
+        shutil.rmtree(self.earlier, ignore_errors=True)
+
+    @property
+    def stands(self) -> bool:
+        """True while an earlier result stands, because the process that resumed the run has trained no step yet."""
+        return (self.earlier / self.result_file.name).exists()
+
+    def restore(self) -> None:
+        """Put the records of before a resume back. Raises `StorageError`."""
+        with refused(self.path):
+            for file in (self.spec_file, self.result_file):
+                with suppress(FileNotFoundError):
+                    (self.earlier / file.name).replace(file)
+        self.trained()
 
     def spec(self) -> RunSpec:
-        """Read `run.json`. Raises `UsageError` if it is missing or cannot be read."""
-        return _read(self.spec_file, RunSpec)
+        """Read `run.json`. Raises `UsageError` if it is missing, cannot be read, or is that of another run."""
+        spec = _read(self.spec_file, RunSpec)
+        self._check_own(self.spec_file, spec.id)
+        return spec
 
     def data_folder(self, spec: RunSpec) -> Path:
         """Folder of the run's corpus. A copied or moved home uses its own, even for records with an absolute path."""
@@ -133,8 +162,21 @@ class RunFolder:
         self._write(self.result_file, result)
 
     def result(self) -> RunResult | None:
-        """Read `result.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
-        return _read(self.result_file, RunResult) if self.result_file.exists() else None
+        """Read `result.json`; None if there is none yet. Raises `UsageError` as `spec`."""
+        if not self.result_file.exists():
+            return None
+        result = _read(self.result_file, RunResult)
+        self._check_own(self.result_file, result.run)
+        return result
+
+    def standing(self) -> RunResult:
+        """Read the result of before a resume, which stands. Raises `UsageError` if it cannot be read."""
+        return _read(self.earlier / self.result_file.name, RunResult)
+
+    def checked(self) -> RunSpec:
+        """Read all records of the run, and return the first. Raises `UsageError` if one cannot be read."""
+        self.result()
+        return self.spec()
 
     def log(self) -> Log:
         """Read every whole event, and count the damaged lines; a last line cut off by a kill is left out."""
@@ -169,10 +211,10 @@ class RunFolder:
     def last_words(self) -> str:
         """The last line of the child's standard error, or ``""``."""
         try:
-            with self.log_file.open("rb") as stream:
+            with open_regular(self.log_file) as stream:
                 stream.seek(max(0, self.log_file.stat().st_size - 8192))
                 lines = stream.read().decode(errors="replace").splitlines()
-        except FileNotFoundError:
+        except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
@@ -189,10 +231,15 @@ class RunFolder:
         the disk refuses.
         """
         self.check_removable()
-        doomed = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
         with refused(self.path):
-            self.path.rename(doomed)
-            shutil.rmtree(doomed)
+            remove_folder(self.path)
+
+    def _check_own(self, path: Path, run: str) -> None:
+        """Raise `UsageError` for the record of another run, which would stand under this one's name."""
+        if run != self.id:
+            raise UsageError(
+                f"{path} cannot be read (it is that of the run {shown(run)}); remove the run, or name its folder so"
+            )
 
     def _write(self, path: Path, record: Frozen) -> None:
         # pydantic writes a loss that is not finite as null; json would write NaN, which other readers reject
@@ -208,8 +255,10 @@ def _since(path: Path) -> float:
 
 def _read(path: Path, kind: type[Record]) -> Record:
     try:
-        return kind.model_validate_json(open_file(path.read_bytes()))
+        found = kind.model_validate_json(open_file(read_file(path)))
+        check_possible(found)
     except (OSError, ValueError) as error:
         reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)
         reason = error.strerror or reason if isinstance(error, OSError) else reason
         raise UsageError(f"{path} cannot be read ({reason}); remove the run, or repair the file") from error
+    return found

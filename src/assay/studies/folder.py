@@ -19,18 +19,18 @@ from typing import IO, Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
-from assay.config.base import Frozen
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError
-from assay.files import refused, write_file
+from assay.errors import UsageError, shown
+from assay.files import read_file, refused, write_file
+from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
+from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.liveness import is_alive, is_here, is_locked, locked, this_process
 from assay.store.run_folder import Process
-from assay.store.sealed import open_file, seal_file
 
-Kind = TypeVar("Kind", bound=Frozen)
+Kind = TypeVar("Kind", "StudyPlan", "ComparisonRecord")
 
 _PROGRESS = ("turn", "cell_phase")
 """Events that only a follower reads; they occur between timed blocks, which must not wait for the disk."""
@@ -92,16 +92,25 @@ class StudyFolder:
 
     def plan(self) -> StudyPlan | None:
         """Read `study.json`; None for a comparison of an earlier version, which has none. Raises `UsageError`."""
-        return _read(self.plan_file, StudyPlan) if self.plan_file.exists() else None
+        return self._own(self.plan_file, StudyPlan) if self.plan_file.exists() else None
 
     def write_record(self, record: ComparisonRecord) -> Path:
         """Write `comparison.json` whole or not at all; returns its path. Raises `StorageError`."""
-        write_file(self.record_file, record.model_dump_json(indent=1).encode())
+        write_file(self.record_file, seal_file(record.model_dump_json(indent=1)))
         return self.record_file
 
     def record(self) -> ComparisonRecord | None:
         """Read `comparison.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
-        return _read(self.record_file, ComparisonRecord) if self.record_file.exists() else None
+        return self._own(self.record_file, ComparisonRecord) if self.record_file.exists() else None
+
+    def _own(self, path: Path, kind: type[Kind]) -> Kind:
+        """Read a record. Raises `UsageError` also for that of another study."""
+        found = _read(path, kind)
+        if found.id != self.id:
+            raise UsageError(
+                f"{path} cannot be read (it is that of the study {shown(found.id)}); remove its folder, or name it so"
+            )
+        return found
 
     def append(self, event: Event) -> None:
         """Append an event to the log. What a resume needs is flushed to the disk at once. Raises `StorageError`."""
@@ -139,14 +148,14 @@ class StudyFolder:
         lock.truncate(0)
         holder = this_process(os.getpid())
         if holder is not None:
-            lock.write(holder.model_dump_json().encode())
+            lock.write(seal_file(holder.model_dump_json(indent=1)))
 
     def holder(self) -> Process | None:
         """Return the process that runs the study now; None if none does, or if it cannot be told."""
         if not self.running:
             return None
         try:
-            known = Process.model_validate_json((self.path / "lock").read_bytes())
+            known = Process.model_validate_json(open_file(read_file(self.path / "lock")))
         except (OSError, ValueError):
             return None
         # A process that has just locked the study has not yet replaced the signature of an earlier one.
@@ -197,7 +206,9 @@ def _named(folder: StudyFolder) -> str:
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
     try:
-        return kind.model_validate_json(open_file(path.read_bytes()))
+        found = kind.model_validate_json(open_file(read_file(path)))
+        check_possible(found)
     except (OSError, ValueError) as error:
         reason: Any = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error
         raise UsageError(f"{path} cannot be read ({reason}); remove its folder, or repair the file") from error
+    return found

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from assay.errors import UsageError, among, shown
+from assay.errors import StorageError, UsageError, among, shown
+from assay.files import write_file
 from assay.studies.base import Study
 from assay.studies.kinds import kinds
 
@@ -26,13 +27,12 @@ def write_template(name: str, kind: str, folder: Path) -> Path:
     if not name or name != Path(name).name or name.startswith(".") or not name.isprintable():
         raise UsageError(f"{shown(name)} is no name of a study; give a file name without a folder")
     path = folder / f"{name.removesuffix('.yaml')}.yaml"
+    if path.exists():
+        raise UsageError(f"{path} exists; choose another name")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(template(path, known[kind]))
-    except FileExistsError:
-        raise UsageError(f"{path} exists; choose another name") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror or error})") from None
+        write_file(path, template(path, known[kind]).encode())
+    except StorageError as error:
+        raise UsageError(str(error)) from None
     return path
 
 

@@ -147,6 +147,8 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
 def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
     try:
         folder.write_result(_found(folder, findings, status, reason))
+        if status is Status.DONE:
+            folder.trained()
     except StorageError as error:
         status, reason = Status.FAILED, reason or _disk(error)
         print(reason, file=sys.stderr)

@@ -1,6 +1,7 @@
 """Observer of a run's training in the measured child: it records findings, and sends them to the parent as events."""
 
 import json
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -35,10 +36,14 @@ class RunObserver:
     counters: Counters
     """Counters that are held against each other; the session sets them before the first step."""
 
-    def __init__(self, channel: Channel, phases: Phases, findings: Findings, ranks: Ranks) -> None:
+    def __init__(
+        self, channel: Channel, phases: Phases, findings: Findings, ranks: Ranks, trained: Callable[[], None]
+    ) -> None:
         self.timed = TimedBlocks(phases, findings, ranks, self.say_block)
         self._channel, self._phases, self._findings, self._ranks = channel, phases, findings, ranks
         self._rates = LearningRates(findings.spec.config)
+        self._trained: Callable[[], None] | None = trained
+        """Called after the first step of this process."""
         self.evaluations = 0
         """Evaluations of this process."""
 
@@ -96,6 +101,9 @@ class RunObserver:
                 phase=phase,
                 **self._scaling(record),
             )
+            if self._trained is not None:
+                self._trained()
+                self._trained = None
 
     def _scaling(self, record: StepRecord) -> dict[str, float | bool]:
         """The loss scale, and whether the update was skipped; empty if losses are not scaled."""

@@ -69,7 +69,7 @@ class Session:
         """Run all pieces. Raises the `EarlyEnd` of a run that stops early, once the remaining pieces are done."""
         try:
             with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
-                self.observer = RunObserver(self.channel, self.phases, self.findings, self.ranks)
+                self.observer = RunObserver(self.channel, self.phases, self.findings, self.ranks, self.folder.trained)
                 same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
                 self._work()
         finally:

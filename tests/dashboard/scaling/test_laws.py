@@ -61,11 +61,16 @@ def test_links_folders_pipes_and_names_that_are_no_text_are_said_and_not_read(ho
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [(POINTS + "1e9,1e9,3\n" * 1000, "1,010 lines long"), ("x" * ((1 << 20) + 1), "longer than 1 MiB")],
-    ids=["lines", "bytes"],
+    [
+        (POINTS + "1e9,1e9,3\n" * 1000, "1,010 lines long"),
+        (POINTS + "1e9,1e9,3\r" * 1000, "1,010 lines long"),
+        (POINTS + "1e9,1e9,3\r\n" * 1000, "1,010 lines long"),
+        ("x" * ((1 << 20) + 1), "longer than 1 MiB"),
+    ],
+    ids=["lines", "lines of an old Mac", "lines of Windows", "bytes"],
 )
 def test_a_file_that_takes_long_is_left_to_the_command(home: Home, text: str, size: str) -> None:
-    (home.points / "large.csv").write_text(text)
+    (home.points / "large.csv").write_text(text, newline="")
     with pytest.raises(
         UsageError, match=f"large.csv is {size}, and this page fits at most 1,000 points; `assay scaling"
     ):

@@ -82,9 +82,12 @@ def test_a_study_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
 
 
 def test_each_of_200_logs_is_read_once(studied: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = studied.plan()
+    assert plan is not None
     others = [StudyFolder(studied.path.with_name(f"20261124-000000-{number:07x}")) for number in range(199)]
     for one in others:
         shutil.copytree(studied.path, one.path)
+        one.write_plan(plan.model_copy(update={"id": one.id}))
     read: dict[Path, list[int]] = {}
 
     def counted(path: Path, offset: int, most: int) -> tuple[list[Event], int]:
@@ -107,5 +110,6 @@ def test_each_of_200_logs_is_read_once(studied: StudyFolder, monkeypatch: pytest
     assert sum(read[studied.events_file]) == grown
     others[0].path.mkdir()
     shutil.copytree(others[1].path, others[0].path, dirs_exist_ok=True)
+    others[0].write_plan(plan.model_copy(update={"id": others[0].id}))
     known.known()
     assert sum(read[others[0].events_file]) == 2 * size, "a tail of a study that was gone is forgotten"

@@ -1,5 +1,7 @@
 """Answers are those of `assay estimate`: memory by category, time with its source, what fits, and what can be added."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,29 @@ def test_a_step_without_a_prediction_fits_nowhere_and_several_gpus_are_not_here(
 def test_the_need_of_a_captured_graph_is_not_predicted(tmp_path: Path) -> None:
     rows = fitted(tmp_path, stack="cuda_graphs", device="a100").values()
     assert all(one.need is None and "captured graphs" in one.why_not for one in rows if "A100" in one.device)
+
+
+ASK = """
+import random, sys
+import psutil
+from assay.config import Home
+from assay.dashboard.serving import collect_rarely
+from assay.dashboard.whatif.answer import answer
+from assay.dashboard.whatif.fitting import fitting
+from assay.dashboard.whatif.question import read
+drawn, home = random.Random(0), Home(sys.argv[1])
+collect_rarely()
+for _ in range(90):
+    layers, batch = str(drawn.randrange(2, 129)), str(drawn.randrange(1, 65))
+    stack = drawn.choice(["", "compile", "sdpa_attention+bf16_mixed", "activation_checkpointing"])
+    question = read({"preset": "gpt2-124m", "device": "a100", "layers": layers, "batch": batch, "with": stack})
+    answer(question, home)
+    fitting(question, home)
+print(psutil.Process().memory_info().rss)
+"""
+
+
+@pytest.mark.slow
+def test_many_more_questions_than_are_kept_take_at_most_130_megabytes(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ASK, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 130e6, "169 MB with 32 answers kept, 98 MB with 8"

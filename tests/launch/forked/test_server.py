@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.config import Home
 from assay.data import Prepared
 from assay.launch.forked.process import ForkedProcess
 from assay.launch.forked.server import ForkServer
@@ -23,7 +24,7 @@ from support.runs import run_folder
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    with fork_server() as found:
+    with fork_server(Home()) as found:
         yield found
         number = found.pid
     assert number is None or gone(number)
@@ -70,7 +71,7 @@ def test_a_server_that_cannot_start_is_given_up(program: tuple[str, ...], corpus
 
 def test_a_child_outlives_a_server_that_is_killed(corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 40})
-    with fork_server() as server:
+    with fork_server(Home()) as server:
         process = forked(server, folder)
         assert process is not None
         assert server.pid is not None

@@ -19,8 +19,8 @@ from support.comparisons import record
 @pytest.mark.parametrize(
     ("status", "reason", "saved", "says"),
     [
-        (Status.FAILED, f"every checkpoint is damaged; {START_AGAIN}", True, "assay runs rm "),
-        (Status.FAILED, f"rank 1 failed: it is damaged; {START_AGAIN} (its log is x)", True, "assay runs rm "),
+        (Status.FAILED, f"every checkpoint is damaged; {START_AGAIN}", True, "starts a new run"),
+        (Status.FAILED, f"rank 1 failed: it is damaged; {START_AGAIN} (its log is x)", True, "starts a new run"),
         (Status.FAILED, "division by zero", True, "continues from the newest checkpoint"),
         (Status.KILLED, "killed by signal 9", False, "starts again, because nothing was saved"),
     ],

@@ -16,7 +16,7 @@ from assay.worker.processes.agent import _conclude
 from assay.worker.processes.channel import PARENT_GONE
 from assay.worker.processes.root_cause import End
 
-DAMAGED = "every checkpoint is damaged; remove the run and start again"
+DAMAGED = "every checkpoint is damaged; start a new run"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from assay.errors import StorageError
 from assay.platforms import closed
-from assay.store.sealed import open_line
+from assay.sealed import open_line
 from assay.worker.processes import channel as channel_module
 from assay.worker.processes.channel import ParentChannel, when_closed
 

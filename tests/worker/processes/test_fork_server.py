@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assay.config import Home
 from assay.data import Prepared
 from assay.launch.forked.server import ForkServer
-from assay.launch.spawn import _environment, fork_server
+from assay.launch.spawn import environment, fork_server
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
@@ -29,7 +30,7 @@ STACKS = ((), ("sdpa_attention", "bf16_mixed", "activation_checkpointing"), ("mu
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    with fork_server() as found:
+    with fork_server(Home()) as found:
         yield found
 
 
@@ -66,7 +67,7 @@ def test_its_record_is_that_of_a_started_one(
     one, other, again = (
         run_folder(tmp_path / name, corpus, training, optimizations=list(stack)) for name in ("one", "other", "again")
     )
-    code, started = finished(one, *UNTIMED, start=subprocess.Popen, env=_environment())
+    code, started = finished(one, *UNTIMED, start=subprocess.Popen, env=environment(Home()))
     assert (code, started.status) == (0, Status.DONE)
     for folder in (other, again):  # what a child does stays in it
         code, result = forked(server, folder)
@@ -85,7 +86,7 @@ def test_its_exit_code_is_that_of_its_status(server: ForkServer, corpus: Prepare
 
 def test_it_lives_on_when_nobody_asks_the_server_any_more(corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 60})
-    with fork_server() as server, folder.log_file.open("ab") as log, folder.lock_file.open("ab") as lock:
+    with fork_server(Home()) as server, folder.log_file.open("ab") as log, folder.lock_file.open("ab") as lock:
         process = server.fork([str(folder.path)], log, lock)
     assert process is not None
     with process.stdin, process.stdout as said:

@@ -8,7 +8,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from assay.records.status import Status
 from assay.worker.processes.root_cause import End, culprit, put_on_record
 
-DAMAGED = "every checkpoint in x is damaged; remove the run and start again"
+DAMAGED = "every checkpoint in x is damaged; start a new run"
 PEER = "[/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4711"
 
 

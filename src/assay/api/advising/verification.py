@@ -25,4 +25,7 @@ def verified(found: Advice, home: Home, tell: Callable[[str], None]) -> "StudyRe
     steps = min(_STEPS, found.run.training.steps)
     short = {"steps": steps, "warmup_steps": min(5, steps - 1), "eval_interval": 0, "eval_batches": 2}
     changes = [f"training.{key}={value}" for key, value in short.items()]
-    return compare(found.run.asked(), *changes, treatments=stacks, seeds=1, home=home)
+    compared = compare(found.run.asked(), *changes, treatments=stacks, seeds=1, home=home)
+    if compared.interrupted:
+        raise KeyboardInterrupt
+    return compared

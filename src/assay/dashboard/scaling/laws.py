@@ -131,7 +131,7 @@ def _check_size(path: Path) -> None:
         raw = read_bytes(path, _MOST_BYTES)
     except OSError:
         return  # the fit says it
-    rows = None if raw is None else raw.count(b"\n")
+    rows = None if raw is None else len(raw.splitlines())  # whatever its line ends are
     if rows is None or rows > _MOST_POINTS:
         size = "longer than 1 MiB" if rows is None else f"{rows:,} lines long"
         raise UsageError(

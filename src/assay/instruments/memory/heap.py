@@ -4,12 +4,12 @@ Memory maps are excluded: malloc's own are not recorded anyway, and the others a
 Recording takes seconds to set up and slows the step, so it has a pass of its own.
 """
 
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from assay.files import scratch
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ def heap_of(one_step: Callable[[], None]) -> Heap | None:
         import memray
     except ImportError:
         return None
-    with tempfile.TemporaryDirectory(prefix="assay-heap-") as folder:
-        record = Path(folder) / "allocations.bin"
+    with scratch("heap") as folder:
+        record = folder / "allocations.bin"
         _watch(memray.Tracker(record), one_step)
         return _count(memray.FileReader(record).get_allocation_records(), memray.AllocatorType)
 

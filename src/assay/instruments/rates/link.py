@@ -7,12 +7,12 @@ case, like the other rates. Contention of more than two ranks for the shared mem
 
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
+from assay.files import scratch
 from assay.hardware.links import Link
 
 _RANKS, _STEPS = 2, 2
@@ -25,9 +25,9 @@ def measure_link() -> Link:
 
     Raises torch's `ProcessRaisedException` if a process fails, for instance because they cannot connect.
     """
-    with TemporaryDirectory() as folder:
-        spawn(_rank, (folder,), nprocs=_RANKS)  # type: ignore[no-untyped-call]
-        small, large = map(float, Path(folder, "seconds").read_text().split())
+    with scratch("link") as folder:
+        spawn(_rank, (str(folder),), nprocs=_RANKS)  # type: ignore[no-untyped-call]
+        small, large = map(float, (folder / "seconds").read_text().split())
     return Link(
         name="gloo over loopback",
         latency_seconds=small / _STEPS,

@@ -84,7 +84,9 @@ def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
     from assay.errors import START_AGAIN
 
     if START_AGAIN in (result.reason or ""):
-        yield f"assay runs rm {result.run}    removes the run, which cannot be resumed"
+        written = arguments(result.config, result.preset)
+        again = "PRESET|FILE" if written is None else f"{written} {stack(result.config)}".rstrip()
+        yield f"assay train {again}    starts a new run, because this one cannot go on"
     elif result.status == "budget_reached":
         yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
     elif result.status.resumable:

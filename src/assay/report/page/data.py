@@ -1,8 +1,8 @@
 """The data of a page as files beside it: its rows, its processes, their steps, and memory over a step.
 
 The files are `rows.csv`, `cells.csv`, `losses.csv` and `memory.csv`, and the same as `.parquet`. `answer.json` is the
-value that ``--json`` prints. Figures are in base units: seconds, bytes, nats per token, and changes as fractions. The
-same record gives the same bytes.
+value that ``--json`` prints, with a digest as its last key. Figures are in base units: seconds, bytes, nats per token,
+and changes as fractions. The same record gives the same bytes.
 """
 
 import io
@@ -14,6 +14,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.files import write_file
 from assay.records.study import CellResult
+from assay.sealed import seal_file
 from assay.units import json_text
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def write_data(comparison: Comparison, folder: Path, prefix: str = "") -> None:
 
     from assay.report.study.sections import answer_values  # loads numpy, which other results do not need
 
-    write_file(folder / f"{prefix}answer.json", _json(answer_values(comparison)))
+    write_file(
+        folder / f"{prefix}answer.json", seal_file(json_text(answer_values(comparison), indent=1, ensure_ascii=False))
+    )
     for name, frame in frames(comparison).items():
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         write_file(folder / f"{prefix}{name}.csv", _csv(table))
@@ -108,10 +111,6 @@ def _memory(comparison: Comparison) -> Iterator[tuple[str, int, str, str, int]]:
         for place, instant in enumerate(found.instants if found else ()):
             for name, counts in found.layers.items() if found else ():
                 yield row.treatment, place, instant, name, counts[place]
-
-
-def _json(value: Any) -> bytes:
-    return f"{json_text(value, indent=1, ensure_ascii=False)}\n".encode()
 
 
 def _csv(table: "pyarrow.Table") -> bytes:

@@ -76,7 +76,7 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
     return found
 
 
-def forking(plan: StudyPlan, prepared: Collection[ReadyRun]) -> AbstractContextManager[ForkServer | None]:
+def forking(plan: StudyPlan, prepared: Collection[ReadyRun], home: Home) -> AbstractContextManager[ForkServer | None]:
     """Return the context of the server that forks a study's cells; None where each cell starts by itself.
 
     A timed cell does. So does every cell on another system than Linux, and every cell that uses an accelerator, which a
@@ -85,7 +85,7 @@ def forking(plan: StudyPlan, prepared: Collection[ReadyRun]) -> AbstractContextM
     machine = detect()
     on_cpu = all(machine.device(one.run.device) == "cpu" for one in prepared)
     forks = CAN_FORK_WITH_THREADS and on_cpu and not plan.protocol.blocks
-    return fork_server() if forks else nullcontext()
+    return fork_server(home) if forks else nullcontext()
 
 
 def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, server: ForkServer | None = None) -> Start:

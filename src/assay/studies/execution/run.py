@@ -195,7 +195,7 @@ def _executed(
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     ending = StudyEnding.COMPLETE
-    with forking(plan, prepared.values()) as server:
+    with forking(plan, prepared.values(), how.home) as server:
         begin = starter(plan, prepared, how.home, server)
         while (waves := _due(plan, done, how)) and ending is StudyEnding.COMPLETE:
             _tell_rung(folder, plan, done, how)

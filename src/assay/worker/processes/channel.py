@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from assay.files import refused
 from assay.platforms import BINARY, HANG_UP, STOPPING, closed, orphaned
 from assay.records.events import AGAIN, GO, STOP
-from assay.store.sealed import seal_line
+from assay.sealed import seal_line
 from assay.units import json_text
 
 PARENT_GONE = 3

@@ -17,7 +17,6 @@ import os
 import socket
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
+from assay.files import scratch
 from assay.hardware.step_times import Answer, StepTimes, Task, relative_error
 from assay.optimizations import optimizations_of
 from assay.worker.processes.channel import PARENT_GONE, when_closed
@@ -57,7 +57,7 @@ def main(tasks: Iterable[str]) -> int:
 def answered(task: Task) -> Answer:
     """Time the steps of a task; a fault of its run is the reason why it has no times."""
     with contextlib.ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        place = stack.enter_context(scratch("steps"))
         try:
             models = [stack.enter_context(_model(run, place / str(at))) for at, run in enumerate(task.runs)]
             found, share = _turns(models, task.seconds)

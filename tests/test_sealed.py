@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.sealed import open_file, open_line, seal_file, seal_line
 from assay.store.event_log import parse_event, read_log
-from assay.store.sealed import open_file, open_line, seal_file, seal_line
 
 RECORD = json.dumps({"run": "a", "steps": 12, "nested": {"loss": 2.5, "words": ["über", "\n"]}}, indent=1)
 LINE = b'{"event": "step", "step": 3, "loss": 2.5, "seconds": 0.1, "tokens": 64}\n'
