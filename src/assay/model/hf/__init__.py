@@ -14,10 +14,12 @@ from torch import Tensor
 
 from assay.config import ModelConfig
 from assay.config.fit import check_fit
-from assay.config.hf import CONFIG, config_from_hf, hf_config, read_json
+from assay.config.hf import CONFIG, config_from_hf, hf_config
+from assay.config.hf.files import WEIGHTS, shard_of
+from assay.config.hf.tensors import with_own_head
 from assay.errors import UsageError
 from assay.model.hf.tensors import from_hf, to_hf
-from assay.model.weights import NOTHING, WEIGHTS, new_folder, read_safetensors, write_json, write_safetensors
+from assay.model.weights import NOTHING, new_folder, read_safetensors, write_json, write_safetensors
 
 
 def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
@@ -27,8 +29,9 @@ def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     fit the checkpoint's. It is also raised for a tensor that is missing, of another shape, or unknown.
     """
     folder = Path(folder)
-    check_fit(config, config_from_hf(folder), folder, hugging_face=True)
-    return from_hf(_read(folder), config, folder)
+    theirs, tensors = config_from_hf(folder), _read(folder)
+    check_fit(config, with_own_head(theirs, config, tensors), folder, hugging_face=True)
+    return from_hf(tensors, config, folder)
 
 
 def save_hf(
@@ -53,18 +56,9 @@ def save_hf(
 
 def _read(folder: Path) -> dict[str, Tensor]:
     """Read all tensors of a checkpoint folder, from one file or from the shards in its index."""
-    index = folder / f"{WEIGHTS}.index.json"
-    if (folder / WEIGHTS).exists():
+    shards = shard_of(folder)
+    if shards is None:
         return read_safetensors(folder / WEIGHTS)
-    if not index.exists():
-        pickled = next(folder.glob("*.bin"), None)
-        hint = (
-            f"{pickled.name} is a pickle, which assay does not open; convert it to" if pickled else "the folder needs"
-        )
-        raise UsageError(f"{folder} has no {WEIGHTS}; {hint} {WEIGHTS}")
-    shards = read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not all(Path(str(shard)).name == shard for shard in shards.values()):
-        raise UsageError(f"{index} does not list shards of this folder; download it again")
     files = {shard: read_safetensors(folder / shard) for shard in sorted(set(shards.values()))}
     for name, shard in shards.items():
         if name not in files[shard]:
