@@ -8,7 +8,6 @@ dropouts; resid_pdrop is read, and training may change it.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from assay.config.hf.files import WEIGHTS, shard_of
 from assay.config.hf.tensors import with_own_head
 from assay.errors import UsageError
 from assay.model.hf.tensors import from_hf, to_hf
-from assay.model.weights import NOTHING, new_folder, read_safetensors, write_json, write_safetensors
+from assay.model.weights import NOTHING, Beside, new_folder, read_safetensors, write_beside, write_safetensors
 
 
 def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
@@ -38,11 +37,11 @@ def save_hf(
     state: Mapping[str, Tensor],
     config: ModelConfig,
     folder: Path | str,
-    beside: Mapping[str, Mapping[str, Any]] = NOTHING,
+    beside: Beside = NOTHING,
 ) -> None:
     """Write `config.json` and `model.safetensors` atomically, in the form of transformers' model.
 
-    `beside` holds the tokenizer's JSON files, by name.
+    `beside` holds further files by name, such as the tokenizer's; a `config.json` among them takes the place of ours.
 
     Raises `UsageError` if no family can express `config`, `state` does not fit it or the folder is not empty, and
     `StorageError` if the disk cannot be written.
@@ -50,8 +49,8 @@ def save_hf(
     tensors = to_hf(state, config)
     with new_folder(Path(folder)) as made:
         write_safetensors(tensors, made / WEIGHTS)
-        for name, content in {**beside, CONFIG: hf_config(config)}.items():
-            write_json(content, made / name)
+        for name, content in {CONFIG: hf_config(config), **beside}.items():
+            write_beside(content, made / name)
 
 
 def _read(folder: Path) -> dict[str, Tensor]:
