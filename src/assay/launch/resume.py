@@ -2,8 +2,8 @@
 
 Only the budget and the mesh may change. Any other change that affects training would make it another run under the old
 name. A checkpoint is the same from every mesh, so techniques that only divide a run among ranks may be exchanged. On
-one rank they are left out. More steps also stretch a cosine schedule that ends with the last step, so the steps already
-done followed another schedule.
+one rank they are left out. More steps also stretch a cosine schedule that ends with the run, so the steps already done
+followed another schedule. The run then says so, and its record keeps the sentence.
 """
 
 from collections.abc import Sequence

@@ -83,7 +83,7 @@ def build_loop(
     return Built(
         loop=loop,
         environment=environment(run, machine, device, data.digest),
-        notes=(*notes, *_notes(data, ranks, own)),
+        notes=(*spec.bends, *notes, *_notes(data, ranks, own)),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
         initial=initial,
