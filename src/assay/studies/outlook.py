@@ -135,8 +135,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
         able = with_step_times(able, home, prepare)
     rows = [_predicted(row, able[row.label]) if row.label in able else row for row in rows]
     control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
-    seeds = study.seeds_from(base.seed)
-    cells = crossed(seen, seeds, 1)
+    cells = crossed(seen, study.seeds_from(base.seed), 1)
     drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
     return Outlook(
         name=study.name,
@@ -147,7 +146,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
         rows=(*control, *rows[1:]),
         notes=_notes(study, seen),
         drifts=drifts,
-        at_seeds=seeds,
+        at_seeds=study.seeds_from(base.seed),
     )
 
 
