@@ -241,10 +241,21 @@ def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]"
 
 
 def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
-    """Return the analysis of records. Raises `UsageError` at once for a fault in a metric of the user's."""
-    from assay.analysis.comparison import analyse
-    from assay.analysis.metrics import metrics
-    from assay.api.study_results import StudyResult
+    """Return the analysis of records. Raises `UsageError` at once for a fault in a metric or a law of the user's.
 
-    metrics()
+    They are first needed when all cells have ended, which would be late.
+    """
+    from assay.analysis.comparison import analyse
+    from assay.analysis.metrics.registry import check_own
+    from assay.api.study_results import StudyResult
+    from assay.config.extensions import extension_folder
+    from assay.config.run import Run
+    from assay.optimizations import resolved
+
+    if extension_folder("metrics") is not None:
+        check_own(resolved(Run().with_vocabulary(256)))
+    if extension_folder("scaling") is not None:
+        from assay.scaling.laws import forms
+
+        forms()
     return lambda record: StudyResult.of(analyse(record))
