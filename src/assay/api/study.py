@@ -93,6 +93,8 @@ def run(
     analyse = _analysis()
     place = home_of(home)
     study, base = designed(source, overrides, scale, place)
+    if loss_only and study.processes is None:
+        study = study.model_copy(update={"processes": 1})  # without times a second process of a seed says the same
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot

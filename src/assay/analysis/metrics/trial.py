@@ -1,6 +1,6 @@
 """A trial of a user's metrics, before a comparison spends hours on runs that they could not read.
 
-The record of the trial has a number in every figure. A fault that it shows is one of the metric: a field that no record
+The record of the trial has a number in every figure. It shows faults of the metric itself: a field that no record
 has, a name that is not defined, a result that is no number. A metric may ask for more than the trial has, such as a key
 of `extra`; such errors are no faults.
 """
