@@ -98,9 +98,8 @@ def run(
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot
-    tell = on_news or (lambda news: None)
     how = How(
-        *(place, study.blocks, study.timeout, study.base, on_progress or silent, tell),
+        *(place, study.blocks, study.timeout, study.base, on_progress or silent, on_news or (lambda news: None)),
         executor=executor,
         kind=study.kind,
         stated=study,
