@@ -99,6 +99,7 @@ def test_a_step_of_a_users_own_is_traced_with_the_largest_batch(assay: Assay) ->
     assert 150_000 < int(largest[1]) < 600_000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_folder")
 def test_a_model_of_a_users_own_is_traced_also_from_the_meta_device(assay: Assay) -> None:
     words = ("model.vocab_size=64", "model.context_length=16", "training.batch_size=4")
