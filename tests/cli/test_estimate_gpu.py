@@ -29,6 +29,31 @@ def build(batch_size):
     return step
 
 
+class Line(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(64, 32), torch.nn.Linear(32, 64)
+
+    def forward(self, ids, targets):
+        return torch.nn.functional.cross_entropy(self.head(self.embed(ids)).flatten(0, 1), targets.flatten())
+
+
+def bare(config):
+    with torch.device("meta"):
+        return Line()
+
+
+def elsewhere():
+    model = Line()
+    optimizer, ids = torch.optim.SGD(model.parameters()), torch.zeros(2, 4, dtype=torch.long)
+
+    def step():
+        model(ids, ids).backward()
+        optimizer.step()
+
+    return step
+
+
 def decides():
     inner = build(8)
     return lambda: print("large") if inner() > 3 else None
@@ -74,12 +99,26 @@ def test_a_step_of_a_users_own_is_traced_with_the_largest_batch(assay: Assay) ->
     assert 150_000 < int(largest[1]) < 600_000
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_folder")
+def test_a_model_of_a_users_own_is_traced_also_from_the_meta_device(assay: Assay) -> None:
+    words = ("model.vocab_size=64", "model.context_length=16", "training.batch_size=4")
+    value = assay("estimate", "train.py:bare", *words, "--trace", "--device", "l4", "--json").value
+    assert value["parameters"] == 64 * 32 + 32 * 64 + 64
+    assert value["peak_bytes"] >= 4 * (3 * value["parameters"] + 2 * 4 * 16 * 64)
+
+
 @pytest.mark.usefixtures("in_folder")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("train.py:decides", "--trace", "--device", "h100"), 'reads a value ("item"); a trace computes no values'),
         (("train.py:build", "--trace", "--device", "h100"), "train.py:build takes batch_size; say it as in training."),
+        pytest.param(
+            ("train.py:elsewhere", "--trace", "--device", "h100"),
+            "the step's model is on the device cpu",
+            marks=pytest.mark.slow,
+        ),
         (("demo", "--absent"), "--absent needs a GPU; name one, as in --absent --device h100"),
         (("demo", "--trace", "--device", "b200"), "no absent GPU is called 'b200'"),
         (("demo", "model.vocab_size=65", "--absent", "--device", "h100"), "name a Python that has one in the variable"),

@@ -409,3 +409,21 @@ def test_the_recipes_of_contributing_are_code_that_works(
     shown: dict[str, str] = {}
     exec(page, shown)
     assert "<table>" in shown["text"]
+
+
+def test_a_study_without_times_waits_for_no_rates_and_runs_each_seed_once(
+    assay: Assay, fake: Fake, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*given: object, **more: object) -> None:
+        pytest.fail("the machine's rates were measured")
+
+    monkeypatch.setattr("assay.studies.execution.ready.measured_machine", measured)
+    path = tmp_path / "study.yaml"
+    path.write_text(f"kind: comparison\noverrides: [{', '.join((corpus, *TINY))}]\nseeds: [3, 8]\ntreatments: [lion]\n")
+    said = assay("study", "run", str(path), "--loss-only", "--json")
+    assert said.code == 0, said.err
+    runs = assay("runs", "ls", "--json").value
+    assert len([run for run in runs if not run["nudge"]]) == 2 * 3  # the control twice, and the other row
+    assert {run["study"] for run in runs} == {said.value["id"]}
+    assert assay("runs", "ls").out.count("\n") == 2
+    assert len(assay("runs", "ls", "--cells").out.splitlines()) == 1 + len(runs)

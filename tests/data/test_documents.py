@@ -7,6 +7,7 @@ import pyarrow as arrow
 import pytest
 from pyarrow import parquet
 
+from assay.config import DataConfig
 from assay.data.documents import check_dataset, check_files, documents_of_dataset, documents_of_files, is_local
 from assay.errors import UsageError
 
@@ -29,7 +30,7 @@ def lines(place: Path, records: list[object]) -> str:
 def test_files_and_data_sets_give_their_documents_from_any_on(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
     records = tmp_path / "records"
     path = lines(records / "a.jsonl", [{"text": text} for text in TEXTS])
-    for read in (documents_of_files(path, "text"), documents_of_dataset(str(records), "train", "text")):
+    for read in (documents_of_files(path, DataConfig()), documents_of_dataset(str(records), "train", "text")):
         assert list(read(0)) == TEXTS
         assert list(read(15)) == TEXTS[15:]
 
@@ -45,7 +46,7 @@ def test_a_null_holds_nothing_in_data_sets_as_in_parquet(
     read = documents_of_dataset(str(folder), "train", "text")
     assert list(read(0)) == [text or "" for text in texts]
     assert list(read(2)) == [texts[2] or ""]
-    assert [t for t in read(0) if t] == list(documents_of_files(str(tmp_path / "a.parquet"), "text")(0))
+    assert [t for t in read(0) if t] == list(documents_of_files(str(tmp_path / "a.parquet"), DataConfig())(0))
 
 
 def test_a_data_set_that_cannot_be_read_is_refused_with_a_sentence(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
@@ -73,13 +74,13 @@ def test_files_without_text_are_refused_before_they_are_streamed(tmp_path: Path)
     empty = lines(tmp_path / "empty.jsonl", [])
     for path in (folder, empty, folder / "a.txt", f"{folder}/*.txt"):
         with pytest.raises(UsageError, match="contains no text to stream"):
-            check_files(str(path), "text")
+            check_files(str(path), DataConfig())
     for path in (folder / "c.bin", f"{folder}/*.bin"):
         with pytest.raises(UsageError, match=r"c\.bin is not text: it contains NUL bytes"):
-            check_files(str(path), "text")
+            check_files(str(path), DataConfig())
     (folder / "d.txt").write_text("text")
-    check_files(str(folder), "text")
-    assert [text for text in documents_of_files(str(folder), "text")(0) if text.strip()] == ["text"]
+    check_files(str(folder), DataConfig())
+    assert [text for text in documents_of_files(str(folder), DataConfig())(0) if text.strip()] == ["text"]
 
 
 @pytest.mark.parametrize(

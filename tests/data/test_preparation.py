@@ -1,6 +1,7 @@
 """Prepared once, reused while the source stays; whole or not at all."""
 
 import errno
+import json
 import multiprocessing
 import os
 import shutil
@@ -9,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as arrow
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from assay import files as atomic
 from assay.config import DataConfig, Home
@@ -219,3 +222,74 @@ def test_wikitext_brings_its_own_split(home: Home, shared: Callable[[str], Path]
     prepared = prepare(DataConfig(path=str(folder), max_bytes=100_000), home)
     assert prepared.tokenizer.decode(prepared.validation.ids[:40]) == (folder / "valid.txt").read_text()[:40]
     assert len(prepared.train) <= 100_000
+
+
+def _words(path: Path, *known: str) -> Path:
+    vocabulary = {"[UNK]": 0, **{word: 2 + 2 * number for number, word in enumerate(known)}}
+    library = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library.save(str(path))
+    return path
+
+
+def test_a_tokenizer_that_cannot_spell_the_text_is_refused_from_a_stated_share_on(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two three\n" * 100)
+    config = DataConfig(path=str(tmp_path / "a.txt"), tokenizer=str(_words(tmp_path / "t.json", "one", "two")))
+    with pytest.raises(UsageError, match=r"cannot spell this text: 0\.333 of the tokens of train\.bin are unknown"):
+        prepare(config, home)
+    assert folders(home) == []
+    taken = prepare(config.model_copy(update={"max_unknown": 0.4}), home)
+    assert taken.vocab_size == 5
+    assert max(taken.train.ids) < taken.vocab_size
+    (remark,) = taken.manifest.remarks
+    assert (remark.kind, remark.count) == ("unknown", 100)
+
+
+def test_what_is_left_out_is_in_the_manifest_and_said_when_it_is_read(home: Home, tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    for number in range(5):
+        (books / f"{number}.txt").write_bytes("Fünf Bücher".encode("latin-1"))
+    (books / "a.txt").write_text("five\n")
+    said: list[str] = []
+    (remark,) = prepare(DataConfig(path=str(books)), home, lambda message, _: said.append(message)).manifest.remarks
+    assert (remark.kind, remark.count, remark.size_bytes) == ("left out", 5, 55)
+    assert said.count(str(remark)) == 1
+    assert prepare(DataConfig(path=str(books)), home).manifest.remarks == (remark,)
+    whole = prepare(DataConfig(path=str(books), encoding="latin-1"), home)
+    assert whole.manifest.remarks == ()
+    assert whole.manifest.train.text_bytes + whole.manifest.validation.text_bytes == 5 * 14 + 5
+
+
+def test_a_folder_that_was_prepared_before_its_reading_changed_is_prepared_anew(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([{"text": "one two three"}] * 9))
+    config = DataConfig(path=str(path))
+    with pytest.MonkeyPatch.context() as earlier:  # such as a version that trained on the syntax of a .json
+        earlier.setattr("assay.data.sources.FORMS", frozenset())
+        earlier.setattr("assay.data.corpora._WAY_OF_READING", b"1")
+        before = prepare(config, home)
+    after = prepare(config, home)
+    assert after.folder == before.folder
+    assert "text" in before.tokenizer.decode(before.train.ids)
+    assert "text" not in after.tokenizer.decode(after.train.ids)
+
+
+def test_splits_that_datasets_saved_are_those_of_the_corpus(home: Home, tmp_path: Path) -> None:
+    for split, text in {"train": "train", "validation": "held", "test": "test", "extra": "more"}.items():
+        place = tmp_path / "many" / split
+        place.mkdir(parents=True)
+        table = arrow.table({"text": [text]})
+        with arrow.ipc.new_stream(str(place / "data-00000-of-00001.arrow"), table.schema) as stream:
+            stream.write_table(table)
+    (tmp_path / "many" / "dataset_dict.json").write_text('{"splits": ["train", "validation", "test", "extra"]}')
+    config = DataConfig(path=str(tmp_path / "many"))
+    found = prepare(config, home)
+    assert [found.tokenizer.decode(shard.ids) for shard in (found.train, found.validation)] == ["train", "held"]
+    (remark,) = found.manifest.remarks
+    assert (remark.count, remark.reason) == (2, "of a split that is not read")
+    tested = prepare(config.model_copy(update={"evaluate_on": "test"}), home)
+    assert tested.tokenizer.decode(tested.validation.ids) == "test"
+    (tmp_path / "many" / "dataset_dict.json").write_text('{"splits": ["extra"]}')
+    with pytest.raises(UsageError, match="without a split 'train'"):
+        prepare(config, home)

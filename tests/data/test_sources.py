@@ -1,6 +1,10 @@
 """Reading files: every form of text, and one clear sentence for each thing that is none."""
 
+import bz2
+import csv
+import gzip
 import json
+import lzma
 from pathlib import Path
 
 import pyarrow as arrow
@@ -9,15 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from assay.data.records import Reading
 from assay.data.sources import cut_utf8, documents, files_at, join_documents
+from assay.data.tally import Tally
 from assay.errors import UsageError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def read(path: Path | str, field: str = "text", limit: int | None = None) -> str:
-    found = documents(files_at(str(path)), field, skip_binary=Path(path).is_dir(), limit_bytes=limit)
-    return join_documents(found, limit)
+def read(path: Path | str, field: str = "text", limit: int | None = None, encoding: str = "utf-8") -> str:
+    return remarked(path, field, limit, encoding)[0]
+
+
+def remarked(
+    path: Path | str, field: str = "text", limit: int | None = None, encoding: str = "utf-8"
+) -> tuple[str, list[str]]:
+    """The text of a path, and what is said of the rest."""
+    tally = Tally()
+    reading = Reading(field, encoding, Path(path).is_dir(), limit)
+    text = join_documents(documents(files_at(str(path), tally), reading, tally), limit)
+    return text, [str(remark) for remark in tally.remarks()]
 
 
 @given(TEXT, st.integers(0, 40))
@@ -52,7 +67,12 @@ def test_a_folder_is_read_in_order_without_binary_and_hidden_files(tmp_path: Pat
     (tmp_path / "sub" / "c.txt").write_text("C\n")
     (tmp_path / ".git" / "d.txt").write_text("hidden")
     (tmp_path / "e.bin").write_bytes(b"\xff\xfe\x00")
-    assert read(tmp_path) == "A\nB\nC\n"
+    text, said = remarked(tmp_path)
+    assert text == "A\nB\nC\n"
+    assert said == [
+        f"left out: 1 name, hidden; {tmp_path / '.git'}",
+        f"left out: 1 file of 3 B, with NUL bytes, so no text; {tmp_path / 'e.bin'}",
+    ]
 
 
 def test_a_glob_is_sorted(tmp_path: Path) -> None:
@@ -110,3 +130,125 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read(f"{tmp_path}/*.nothing")
     with pytest.raises(UsageError, match="contains no files"):
         read(tmp_path)
+
+
+def test_parts_with_one_reason_are_one_remark_with_their_number_and_size(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.txt").write_bytes("Bücher".encode("latin-1"))
+    (tmp_path / "d.bin").write_bytes(b"a\0")
+    (tmp_path / "e.txt").symlink_to(tmp_path / "absent")
+    (tmp_path / "f.txt").write_text("five\n")
+    text, said = remarked(tmp_path)
+    assert text == "five\n"
+    assert [one.split("; ")[0] for one in said] == [
+        "left out: 1 name, a link without its file, or no file",
+        "left out: 3 files of 18 B, not UTF-8",
+        "left out: 1 file of 2 B, with NUL bytes, so no text",
+    ]
+    assert read(tmp_path / "a.txt", encoding="latin-1") == "Bücher"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "utf-8-sig"])
+def test_text_in_another_encoding_is_read_and_cut_by_its_bytes_in_utf8(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_text("Bücher über Äpfel", encoding=encoding)
+    (tmp_path / "a.csv").write_text("id,text\n1,Bücher\n", encoding=encoding)
+    assert read(tmp_path / "a.txt", encoding=encoding) == "Bücher über Äpfel"
+    assert read(tmp_path / "a.txt", encoding=encoding, limit=3) == "Bü"
+    assert read(tmp_path / "a.csv", encoding=encoding) == "Bücher"
+
+
+def test_line_ends_and_marks_that_other_programs_read_in_another_way_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo")
+    text, said = remarked(tmp_path / "a.txt")
+    assert text == "\ufeffone\r\ntwo"
+    assert [("nanoGPT" in one, "utf-8-sig" in one) for one in said] == [(True, False), (False, True)]
+
+
+def test_compressed_files_are_read_by_the_name_that_is_compressed(tmp_path: Path) -> None:
+    line = json.dumps({"text": "one"}).encode() + b"\n"
+    for name, content in {
+        "a.jsonl.gz": gzip.compress(line),
+        "b.jsonl.bz2": bz2.compress(line),
+        "c.jsonl.xz": lzma.compress(line),
+        "d.txt.gz": gzip.compress(b"plain"),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    with arrow.output_stream(str(tmp_path / "e.jsonl.zst"), compression="zstd") as stream:
+        stream.write(line)
+    with arrow.output_stream(str(tmp_path / "f.txt.zst"), compression="zstd") as stream:
+        stream.write(b"plain")
+    assert read(tmp_path) == "one\none\none\nplain\none\nplain"
+    assert read(tmp_path / "d.txt.gz", limit=3) == "pla"
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst", "a.jsonl.xz", "a.csv.bz2"])
+def test_a_damaged_compressed_file_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"plain text")
+    with pytest.raises(UsageError, match=f"{name} cannot be decompressed as"):
+        read(tmp_path / name)
+
+
+def test_arrays_and_tables_give_their_field_and_no_syntax(tmp_path: Path) -> None:
+    records = [{"text": 'one, "two"', "id": 1}, {"text": None, "id": 2}, {"text": "three\nfour", "id": 3}]
+    (tmp_path / "a.json").write_text(json.dumps(records))
+    (tmp_path / "b.json").write_text("".join(json.dumps(one) + "\n" for one in records))
+    (tmp_path / "c.json").write_text(json.dumps(["five", "six"]))
+    for name, separator in (("d.csv", ","), ("e.tsv", "\t")):
+        with (tmp_path / name).open("w", newline="") as stream:
+            table = csv.writer(stream, delimiter=separator)
+            table.writerows([("id", "text"), *((one["id"], one["text"] or "") for one in records)])
+    whole = 'one, "two"\nthree\nfour'
+    for name in ("a.json", "b.json"):
+        text, said = remarked(tmp_path / name)
+        assert (text, len(said)) == (whole, 1)
+        assert said[0].startswith("left out: 1 record, null and no text; ")
+    assert read(tmp_path / "c.json") == "five\nsix"
+    assert {read(tmp_path / name) for name in ("d.csv", "e.tsv")} == {whole}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.json", '{"rows": []}', r"no records: it has no field 'text' \(it is one object with rows\)"),
+        ("a.json", '[{"body": "x"}]', "its first record has body"),
+        ("a.json", "[1, 2]", "it is no array of records"),
+        ("a.json", "[", "it is not JSON"),
+        ("a.json", '[{"text": "x"}, {"text": 3}]', "record 2: the field 'text' is not text"),
+        ("a.csv", "id,body\n1,x\n", r"it has no column 'text' \(it has id, body\)"),
+        ("a.csv", "id,text\n1,x, and y\n", "row 2 has 3 columns and the header 2"),
+        ("a.csv", 'id,text\n1,"x\n', "is not a row of a table"),
+    ],
+)
+def test_a_named_file_without_records_is_refused_and_none_is_lost_in_a_folder(
+    tmp_path: Path, name: str, content: str, says: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match=says):
+        read(tmp_path / name)
+    if "no " in says or "first" in says or "not JSON" in says:  # a folder of programs has files of settings
+        text, (said,) = remarked(tmp_path)
+        assert text == content
+        assert said.startswith("read as it is: 1 file")
+
+
+def test_what_datasets_saved_is_read_without_it(tmp_path: Path) -> None:
+    for place, texts in ((tmp_path / "one", ["a", None, "b"]), (tmp_path / "many" / "train", ["c"])):
+        place.mkdir(parents=True)
+        table = arrow.table({"text": texts})
+        with arrow.ipc.new_stream(str(place / "data-00000-of-00001.arrow"), table.schema) as stream:
+            stream.write_table(table)
+        (place / "dataset_info.json").write_text('{"features": {}}')
+        (place / "state.json").write_text('{"_split": "train"}')
+        (place / "cache-1.arrow").write_bytes(b"?")
+    text, said = remarked(tmp_path / "one")
+    assert text == "a\nb"
+    assert [one.split("; ")[0] for one in said] == [
+        "left out: 3 files of 36 B, metadata of a data set and no text",
+        "left out: 1 record, null and no text",
+    ]
+    with arrow.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as file:
+        file.write_table(table)
+    assert read(tmp_path / "x.arrow") == "c"
+    (tmp_path / "bad.arrow").write_text("no")
+    with pytest.raises(UsageError, match="not a readable Arrow file"):
+        read(tmp_path / "bad.arrow")

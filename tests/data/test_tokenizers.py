@@ -61,8 +61,8 @@ def test_pieces_change_no_token(pairs: Tokenizer, text: str) -> None:
         patch.setattr(tokenizers, "_PIECES_AT_ONCE", 3)
         for tokenizer in (pairs, ByteTokenizer(), CharTokenizer(text)):
             parts = list(tokenizer.encode_long(text))
-            assert [i for ids, _ in parts for i in ids.tolist()] == tokenizer.encode(text).tolist()
-            assert sum(length for _, length in parts) == len(text)
+            assert [i for piece in parts for i in piece.ids.tolist()] == tokenizer.encode(text).tolist()
+            assert sum(piece.characters for piece in parts) == len(text)
 
 
 def test_an_unknown_character_is_named() -> None:
@@ -128,7 +128,7 @@ def test_gpt2_gives_the_token_counts_that_nanogpt_prints(home: Home, shared: Cal
     tokenizer = make_tokenizer(config, STORY, home)
     text = shared("tinyshakespeare/input.txt").read_text()
     cut = int(0.9 * len(text))
-    counts = [sum(len(ids) for ids, _ in tokenizer.encode_long(part)) for part in (text[:cut], text[cut:])]
+    counts = [sum(len(piece.ids) for piece in tokenizer.encode_long(part)) for part in (text[:cut], text[cut:])]
     assert counts == [301_966, 36_059]
 
 
@@ -175,3 +175,35 @@ def test_any_tokenizer_json_serves(home: Home, tmp_path: Path, pairs: Tokenizer)
         make_tokenizer(DataConfig(tokenizer=str(path)), STORY, home)
     with pytest.raises(UsageError, match="did you mean 'char'"):
         make_tokenizer(DataConfig(tokenizer="chars"), STORY, home)
+
+
+def _saved(path: Path, model: dict[str, object], **parts: object) -> Tokenizer:
+    content = {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None}
+    content |= {"pre_tokenizer": {"type": "Whitespace"}, "model": model, **parts}
+    return from_json(json.dumps(content), str(path), 0)
+
+
+def test_a_vocabulary_with_holes_is_as_large_as_its_largest_id(tmp_path: Path) -> None:
+    words = {"type": "WordLevel", "vocab": {"a": 0, "b": 7}, "unk_token": "b"}
+    tokenizer = _saved(tmp_path, words)
+    assert tokenizer.vocab_size == 8
+    assert max(tokenizer.encode("a b")) < tokenizer.vocab_size
+
+
+@pytest.mark.parametrize(
+    ("model", "unknown"),
+    [
+        ({"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}, 2),
+        ({"type": "BPE", "vocab": {"a": 0, "[": 1, "]": 2, "U": 3, "N": 4, "K": 5}, "merges": []}, 2),
+        ({"type": "Unigram", "vocab": [["<u>", 0.0], ["a", -1.0]], "unk_id": 0}, 3),
+    ],
+    ids=["unknown-words", "dropped-characters", "unknown-pieces"],
+)
+def test_what_a_tokenizer_cannot_spell_is_counted(model: dict[str, object], unknown: int, tmp_path: Path) -> None:
+    tokenizer = _saved(tmp_path, model, pre_tokenizer={"type": "WhitespaceSplit"})
+    assert sum(piece.unknown for piece in tokenizer.encode_long("a é a ü [UNK]")) == unknown
+    assert sum(piece.unknown for piece in tokenizer.encode_long("a a")) == 0
+
+
+def test_a_vocabulary_of_all_bytes_knows_every_text(pairs: Tokenizer) -> None:
+    assert sum(piece.unknown for piece in pairs.encode_long("é \u4e00 \x00 " * 9)) == 0

@@ -1,6 +1,7 @@
 """What a run starts from is looked through before anything starts, and nothing of it needs torch."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from assay.config import Home, ModelConfig, Run, load, validate
+from assay.config.hf import config_from_hf
+from assay.config.hf.tensors import naming_of
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
 from assay.launch.initial_weights import with_initial_weights
@@ -27,6 +30,18 @@ HF = {
     "n_positions": 12,
     "vocab_size": 300,
     "activation_function": "gelu_new",
+}
+QWEN = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "vocab_size": 300,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 64,
 }
 
 
@@ -46,8 +61,18 @@ def exported(folder: Path, config: ModelConfig = SMALL) -> Path:
 def hugging_face(folder: Path, **values: Any) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({**HF, **values}))
-    save_file({"wte.weight": np.zeros((300, 8), np.float32)}, folder / "model.safetensors")
+    save_file(theirs(folder), folder / "model.safetensors")
     return folder
+
+
+def theirs(folder: Path) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
+    """Every tensor of the checkpoint whose configuration is in a folder."""
+    config = config_from_hf(folder)
+    naming = naming_of(config)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, tensor in parameters(config).items():
+        shapes |= naming.shapes(name, tensor.shape, config)
+    return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
 
 
 def test_nothing_named_is_nothing_changed(home: Home) -> None:
@@ -67,10 +92,8 @@ def test_a_shape_that_nobody_set_is_the_checkpoints(home: Home, tmp_path: Path) 
 def test_a_llama_s_shape_replaces_that_of_another_preset(home: Home, tmp_path: Path) -> None:
     folder = tmp_path / "llama"
     folder.mkdir()
-    config = {"model_type": "qwen3", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "vocab_size": 300, "head_dim": 16, "rms_norm_eps": 1e-6}
-    (folder / "config.json").write_text(json.dumps({**config, **sizes, "max_position_embeddings": 64}))
-    save_file({"model.norm.weight": np.zeros(32, np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(QWEN))
+    save_file({f"model.{name}": one for name, one in theirs(folder).items()}, folder / "model.safetensors")
     model = with_initial_weights(load("gpt2-124m", [f"model.init_from={folder}", "model.context_length=8"]), home).model
     assert (model.position, model.norm, model.activation, model.qk_norm) == ("rotary", "rms", "swiglu", True)
     assert (model.head_dim, model.kv_heads, model.norm_eps, model.context_length) == (16, 2, 1e-6, 8)
@@ -113,6 +136,57 @@ def test_tensors_that_do_not_fit_are_listed(home: Home, tmp_path: Path) -> None:
         with_initial_weights(asked(folder), home)
     for part in ("is 3×8 and should be 256×8", "head.norm.weight is missing", "other is not part of the model"):
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "qwen3"])
+def test_a_checkpoint_that_cannot_be_read_is_refused_before_the_run(home: Home, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    values = HF if kind == "gpt2" else {**QWEN, "tie_word_embeddings": True}
+    (folder / "config.json").write_text(json.dumps(values))
+    tensors = theirs(folder)
+    last = list(tensors)[-1]
+    for change, says in (
+        ({last: None}, f"{last} is missing"),
+        ({"score.weight": np.zeros((2, 8), np.float32)}, "score.weight is not part of the model"),
+        ({last: np.zeros((3, 3), np.float32)}, f"{last} is 3×3 and should be"),
+        ({"lm_head.weight": np.ones_like(tensors[next(iter(tensors))])}, "set model.tie_embeddings=false"),
+    ):
+        changed = {name: one for name, one in {**tensors, **change}.items() if one is not None}
+        save_file(changed, folder / "model.safetensors")
+        with pytest.raises(UsageError, match=re.escape(says)):
+            with_initial_weights(asked(folder), home)
+    model = with_initial_weights(asked(folder, tie_embeddings=False), home).model
+    assert not model.tie_embeddings
+    equal = {"lm_head.weight": np.zeros_like(tensors[next(iter(tensors))])}
+    save_file(tensors | equal, folder / "model.safetensors")
+    assert with_initial_weights(asked(folder), home).model.tie_embeddings
+
+
+def test_shards_are_those_that_the_index_lists(home: Home, tmp_path: Path) -> None:
+    folder = hugging_face(tmp_path / "hf")
+    (folder / "model.safetensors").unlink()
+    tensors = theirs(folder)
+    parts = dict(zip(tensors, ["a.safetensors", "b.safetensors"] * len(tensors), strict=False))
+    for part in set(parts.values()):
+        save_file({name: one for name, one in tensors.items() if parts[name] == part}, folder / part)
+    save_file({"other": np.zeros(1, np.float32)}, folder / "consolidated.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    assert with_initial_weights(asked(folder), home).model.n_layer == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("pytorch_model.bin", "pytorch_model.bin is a pickle"), ("adapter_config.json", "it is an adapter; merge it")],
+)
+def test_a_folder_without_weights_that_can_be_read_says_what_it_has(
+    home: Home, tmp_path: Path, name: str, says: str
+) -> None:
+    folder = hugging_face(tmp_path / "hf")
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes(b"never opened")
+    with pytest.raises(UsageError, match=says):
+        with_initial_weights(asked(folder), home)
 
 
 def test_files_that_cannot_be_read(home: Home, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect
 from assay.launch import own
-from assay.launch.own import looked_at
+from assay.launch.own import looked_at, traced
 from assay.launch.prepare import predict, ready
 from assay.optimizations import resolved
 
@@ -90,6 +90,49 @@ def drifting():
     return assay.OwnModel(Table(), square, batches)
 
 
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return x + self.down(self.up(x).relu())
+
+
+class Deep(Words):
+    def __init__(self, vocabulary, first, second):
+        super().__init__(vocabulary)
+        self.first, self.second = first, second
+
+    def forward(self, ids, targets):
+        x = self.second(self.first(self.embed(ids)))
+        return functional.cross_entropy(self.head(x).flatten(0, 1), targets.flatten())
+
+
+def unlike(config):
+    return Deep(config.vocab_size, Layer(), nn.Identity())
+
+
+def told(config):
+    model = Deep(config.vocab_size, Layer(), Layer())
+    return assay.OwnModel(model, blocks=[model.first, model.second])
+
+
+def foreign(config):
+    return assay.OwnModel(Words(config.vocab_size), blocks=[Layer()])
+
+
+def frozen(config):
+    model = Words(config.vocab_size)
+    model.embed.weight.requires_grad_(False)
+    return model
+
+
+def bare(config):
+    with torch.device("meta"):
+        return Words(config.vocab_size)
+
+
 def alone():
     return assay.OwnModel(Table(), square, validation=lambda rows: [])
 
@@ -150,11 +193,31 @@ def test_a_trace_that_fails_is_a_reason(folder: Path, name: str, says: str) -> N
         ("missing", "has no function 'missing'"),
         ("drifting", "batches of models.py:drifting returned two different batches for step 0"),
         ("alone", "has validation and no batches"),
+        ("frozen", "embed.weight of models.py:frozen needs no gradient.* assay measure takes a training step"),
+        ("bare", "embed.weight of models.py:bare is on the meta device and has no value to start from"),
+        ("foreign", "blocks of models.py:foreign has a Layer that is no module of its model"),
     ],
 )
 def test_a_faulty_model_is_refused_before_its_run(folder: Path, name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         looked_at(run_of(folder, name), detect())
+
+
+@pytest.mark.usefixtures("forked")
+def test_a_technique_that_finds_no_blocks_is_refused_before_the_run_and_what_it_says_works(folder: Path) -> None:
+    checkpointed = {"optimizations": ["activation_checkpointing"]}
+    with pytest.raises(UsageError, match=r"has 0 blocks .*; name them in assay\.OwnModel\(model, blocks=\[…\]\)"):
+        looked_at(run_of(folder, "unlike", **checkpointed), detect())
+    _, plain = looked_at(run_of(folder, "told"), detect())
+    _, found = looked_at(run_of(folder, "told", **checkpointed), detect())
+    assert found.traced
+    assert (found.tensors_peak_bytes or 0) < (plain.tensors_peak_bytes or 0)
+
+
+@pytest.mark.usefixtures("forked")
+def test_a_model_on_the_meta_device_is_predicted(folder: Path) -> None:
+    built = traced(run_of(folder, "words"))
+    assert traced(run_of(folder, "bare")) == built
 
 
 @pytest.mark.usefixtures("forked")

@@ -90,6 +90,15 @@ def test_a_run_that_another_process_does_is_refused(home: Home, done: RunFolder)
     assert done.result() is not None
 
 
+def test_a_resume_that_bends_the_schedule_is_recorded_each_time(home: Home, done: RunFolder) -> None:
+    for steps in (12, 12, 18):  # warm-up is shorter than the run, or there would be no cosine to bend
+        with claim.claimed(make_ready(home, steps=steps, warmup_steps=2), home, done):
+            pass
+    first, second = done.spec().bends
+    assert "training.steps=12 in place of 6" in first
+    assert "training.steps=18 in place of 12" in second
+
+
 def test_a_process_that_never_began_leaves_the_earlier_result(home: Home, done: RunFolder, fake: Fake) -> None:
     fake.behaves("stillborn")
     earlier = done.result()

@@ -34,6 +34,16 @@ def test_tokens_steps_and_epochs(tmp_path: Path, text: str) -> None:
     assert f"training.steps={found.optimal_steps}" in str(optimal)
 
 
+def test_a_plan_says_what_of_the_corpus_is_left_out(tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.txt").write_text("0123456789" * 100)
+    (books / "b.txt").write_bytes("Bücher".encode("latin-1"))
+    found = api.token_budget("demo", *SHAPE, f"data.path={books}", home=Home(tmp_path / "home"))
+    assert found.remarks[0].startswith("left out: 1 file of 6 B, not UTF-8; ")
+    assert found.remarks[0] in list(token_budget_report(found))
+
+
 def test_a_limit_of_tokens_ends_the_run_before_its_steps(tmp_path: Path, text: str) -> None:
     asked = (*SHAPE, text, "training.steps=1000", "training.tokens=90")
     found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))

@@ -212,19 +212,22 @@ def test_a_copy_of_the_tied_weight_and_old_frequencies_are_passed_over(tmp_path:
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(UsageError, match="tie_embeddings=false"):
         load_hf(tmp_path, config)
+    untied = load_hf(tmp_path, config.model_copy(update={"tie_embeddings": False}))  # and what it says works
+    assert torch.equal(untied["head.projection.weight"], tensors["lm_head.weight"])
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "sentence"),
     [
         ("llama", {"hidden_act": "gelu"}, "hidden_act='gelu'; only 'silu'"),
-        ("llama", {"mlp_bias": True}, "mlp_bias=True; only False"),
+        ("llama", {"mlp_bias": True}, "has mlp_bias=true without attention_bias"),
+        ("llama", {"attention_bias": True}, "has attention_bias=true without mlp_bias"),
         ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type='yarn'; only 'default' and 'llama3'"),
         ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5"),
         ("llama 3.1", {"rope_parameters": {**SLOWED, "low_freq_factor": 2.0}}, "low_freq_factor=2.0; only 1.0"),
         ("llama", {"hidden_size": None}, "has no hidden_size"),
         ("llama", {"rope_parameters": {**SLOWED, "factor": 0.5}}, "rotary_factor"),
-        ("qwen2", {"use_sliding_window": True}, "use_sliding_window=True"),
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 1, "layer_types": None}, "use_sliding_window=True"),
         ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types='sliding_attention'"),
         ("qwen3", {"attention_bias": True}, "attention_bias=True; only False"),
         ("qwen3", {"num_key_value_heads": 3}, "n_head=4 is not divisible by n_kv_head=3"),
@@ -238,6 +241,29 @@ def test_a_configuration_that_is_not_ours_is_refused(
     (tmp_path / "config.json").write_text(json.dumps({**values, **change}))
     with pytest.raises(UsageError, match=sentence):
         config_from_hf(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_window_layers": 2, "layer_types": None},
+        {"max_window_layers": 0, "layer_types": None, "sliding_window": 24},
+        {"max_window_layers": 0, "layer_types": ["full_attention"] * 2},
+    ],
+    ids=["behind-the-last-layer", "as-long-as-the-context", "listed-layers"],
+)
+def test_a_window_that_reaches_no_layer_is_read(tmp_path: Path, change: dict[str, object]) -> None:
+    theirs = _theirs("qwen2")
+    theirs.save_pretrained(tmp_path)
+    plain = config_from_hf(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(
+        json.dumps({**values, "use_sliding_window": True, "sliding_window": 8, **change})
+    )
+    assert config_from_hf(tmp_path) == plain
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    ids = random_ids(plain, rows=2)
+    torch.testing.assert_close(again(ids).logits, theirs(ids).logits)
 
 
 def test_keys_of_older_versions_of_transformers_mean_the_same(tmp_path: Path) -> None:

@@ -135,6 +135,37 @@ def build():
     assert not found.held.optimizer_state_bytes
 
 
+def by_hand(way: str) -> Callable[[], torch.Tensor]:
+    """A step that updates its weights without an optimizer of torch."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(WIDTH, CLASSES, bias=False), torch.randn(ROWS, WIDTH)
+
+    def step() -> torch.Tensor:
+        loss = model(x).square().mean()
+        (gradient,) = torch.autograd.grad(loss, model.weight) if way == "functional" else (None,)
+        if gradient is None:
+            loss.backward()
+            gradient, model.weight.grad = model.weight.grad, None
+        if way == "data":
+            model.weight.data -= 0.1 * gradient
+        else:
+            with torch.no_grad():
+                model.weight -= 0.1 * gradient
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("way", ["in place", "data", "functional"])
+def test_a_step_that_updates_by_hand_is_measured(way: str) -> None:
+    found = assay.measure(by_hand(way), blocks=1)
+    assert (found.program.modules, found.program.optimizers) == (("Linear",), ("hand",))
+    assert found.last_loss < found.first_loss
+    assert found.flops == {"float32": 2 * 2 * ROWS * WIDTH * CLASSES}
+    assert found.held.gradient_bytes == (0 if way == "functional" else 4 * WIDTH * CLASSES)
+    assert not found.held.optimizer_state_bytes
+
+
 def _nothing() -> None:
     pass
 

@@ -2,7 +2,7 @@
 
 from assay.config import Home
 from assay.records.timing import Block
-from assay.report.runs import COLUMNS, brief, row
+from assay.report.runs import COLUMNS, brief, row, unlike
 from assay.store.entry import Entry, entry_of
 from support.records import result_of
 
@@ -36,3 +36,15 @@ def test_a_disturbed_run_says_in_how_many_of_its_blocks(home: Home) -> None:
 def test_a_nudged_run_says_so(home: Home) -> None:
     assert shown(listed(home, nudge=1)) == ("done", "none (nudged)")
     assert brief(listed(home, nudge=3))["nudge"] == 3
+
+
+def test_losses_of_unlike_evaluations_are_marked() -> None:
+    def run(name: str, **fields: object) -> Entry:
+        values = {"status": "done", "stamp": 1, "val_loss": 3.9, "corpus_digest": "x", "context_length": 8, **fields}
+        return Entry(run=name, **values)  # type: ignore[arg-type]
+
+    alike = [run("a", val_targets=64), run("b", val_targets=64), run("c", val_loss=None)]
+    assert unlike(alike) == {}
+    others = [run("d", val_targets=32), run("e", val_targets=64, context_length=4), run("f", corpus_digest="y")]
+    assert unlike([*alike, *others]) == {"a": "a", "b": "a", "d": "b", "e": "c", "f": "d"}
+    assert dict(zip(COLUMNS, row(alike[0], "a"), strict=True))["val loss"] == "3.9000 a"

@@ -1,5 +1,6 @@
 import pytest
 
+from assay.config import load
 from assay.studies.factors import Factor, factor, merged
 
 
@@ -29,9 +30,9 @@ def test_a_mapping_names_levels_which_change_one_key_or_several() -> None:
     ("written", "says"),
     [
         (3, "give a list of its levels"),
-        ([[1, 2]], "a level is one value"),
+        ([[1, [2]]], "a list as a level has plain values"),
         ([{"a": 1}], "placebo: LABEL"),
-        ({"wide": {"model.n_layer": [1, 2]}}, "give one value"),
+        ({"wide": {"model.n_layer": {"a": 2}}}, "give one value"),
     ],
 )
 def test_what_is_no_level_is_a_sentence(written: object, says: str) -> None:
@@ -51,3 +52,12 @@ def test_optimizations_are_stacked_and_other_keys_are_changed_once() -> None:
 
 def test_a_level_that_is_not_named_is_a_value_of_the_key() -> None:
     assert Factor("training.steps", ("5",)).at("5") == {"training.steps": "5"}
+
+
+def test_a_level_may_be_a_list() -> None:
+    cores = factor("cores", [[0], [0, 1], None])
+    assert cores.levels == ("[0]", "[0,1]", "null")
+    assert load("demo", [f"cores={cores.levels[1]}"]).cores == (0, 1)
+    assert factor("optimizations", [[], ["sdpa_attention", "lion"]]).levels == ("none", "sdpa_attention+lion")
+    both = factor("machine", {"two": {"cores": [0, 1], "optimizations": ["lion"]}})
+    assert both.at("two") == {"cores": "[0,1]", "optimizations": "lion"}

@@ -59,6 +59,11 @@ def test_a_study_is_found_by_the_start_of_its_id(tmp_path: Path) -> None:
         find(home, "2026112")
     with pytest.raises(UsageError, match="there is no study '3'"):
         find(home, "3")
+    record = one.record()
+    assert record is not None
+    assert find(home, record.title).id == other.id, "a list calls a study without a name by its base"
+    one.write_record(record.model_copy(update={"name": record.title}))
+    assert find(home, record.title).id == one.id, "a name comes before a base"
 
 
 def test_no_name_means_no_study(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_whole_is_the_sum_over_processes_that_can_run() -> None:
 def test_every_cell_is_listed_with_its_row_and_seed_and_rows_that_cannot_run_are_not() -> None:
     able, other = row(8, seconds=10.0, peak_bytes=7), row(4, seconds=5.0, share=0.5)._replace(label="other")
     rows = (able._replace(label="baseline"), other, row(4, problem="no such thing"))
-    plan = Outlook("", "factorial", "", "demo", 2, rows, (), drifts=3, first_seed=5)
+    plan = Outlook("", "factorial", "", "demo", 2, rows, (), drifts=3, at_seeds=(5, 6))
     found = plan.cells()
     assert len(found) == 12
     assert [one.name for one in found[:3]] == ["baseline", "baseline (again)", "other"]

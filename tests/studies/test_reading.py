@@ -1,9 +1,11 @@
 """Scales of a study's file: which fields they replace, and which they add to."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from assay.config import load
 from assay.errors import UsageError
 from assay.studies.factors import OPTIMIZATIONS
 from assay.studies.kinds.factorial import Factorial
@@ -121,3 +123,37 @@ def test_a_name_is_a_study_of_the_library_and_a_path_is_a_file(file: Path) -> No
     with pytest.raises(UsageError, match="there is no study or file named 'cpu-fiften'; did you mean 'cpu-fifteen'"):
         located("cpu-fiften")
     assert located("not-there.yaml") == Path("not-there.yaml")
+
+
+def test_seeds_may_be_listed(tmp_path: Path) -> None:
+    study = read_study(written(tmp_path, FACTORIAL + "seeds: [1, 7, 42]"))
+    assert study.seeds == 3
+    cells = study.cells(load(study.base))
+    assert list(dict.fromkeys(cell.seed for cell in cells)) == [1, 7, 42]
+    assert {cell.run.seed for cell in cells} == {1, 7, 42}
+    plain = read_study(written(tmp_path, FACTORIAL + "seeds: 2"))
+    assert {cell.seed for cell in plain.cells(load("demo", ["seed=5"]))} == {5, 6}
+    for seeds, says in (("[1, 1]", "has a seed twice"), ("[-1]", "is no seed"), ("[]", "at least one seed")):
+        with pytest.raises(UsageError, match=says):
+            read_study(written(tmp_path, FACTORIAL + f"seeds: {seeds}")).cells(load("demo"))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("sedes: 3", "there is no key 'sedes' in a study of the kind factorial; did you mean 'seeds'?"),
+        ("sedes: 3\ncolour: red", "lacks these keys: 'sedes', did you mean 'seeds'? 'colour'"),
+    ],
+)
+def test_keys_that_a_kind_does_not_have_are_named(tmp_path: Path, more: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read_study(written(tmp_path, FACTORIAL + more))
+
+
+FACTORIAL = "kind: factorial\nbase: demo\nvary: {training.learning_rate: [1e-3, 2e-3]}\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "study.yaml"
+    path.write_text(text)
+    return path

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from assay.data import Prepared
 from assay.optimizations import forget, search
 from assay.parallel.loss_scale import DynamicLossScale
+from assay.records.corpus import Remark
 from assay.records.events import AGAIN, GO
 from assay.records.status import Status
 from assay.report import run as summary
@@ -53,6 +56,18 @@ def test_a_repeated_block_changes_nothing_of_the_training(corpus: Prepared, tmp_
         checkpoint.read_state(tmp_path / name / "checkpoints" / "step-00000024") for name in ("plain", "repeated")
     ]
     assert weights[0]["position"]["tokens"] == weights[1]["position"]["tokens"]
+
+
+def test_a_run_says_what_of_its_corpus_is_left_out(corpus: Prepared, tmp_path: Path) -> None:
+    told = Remark(kind="left out", reason="not UTF-8", what="file", count=5, size_bytes=55, first="b.txt")
+    manifest = corpus.folder / "manifest.json"
+    source = corpus.manifest.source.model_copy(update={"remarks": (told,)})
+    folder = tmp_path / "data"
+    shutil.copytree(corpus.folder, folder)
+    written = corpus.manifest.model_copy(update={"source": source}).model_dump_json()
+    (folder / manifest.name).write_text(written)
+    result = ended(run_folder(tmp_path / "run", replace(corpus, folder=folder), {"steps": 2}))
+    assert ("note", str(told)) in list(summary.lines(result))
 
 
 def test_a_block_records_what_the_machine_did(corpus: Prepared, tmp_path: Path) -> None:

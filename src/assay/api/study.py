@@ -93,12 +93,13 @@ def run(
     analyse = _analysis()
     place = home_of(home)
     study, base = designed(source, overrides, scale, place)
+    if loss_only and study.processes is None:
+        study = study.model_copy(update={"processes": 1})  # without times a second process of a seed says the same
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot
-    tell = on_news or (lambda news: None)
     how = How(
-        *(place, study.blocks, study.timeout, study.base, on_progress or silent, tell),
+        *(place, study.blocks, study.timeout, study.base, on_progress or silent, on_news or (lambda news: None)),
         executor=executor,
         kind=study.kind,
         stated=study,
@@ -241,10 +242,21 @@ def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]"
 
 
 def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
-    """Return the analysis of records. Raises `UsageError` at once for a fault in a metric of the user's."""
-    from assay.analysis.comparison import analyse
-    from assay.analysis.metrics import metrics
-    from assay.api.study_results import StudyResult
+    """Return the analysis of records. Raises `UsageError` at once for a fault in a metric or a law of the user's.
 
-    metrics()
+    They are first needed when all cells have ended, which would be late.
+    """
+    from assay.analysis.comparison import analyse
+    from assay.analysis.metrics.registry import check_own
+    from assay.api.study_results import StudyResult
+    from assay.config.extensions import extension_folder
+    from assay.config.run import Run
+    from assay.optimizations import resolved
+
+    if extension_folder("metrics") is not None:
+        check_own(resolved(Run().with_vocabulary(256)))
+    if extension_folder("scaling") is not None:
+        from assay.scaling.laws import forms
+
+        forms()
     return lambda record: StudyResult.of(analyse(record))

@@ -2,9 +2,11 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +14,21 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
 
 
-def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool, track: list[str] | None = None) -> None:
+UNMET = 5
+"""Exit code of every verb where a stated expectation or limit does not hold, and nothing else went wrong."""
+FailOn = Annotated[
+    str | None,
+    typer.Option("--fail-on", metavar="refuted", help="End with exit code 5 if an expectation is refuted."),
+]
+
+
+def finish(
+    ask: "Callable[..., Comparison]",
+    page: Path | None,
+    as_json: bool,
+    track: list[str] | None = None,
+    fail_on: str | None = None,
+) -> None:
     """Run a study with its progress, print the answer, and exit with its code."""
     from assay.cli.signals import deaf
     from assay.cli.tracked import copying, show_how_to_look
@@ -20,6 +36,7 @@ def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool, t
     from assay.report.page import check_page, write_page
 
     home = Home()
+    check_fail_on(fail_on)
     if page is not None:
         check_page(page)  # before hours are spent on its content
     with copying(track, home) as copies:
@@ -27,7 +44,24 @@ def finish(ask: "Callable[..., Comparison]", page: Path | None, as_json: bool, t
     with deaf():
         print_answer(comparison, write_page(comparison, home, page), as_json)
         show_how_to_look(copies)
-    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else 0)
+    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else unmet(comparison, fail_on))
+
+
+def check_fail_on(fail_on: str | None) -> None:
+    """Raise `UsageError` for an outcome on which no verb fails."""
+    if fail_on not in (None, "refuted"):
+        raise UsageError(f"--fail-on {fail_on} is not possible; it takes refuted")
+
+
+def unmet(comparison: "Comparison", fail_on: str | None) -> int:
+    """Return the exit code for refuted expectations, if it was asked for; each is said in a line."""
+    from assay.cli.console import note
+    from assay.report.study.expectations import refuted
+
+    found = refuted(comparison) if fail_on is not None else []
+    for one in found:
+        note(f"assay: refuted: {one}")
+    return UNMET if found else 0
 
 
 def _watched(measure: "Callable[..., Comparison]") -> "Comparison":

@@ -47,9 +47,17 @@ def prepare_corpus(
     named = list(words or [])
     source = named.pop(0) if named and "=" not in named[0] else None
     config = load(source, named).data
-    home = Home()
+    home, told = Home(), set[str]()
+
+    def show(message: str, fraction: float | None) -> None:
+        told.add(message)
+        _show(message, fraction)
+
     with home.provisional():
-        prepared = prepare(config, home, _show, thorough=True)
+        prepared = prepare(config, home, show, thorough=True)
+    for remark in map(str, prepared.manifest.remarks):
+        if remark not in told:  # the corpus was read by an earlier command
+            _show(remark, None)
     row = {
         "name": prepared.folder.name,
         "folder": str(prepared.folder),
@@ -90,6 +98,7 @@ def _facts(manifest: "Manifest") -> dict[str, Any]:
         "validation_text_bytes": manifest.validation.text_bytes,
         "dtype": manifest.dtype,
         "digest": manifest.digest,
+        "remarks": [str(remark) for remark in manifest.remarks],
     }
 
 

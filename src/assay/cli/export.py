@@ -23,7 +23,8 @@ def export(
 
     The folder is that of a GPT-2, a Llama, a Qwen2 or a Qwen3, whichever has the model's parts. AutoModelForCausalLM
     and AutoTokenizer of transformers read it, with any tokenizer of a run. A new run starts from these weights with
-    model.init_from=my-model.
+    model.init_from=my-model. If the run began with a checkpoint, files of its tokenizer, settings of generation and
+    configuration are kept. What differs is printed.
     """
     from pathlib import Path
 
@@ -34,12 +35,18 @@ def export(
     found = trained(Home(), run)
     for said in found.notes:
         note(f"assay: {said}")
-    complaint = found.export(folder, form)
+    done = found.export(folder, form)
+    kept, complaint = done.kept, done.complaint
     place = Path(folder).absolute()
     if as_json:
         files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
         facts = {"run": found.run, "steps": found.steps, "notes": list(found.notes), "folder": str(place)}
-        print_json({**facts, "format": form, "files_bytes": files})
+        origin = {"source": kept.source and str(kept.source), "kept": list(kept.kept), "differs": list(kept.differs)}
+        print_json({**facts, "format": form, "files_bytes": files, **origin})
     else:
+        if kept.kept:
+            note(f"kept of {kept.source}, byte for byte: {', '.join(kept.kept)}")
+        if kept.differs:
+            note(f"differs from {kept.source or 'the beginning'}: {'; '.join(kept.differs)}")
         note(f"wrote the weights of {found.run} after {found.steps} steps{f', {complaint}' if complaint else ''}")
         typer.echo(place)

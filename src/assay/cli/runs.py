@@ -20,12 +20,15 @@ def list_runs(
         str | None, typer.Option(metavar="STATUS", help="Show only runs with this status: done, killed, …")
     ] = None,
     preset: Annotated[str | None, typer.Option(metavar="NAME", help="Show only runs of this preset or file.")] = None,
+    cells: Annotated[bool, typer.Option("--cells", help="Show each cell of a study, in place of one line.")] = False,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first, with a status that is checked against their processes.
 
-    A status with "disturbed 2/5" says that other programs took processor time in two of five timed blocks. A stack
-    with "nudged" began from weights that differ in their last digit, to show how far rounding moves a loss.
+    Cells of a study are one line with its id; `assay study show ID` has its answer. With --json each cell is listed and
+    names its study. Letters mark losses of unlike evaluations. A status with "disturbed 2/5" says that other programs
+    took processor time in two of five timed blocks. A stack with "nudged" began from weights that differ in their last
+    digit, to show how far rounding moves a loss.
 
     \b
         assay runs ls --limit 20
@@ -34,18 +37,24 @@ def list_runs(
     from assay.api import runs
     from assay.cli.console import note, print_json, print_table
     from assay.config import Home
-    from assay.report.runs import COLUMNS, FIGURES, SPARE, brief, known_status, row
+    from assay.report.runs import COLUMNS, FIGURES, SPARE, UNLIKE, brief, known_status, row, unlike
+    from assay.store.cells import folded, studies_by_run
 
     home = Home()
     every, complaints = runs.listing(home)
     for complaint in complaints:
         note(f"assay: {complaint}")
     wanted = None if status is None else known_status(status, every)
-    chosen = [one for one in every if wanted in (None, one.status) and preset in (None, one.preset)][:limit]
+    chosen = [one for one in every if wanted in (None, one.status) and preset in (None, one.preset)]
+    studies = studies_by_run(home)
     if as_json:
-        print_json([brief(one) for one in chosen])
+        print_json([brief(one, studies.get(one.run)) for one in chosen[:limit]])
     elif chosen:
-        print_table(COLUMNS, map(row, chosen), right=FIGURES, spare=SPARE)
+        lines = (chosen if cells else folded(chosen, studies))[:limit]
+        marks = unlike(lines)
+        print_table(COLUMNS, [row(one, marks.get(one.run, "")) for one in lines], right=FIGURES, spare=SPARE)
+        if marks:
+            note(UNLIKE)
     elif every:
         note(f"none of the {len(every)} runs in {home.runs} matches the options")
     else:

@@ -23,7 +23,13 @@ def sample(
     temperature: _Temperature = TEMPERATURE,
     top_k: Annotated[int | None, typer.Option(help="Sample only from this number of likeliest tokens.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same text.")] = SEED,
-    cache: Annotated[bool, typer.Option(help="Keep the keys and values of earlier tokens.")] = True,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            help="Keep keys and values of earlier tokens. Up to the context, the text is the same with and without."
+            " Beyond it a full cache begins again with its second half: tokens see fewer before them, and it differs."
+        ),
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Continue a text with the newest checkpoint of a run, printed while it is generated.

@@ -25,6 +25,10 @@ _Drop = Annotated[
     int, typer.Option("--drop", min=0, metavar="N", help="Leave out the N points with the highest losses.")
 ]
 _Draws = Annotated[int, typer.Option("--draws", min=20, max=100_000, help="Draws of the bootstrap.")]
+_Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="n=HEADING:UNIT,…", help="Columns of a file: n, d, c, loss, u, c_min, s_min."),
+]
 _Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")]
 _PointsDrop = Annotated[
     int | None,
@@ -37,7 +41,7 @@ _PointsDraws = Annotated[
 _PointsSeed = Annotated[
     int | None, typer.Option("--seed", min=0, help="With POINTS.csv: seed of the draws; default: 0.")
 ]
-_FITTED = ("--drop", "--draws", "--seed")
+_FITTED = ("--drop", "--draws", "--seed", "--columns")
 _USES = {"": ("--source",), "POINTS.csv": _FITTED}
 """Options of a prediction: by published constants, or by points."""
 
@@ -73,16 +77,19 @@ def fit_law(
     ] = None,
     draws: _Draws = 200,
     seed: _Seed = 0,
+    columns: _Columns = None,
     as_json: Json = False,
 ) -> None:
     """Fit a law, with intervals by the bootstrap, and test it on the larger runs.
 
     All points are fitted. For the test the law is also fitted to the four fifths with the least compute, and predicts
     the others. With --below, the smaller points are the fit. A study is given by its id, its name, or last; the run
-    that it holds out is the test.
+    that it holds out is the test. Headings have many known names, and may have units: Params (M), val_bpb, perplexity.
+    Others are named by --columns, with a unit: a factor such as M or 1e18, and bits or perplexity of a loss.
 
     \b
         assay scaling fit points.csv
+        assay scaling fit runs.csv --columns n=params_total,d=tokens_trained,loss=val_bpb:bits
         assay scaling fit points.csv --law kaplan-joint --drop 5
         assay scaling fit points.csv --below 1e20 --profile laplace
     """
@@ -99,6 +106,7 @@ def fit_law(
         profile=cast("Likelihood | None", profile),
         draws=draws,
         seed=seed,
+        columns=columns,
     )
     print_json(fit_values(found)) if as_json else print_blocks(fit_report(found))
 
@@ -123,6 +131,7 @@ def predict_loss(
     drop: _PointsDrop = None,
     draws: _PointsDraws = None,
     seed: _PointsSeed = None,
+    columns: _Columns = None,
     far: Annotated[bool, typer.Option("--far", help="Answer beyond 10,000 times the fitted points too.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -143,7 +152,7 @@ def predict_loss(
     asked |= {"min_flops": ("--min-flops", min_flops), "min_steps": ("--min-steps", min_steps)}
     asked["unique_tokens"] = ("--unique-tokens", unique)
     counts = {name: None if text is None else count_of(option, text) for name, (option, text) in asked.items()}
-    options = {"--drop": drop, "--draws": draws, "--seed": seed, "--source": source}
+    options = {"--drop": drop, "--draws": draws, "--seed": seed, "--columns": columns, "--source": source}
     check_used("" if points is None else "POINTS.csv", _USES, options)
     fitted = None if points is None else scaling.fit(points, law=law, hold_out=False, **arguments(options, *_FITTED))
     answer = scaling.predict(fitted or law, source=source, far=far, **counts)
@@ -155,6 +164,7 @@ def isoflop_optima(
     points: Annotated[str, typer.Argument(metavar="POINTS.csv", help="Runs of several sizes at each budget.")],
     draws: _Draws = 200,
     seed: _Seed = 0,
+    columns: _Columns = None,
     as_json: Json = False,
 ) -> None:
     """Fit approach 2 of Hoffmann et al.: a parabola of the loss at each budget, and power laws through the minima.
@@ -166,7 +176,7 @@ def isoflop_optima(
     from assay.cli.console import print_blocks, print_json
     from assay.report.predicted.frontiers import isoflop_report, isoflop_values
 
-    found = scaling.isoflop(points, draws=draws, seed=seed)
+    found = scaling.isoflop(points, draws=draws, seed=seed, columns=columns)
     print_json(isoflop_values(found)) if as_json else print_blocks(isoflop_report(found))
 
 
@@ -177,6 +187,7 @@ def envelope_optima(
     ],
     draws: _Draws = 200,
     seed: _Seed = 0,
+    columns: _Columns = None,
     as_json: Json = False,
 ) -> None:
     """Fit approach 1 of Hoffmann et al.: the lower envelope of training curves, and power laws through its sizes.
@@ -188,7 +199,7 @@ def envelope_optima(
     from assay.cli.console import print_blocks, print_json
     from assay.report.predicted.frontiers import envelope_report, envelope_values
 
-    found = scaling.envelope(curves, draws=draws, seed=seed)
+    found = scaling.envelope(curves, draws=draws, seed=seed, columns=columns)
     print_json(envelope_values(found)) if as_json else print_blocks(envelope_report(found))
 
 

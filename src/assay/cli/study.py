@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.answer import finish, print_answer
+from assay.cli.answer import FailOn, check_fail_on, finish, print_answer, unmet
 from assay.cli.options import Json, Overrides, Page
 from assay.cli.tracked import Track
 
@@ -78,6 +78,7 @@ def run_study(
     ] = False,
     page: Page = None,
     track: Track = None,
+    fail_on: FailOn = None,
     as_json: Json = False,
 ) -> None:
     """Run every cell of a study, and print the answer.
@@ -92,14 +93,15 @@ def run_study(
           optimizations: [none, lion]
 
     The first level of each factor is that of the control. Settings after the name change the base of all rows:
-    `assay study run cpu-fifteen --scale small data.path=input.txt`. Exit codes are those of `assay compare`.
+    `assay study run cpu-fifteen --scale small data.path=input.txt`. Exit codes are those of `assay compare`, and 5
+    with --fail-on if an expectation is refuted.
     """
     from functools import partial
 
     from assay.api.study import run
 
     asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor)
-    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track)
+    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on)
 
 
 @app.command("library")
@@ -128,6 +130,7 @@ def resume_study(
     max_hours: _Hours = None,
     page: Page = None,
     track: Track = None,
+    fail_on: FailOn = None,
     as_json: Json = False,
 ) -> None:
     """Run exactly the cells of a stopped study that have no result.
@@ -139,7 +142,7 @@ def resume_study(
 
     from assay.api.study import resume
 
-    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json, track)
+    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json, track, fail_on)
 
 
 @app.command("status")
@@ -189,7 +192,7 @@ def list_studies(as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show_study(study: _Name, as_json: Json = False) -> None:
+def show_study(study: _Name, fail_on: FailOn = None, as_json: Json = False) -> None:
     """Print the table of a study, with the cells that have ended, and last the path of its page."""
     from assay.api.study import show
     from assay.cli.console import print_blocks
@@ -197,12 +200,14 @@ def show_study(study: _Name, as_json: Json = False) -> None:
     from assay.report.blocks import Facts
     from assay.studies.folder import StudyFolder
 
+    check_fail_on(fail_on)
     found = show(study)
     page = StudyFolder(Home().reports / found.record.id).page_file
     written = page.exists()
     print_answer(found, page if written else None, as_json)
     if not written and not as_json:
         print_blocks([Facts.of([("next", f"assay study report {found.record.id}    writes its page")])])
+    raise typer.Exit(unmet(found, fail_on))
 
 
 @app.command("machines")

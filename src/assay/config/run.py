@@ -218,9 +218,9 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge`, `cores`, `own_rows`, `data.evaluate_on`, `training.gradient_probe`, `training.read_every` and those
-    of `NEWER` are left out at their defaults. So runs that were recorded before them keep their hash. `check_values` is
-    left out, because the check changes nothing that is trained or measured.
+    fields `nudge`, `cores`, `own_rows`, `training.gradient_probe`, `training.read_every` and those of `NEWER`, of the
+    model and of the data, are left out at their defaults. So runs that were recorded before them keep their hash.
+    `check_values` is left out, because the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values"}}
     if not run.training.gradient_probe:
@@ -229,8 +229,7 @@ def identity(run: ResolvedRun) -> str:
         left_out["training"].add("read_every")
     newer = (("nudge", 0), ("cores", None), ("own_rows", None))
     left_out |= {name: True for name, default in newer if getattr(run, name) == default}
-    if run.data.evaluate_on == "held-out":
-        left_out["data"] = {"evaluate_on": True}
+    left_out["data"] = run.data.newer_defaults()
     defaults = ModelConfig.model_fields
     left_out["model"] = {name for name in NEWER if getattr(run.model, name) == defaults[name].default}
     plain = run.model_dump(mode="json", exclude=left_out)

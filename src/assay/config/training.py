@@ -28,11 +28,12 @@ class TrainingConfig(Setting):
     learning_rate: PositiveFloat = 1e-3
     """Largest learning rate, after warm-up."""
     min_learning_rate: NonNegativeFloat = 1e-4
-    """Learning rate at the end of the cosine schedule."""
+    """Learning rate at the end of the cosine schedule, from step `decay_steps` on."""
     warmup_steps: NonNegativeInt = 100
     """Steps in which the learning rate rises linearly to its largest value."""
     decay_steps: PositiveInt | None = None
-    """Step at which the cosine schedule reaches `min_learning_rate`. None: the last step."""
+    """Step, counted from 0, at which the cosine schedule reaches `min_learning_rate`. None: `steps`, so that the step
+    after the last would have it, as in nanoGPT."""
     schedule: Literal["cosine", "constant"] = "cosine"
     """Learning rate after warm-up: a cosine, or constant."""
     weight_decay: NonNegativeFloat = 0.1

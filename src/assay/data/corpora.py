@@ -2,7 +2,8 @@
 
 A corpus is first listed (its files, cheaply stamped by size and time), then read. The held-out part is the last
 `validation_fraction` of the characters, split off before tokenization, as in nanoGPT. WikiText-2, and a folder with
-`train.txt` and `valid.txt`, have a validation split of their own, and perhaps a test split, `test.txt`. `max_bytes`
+`train.txt` and `valid.txt`, have a validation split of their own, and perhaps a test split, `test.txt`. So does a data
+set that `datasets` saved with several splits. `max_bytes`
 limits each text that is read: the whole text before it is split, or each of a corpus's own splits.
 
 `data.evaluate_on` chooses the part of the held-out text that becomes the validation split of a prepared corpus. The
@@ -26,12 +27,18 @@ from assay.config import DataConfig, Home
 from assay.config.paths import absolute
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
+from assay.data.records import Reading
+from assay.data.saved import saved_splits
 from assay.data.sources import documents, files_at, folder_files, join_documents
+from assay.data.tally import OTHER_SPLIT, Tally
 from assay.errors import UsageError, meant
+from assay.records.corpus import Remark
 
 CORPORA = ("stdlib", "files", *PUBLISHED)
 
 _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
+_WAY_OF_READING = b"2"
+"""It must change whenever the same files give another text, or other remarks."""
 _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 
 
@@ -43,8 +50,11 @@ class CorpusListing:
     train: tuple[Path, ...]
     validation: tuple[Path, ...] | None = None
     test: tuple[Path, ...] | None = None
-    skip_binary: bool = False
+    lenient: bool = False
+    """True if files that are not text are left out and counted."""
     published: Published | None = None
+    remarks: tuple[Remark, ...] = ()
+    """Names that the listing left out."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -60,6 +70,8 @@ class Corpus:
     train: str
     validation: str
     unread: str = ""
+    remarks: tuple[Remark, ...] = ()
+    """Parts of its files that are not read, or are read in a way that should be known."""
 
     @property
     def sha256(self) -> str:
@@ -77,7 +89,7 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
     """
     if config.source == "stdlib":
         title = f"standard library of Python {platform.python_version()}"
-        return CorpusListing(title, tuple(_library_files(Path(os.__file__).parent)), skip_binary=True)
+        return CorpusListing(title, tuple(_library_files(Path(os.__file__).parent)), lenient=True)
     if config.source == "files" and config.path is not None:
         return _list_path(config.path, tested=_in_parts(config))
     if config.source not in PUBLISHED:
@@ -98,21 +110,23 @@ def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpu
     """
     if listing.published is not None:
         check(listing.published, home, tested=_in_parts(config))
-    text = _read(listing.train, listing, config)
+    tally = Tally()
+    text = _read(listing.train, listing, config, tally)
     if not text:
-        raise UsageError(f"{listing.title} contains no text; name another corpus in data.corpus or data.path")
+        told = "".join(f"; {remark}" for remark in (*listing.remarks, *tally.remarks()))
+        raise UsageError(f"{listing.title} contains no text; name another corpus in data.corpus or data.path{told}")
     if listing.validation is not None:
-        train, held_out = text, _read(listing.validation, listing, config)
+        train, held_out = text, _read(listing.validation, listing, config, tally)
     else:
         cut = int((1 - config.validation_fraction) * len(text))
         train, held_out = text[:cut], text[cut:]
-    evaluated, unread = _part(held_out, listing, config)
+    evaluated, unread = _part(held_out, listing, config, tally)
     for name, part in (("training", train), (config.evaluate_on, evaluated)):
         if not part:
             raise UsageError(
                 f"the {name} split of {listing.title} has no text; use more text or another data.validation_fraction"
             )
-    return Corpus(listing.title, train, evaluated, unread)
+    return Corpus(listing.title, train, evaluated, unread, (*listing.remarks, *tally.remarks()))
 
 
 def _in_parts(config: DataConfig) -> bool:
@@ -120,21 +134,24 @@ def _in_parts(config: DataConfig) -> bool:
     return config.evaluate_on != "held-out"
 
 
-def _part(held_out: str, listing: CorpusListing, config: DataConfig) -> tuple[str, str]:
+def _part(held_out: str, listing: CorpusListing, config: DataConfig, tally: Tally) -> tuple[str, str]:
     """Return the held-out text that is evaluated on, and the rest of it."""
     if not _in_parts(config):
         return held_out, ""
     half = (len(held_out) + 1) // 2
-    parts = (held_out, _read(listing.test, listing, config)) if listing.test else (held_out[:half], held_out[half:])
+    if listing.test:
+        parts = (held_out, _read(listing.test, listing, config, tally))
+    else:
+        parts = (held_out[:half], held_out[half:])
     return parts if config.evaluate_on == "validation" else parts[::-1]
 
 
 def stamp(files: Iterable[Path]) -> str:
     """Return the SHA-256 of the paths, sizes and modification times of files: equal while no file is modified.
 
-    Raises `UsageError` if a file cannot be read.
+    It depends on the way of reading as well. Raises `UsageError` if a file cannot be read.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_WAY_OF_READING)
     for path in files:
         try:
             status = path.stat()
@@ -146,23 +163,49 @@ def stamp(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig) -> str:
+def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig, tally: Tally) -> str:
     limit = config.max_bytes
-    found = documents(files, config.text_field, skip_binary=listing.skip_binary, limit_bytes=limit)
-    return join_documents(found, limit)
+    reading = Reading(config.text_field, config.encoding, listing.lenient, limit)
+    return join_documents(documents(files, reading, tally), limit)
 
 
 def _list_path(path: str, *, tested: bool) -> CorpusListing:
     folder = absolute(path)
     train, validation, test = (folder / f"{name}.txt" for name in ("train", "valid", "test"))
     if os.path.isfile(train) and os.path.isfile(validation):
-        return CorpusListing(path, (train,), (validation,), (test,) if tested and os.path.isfile(test) else None)
-    return CorpusListing(path, tuple(files_at(path)), skip_binary=os.path.isdir(folder))
+        return _list_texts(path, train, validation, test if tested else None)
+    if splits := saved_splits(folder):
+        return _list_splits(path, splits, tested=tested)
+    tally = Tally()
+    found = tuple(files_at(path, tally))
+    return CorpusListing(path, found, lenient=os.path.isdir(folder), remarks=tally.remarks())
+
+
+def _list_texts(path: str, train: Path, validation: Path, test: Path | None) -> CorpusListing:
+    """List a folder with texts of its own for training and validation; its other files are left out."""
+    tests = (test,) if test is not None and os.path.isfile(test) else None
+    tally = Tally()
+    used = {train, validation, *(tests or ())}
+    tally.add_files(OTHER_SPLIT, (one for one in folder_files(train.parent, tally) if one not in used))
+    return CorpusListing(path, (train,), (validation,), tests, remarks=tally.remarks())
+
+
+def _list_splits(path: str, splits: dict[str, Path], *, tested: bool) -> CorpusListing:
+    """List a data set of several splits, of which `datasets` saved each in a folder."""
+    tally = Tally()
+    listed = {name: tuple(files_at(str(place), tally)) for name, place in splits.items()}
+    test = listed.pop("test", None)
+    train, validation = listed.pop("train"), listed.pop("validation", None)
+    rest = [one for files in listed.values() for one in files] + list(() if tested else test or ())
+    tally.add_files(OTHER_SPLIT, rest)
+    return CorpusListing(path, train, validation, test if tested else None, remarks=tally.remarks())
 
 
 def _library_files(root: Path) -> list[Path]:
     """Return the standard library's Python files, without tests and files installed or generated for this machine."""
-    return [path for path in folder_files(root, _NOT_LIBRARY) if path.suffix == ".py" and _is_library(path, root)]
+    return [
+        path for path in folder_files(root, Tally(), _NOT_LIBRARY) if path.suffix == ".py" and _is_library(path, root)
+    ]
 
 
 def _is_library(path: Path, root: Path) -> bool:

@@ -13,8 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from assay.config import DataConfig
 from assay.config.paths import absolute
+from assay.data.records import Reading
+from assay.data.saved import saved_splits
 from assay.data.sources import documents, files_at
+from assay.data.tally import Tally
 from assay.errors import UsageError, first_line
 
 Documents = Callable[[int], Iterator[str]]
@@ -25,16 +29,18 @@ _GLANCE_BYTES = 2**24
 _PATIENCE_SECONDS = 10.0
 
 
-def documents_of_files(path: str, text_field: str, limit_bytes: int | None = None) -> Documents:
-    """Return the records of JSON Lines and Parquet files; other files are one document each, up to `limit_bytes`.
+def documents_of_files(path: str, config: DataConfig, limit_bytes: int | None = None) -> Documents:
+    """Return the records of files that hold some; other files are one document each, up to `limit_bytes`.
 
-    Files that are not text are skipped in a folder; a named one raises `UsageError` when it is read. Raises
-    `UsageError` if there are no files.
+    Files that are not text are left out in a folder; a named one raises `UsageError` when it is read. A data set that
+    `datasets` saved with several splits gives its training split. Raises `UsageError` if there are no files.
     """
-    files, skip_binary = files_at(path), os.path.isdir(absolute(path))
+    place = absolute(path)
+    files = files_at(str(saved_splits(place).get("train", path)), Tally())
+    reading = Reading(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
 
     def read(start: int) -> Iterator[str]:
-        return islice(documents(files, text_field, skip_binary=skip_binary, limit_bytes=limit_bytes), start, None)
+        return islice(documents(files, reading, Tally()), start, None)
 
     return read
 
@@ -61,9 +67,9 @@ def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
     return read
 
 
-def check_files(path: str, text_field: str) -> None:
+def check_files(path: str, config: DataConfig) -> None:
     """Raise `UsageError` if the files of a path cannot be read up to the first text."""
-    _some_text(documents_of_files(path, text_field, _GLANCE_BYTES)(0), path)
+    _some_text(documents_of_files(path, config, _GLANCE_BYTES)(0), path)
 
 
 def check_dataset(name: str, split: str, text_field: str) -> None:

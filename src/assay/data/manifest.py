@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from assay.config.base import Frozen
 from assay.errors import UsageError
+from assay.records.corpus import Remark
 
 FORMAT: Literal[1] = 1
 MANIFEST = "manifest.json"
@@ -40,6 +41,14 @@ class SplitRecord(Frozen):
     sha256: str
     edges_sha256: str
     """SHA-256 of the file's first and last mebibyte."""
+    unknown: int | None = None
+    """Tokens for text that the tokenizer does not know, and visible characters that it dropped; None if not counted,
+    as in older manifests."""
+
+    @property
+    def unknown_share(self) -> float:
+        """Return unknown tokens and dropped characters by token; 0 if they were not counted."""
+        return (self.unknown or 0) / max(1, self.tokens)
 
 
 class Source(Frozen):
@@ -52,6 +61,8 @@ class Source(Frozen):
     text_sha256: str
     config: dict[str, Any]
     """The `DataConfig` as plain values."""
+    remarks: tuple[Remark, ...] = ()
+    """Parts of the files that are not read, or are read in a way that should be known; empty in older manifests."""
 
 
 class Manifest(Frozen):
@@ -72,6 +83,22 @@ class Manifest(Frozen):
     def numpy_dtype(self) -> npt.DTypeLike:
         """Return the type of an id on disk: little-endian on every machine."""
         return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return what should be known of the corpus: parts that are not read, and tokens that are unknown."""
+        unknown = [split for split in self.splits if split.unknown]
+        if not unknown:
+            return self.source.remarks
+        told = " and ".join(f"{split.unknown_share:.2g} of {split.file}" for split in unknown)
+        spelled = Remark(
+            kind="unknown",
+            reason=f"which the tokenizer cannot spell ({told})",
+            what="token",
+            count=sum(split.unknown or 0 for split in unknown),
+            first=f"in {unknown[0].file}",
+        )
+        return (*self.source.remarks, spelled)
 
     @property
     def splits(self) -> tuple[SplitRecord, SplitRecord]:

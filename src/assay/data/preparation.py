@@ -63,17 +63,25 @@ def prepare(config: DataConfig, home: Home, progress: Progress | None = None, *,
         stamp=now,
         text_sha256=corpus.sha256,
         config=_canonical(config),
+        remarks=corpus.remarks,
     )
     if found is not None:
         if _holds(found.manifest, source, tokenizer):
             renewed = found.manifest.model_copy(update={"source": source})
             write_file(folder / MANIFEST, _dump(renewed))
-            return replace(found, manifest=renewed)
+            return _told(replace(found, manifest=renewed), tell)
         notes.append(f"{listing.title}, or its tokenizer, has changed since it was prepared; it is prepared again")
     for note in notes:
         tell(note, None)
-    _write(folder, source, corpus, tokenizer, tell)
-    return replace(open_prepared(folder), notes=tuple(notes))
+    _write(folder, source, corpus, tokenizer, tell, config.max_unknown)
+    return _told(replace(open_prepared(folder), notes=tuple(notes)), tell)
+
+
+def _told(prepared: Prepared, tell: Progress) -> Prepared:
+    """Tell what of a corpus that was just read is left out, and return it."""
+    for remark in prepared.manifest.remarks:
+        tell(str(remark), None)
+    return prepared
 
 
 def folder_for(config: DataConfig, home: Home) -> Path:
@@ -86,8 +94,8 @@ def folder_for(config: DataConfig, home: Home) -> Path:
 def _canonical(config: DataConfig) -> dict[str, Any]:
     """Return plain values with absolute paths: a relative path means another file in another working directory."""
     values = config.model_dump(mode="json")
-    if config.evaluate_on == "held-out":
-        del values["evaluate_on"]  # folders that were prepared before there was a choice keep their names
+    for name in config.newer_defaults():
+        del values[name]  # folders that were prepared before there was a choice keep their names
     if config.tokenizer not in NAMES:
         values["tokenizer"] = str(absolute(config.tokenizer))
     for key in ("path", "tokenizer_path"):
@@ -109,10 +117,14 @@ def _found(folder: Path, notes: list[str], *, thorough: bool) -> Prepared | None
 
 def _holds(manifest: Manifest, source: Source, tokenizer: Tokenizer) -> bool:
     same_tokenizer = manifest.tokenizer_sha256 == hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
-    return manifest.source.text_sha256 == source.text_sha256 and same_tokenizer
+    same_text = manifest.source.text_sha256 == source.text_sha256
+    counted = manifest.train.unknown is not None or tokenizer.name in NAMES
+    return same_text and same_tokenizer and counted and manifest.vocab_size == tokenizer.vocab_size
 
 
-def _write(folder: Path, source: Source, corpus: Corpus, tokenizer: Tokenizer, tell: Progress) -> None:
+def _write(
+    folder: Path, source: Source, corpus: Corpus, tokenizer: Tokenizer, tell: Progress, max_unknown: float
+) -> None:
     def same(other: Path) -> bool:
         """True if another process has meanwhile written the same content there, undamaged."""
         try:
@@ -125,6 +137,7 @@ def _write(folder: Path, source: Source, corpus: Corpus, tokenizer: Tokenizer, t
     with new_folder(folder, same) as made:
         train = _write_shard(made / "train.bin", corpus.train, tokenizer, dtype, tell)
         validation = _write_shard(made / "validation.bin", corpus.validation, tokenizer, dtype, tell)
+        _check_unknown((train, validation), tokenizer, max_unknown)
         (made / TOKENIZER).write_bytes(written)
         manifest = Manifest(
             source=source,
@@ -141,15 +154,16 @@ def _write(folder: Path, source: Source, corpus: Corpus, tokenizer: Tokenizer, t
 
 def _write_shard(path: Path, text: str, tokenizer: Tokenizer, dtype: str, tell: Progress) -> SplitRecord:
     digest = hashlib.sha256()
-    tokens = done = 0
+    tokens = done = unknown = 0
     little_endian = np.dtype(dtype).newbyteorder("<")
     with path.open("wb") as stream:
-        for ids, characters in tokenizer.encode_long(text):
-            raw = ids.astype(little_endian).tobytes()
+        for piece in tokenizer.encode_long(text):
+            raw = piece.ids.astype(little_endian).tobytes()
             stream.write(raw)
             digest.update(raw)
-            tokens += len(ids)
-            done += characters
+            tokens += len(piece.ids)
+            done += piece.characters
+            unknown += piece.unknown
             tell(f"tokenizing {path.stem}", done / len(text))
         stream.flush()
         os.fsync(stream.fileno())
@@ -162,7 +176,19 @@ def _write_shard(path: Path, text: str, tokenizer: Tokenizer, dtype: str, tell: 
         size_bytes=path.stat().st_size,
         sha256=digest.hexdigest(),
         edges_sha256=edges_sha256(path),
+        unknown=unknown,
     )
+
+
+def _check_unknown(splits: tuple[SplitRecord, SplitRecord], tokenizer: Tokenizer, most: float) -> None:
+    """Raise `UsageError` if a larger share of a split is unknown to the tokenizer than `most`."""
+    for split in splits:
+        if split.unknown_share > most:
+            raise UsageError(
+                f"the tokenizer {tokenizer.name} cannot spell this text: {split.unknown_share:.3g} of the tokens of"
+                f" {split.file} are unknown, more than data.max_unknown={most:g}; choose another"
+                " data.tokenizer, or raise the limit"
+            )
 
 
 def _dump(manifest: Manifest) -> bytes:

@@ -1,20 +1,38 @@
-"""Read text from files: a plain file, a folder, a glob, JSON Lines, Parquet.
+"""Read text from files: a plain file, a folder, a glob, files of records, a data set that was saved.
 
-A file's suffix decides how it is read. `.jsonl` and `.parquet` hold one document per record, in a field of a given
-name. Every other file is one document, taken verbatim, and must be UTF-8 without NUL bytes. Folders are read
-recursively in the order of their paths, without hidden names and files that are not text. A file that is named, or
-matched by a glob, must be text. Documents are joined; a line break is inserted after one that does not end in one.
+A file's suffix decides how it is read, and `.gz`, `.zst`, `.bz2` or `.xz` behind it is decompressed. `.jsonl`,
+`.json`, `.csv`, `.tsv`, `.parquet` and `.arrow` hold one document per record, in a field of a given name. Every other
+file is one document, taken verbatim, and must be text in the given encoding without NUL bytes. Folders are read
+recursively in the order of their paths, without hidden names. What of a folder is not text is left out and counted. A
+file that is named, or matched by a glob, must be text. Documents are joined; a line break is inserted after one that
+does not end in one.
 """
 
+import codecs
 import glob
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from assay.config.paths import absolute
+from assay.data.compressed import form_of, opened
+from assay.data.records import FORMS, NoRecords, Reading, record_texts
+from assay.data.tally import (
+    CARRIAGE_RETURNS,
+    HIDDEN,
+    MARKED,
+    METADATA,
+    NOT_REGULAR,
+    Reason,
+    Tally,
+)
 from assay.errors import UsageError
+
+_METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
+"""Files that `datasets` writes beside the data of `save_to_disk`."""
+_CACHE = "cache-"
+"""Start of the name of a file that `datasets` keeps beside them for itself."""
+_BINARY = Reason("with NUL bytes, so no text")
 
 
 def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
@@ -26,11 +44,14 @@ def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
     return raw[:limit_bytes]
 
 
-def files_at(path: str) -> list[Path]:
-    """Return the files of a path, folder or glob, sorted. Raises `UsageError` if there are none."""
+def files_at(path: str, tally: Tally) -> list[Path]:
+    """Return the files of a path, folder or glob, sorted; names of a folder that are left out go to the tally.
+
+    Raises `UsageError` if there are none.
+    """
     place = absolute(path)
     if os.path.isdir(place):
-        found = folder_files(place)
+        found = folder_files(place, tally)
         if not found:
             raise UsageError(f"the folder {path} contains no files; name one with text")
         return found
@@ -47,14 +68,25 @@ def files_at(path: str) -> list[Path]:
     raise UsageError(f"there is no file or folder {path!r}; correct the path")
 
 
-def folder_files(folder: Path, left_out: Collection[str] = ()) -> list[Path]:
-    """Return every file below a folder, sorted by relative path, without hidden names and folders in `left_out`."""
+def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
+    """Return every file below a folder, sorted by relative path, without folders in `left_out`.
+
+    Hidden names, and metadata beside a data set that `datasets` saved, go to the tally.
+    """
     found: list[tuple[str, Path]] = []
     root = folder.absolute()
     for place, folders, names in os.walk(root):
+        for hidden in sorted(name for name in (*folders, *names) if name.startswith(".")):
+            tally.add(HIDDEN, Path(place, hidden))
         folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
-        paths = [Path(place, name) for name in names if not name.startswith(".")]
-        found += [(path.relative_to(root).as_posix(), path) for path in paths if path.is_file()]
+        saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
+        for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
+            if not path.is_file():
+                tally.add(NOT_REGULAR, path)
+            elif path.name in saved or (saved and path.name.startswith(_CACHE)):
+                tally.add_files(METADATA, [path])
+            else:
+                found.append((path.relative_to(root).as_posix(), path))
     return [path for _, path in sorted(found)]
 
 
@@ -72,86 +104,68 @@ def join_documents(documents: Iterable[str], limit_bytes: int | None = None) -> 
     return "".join(parts)
 
 
-def documents(paths: Iterable[Path], text_field: str, *, skip_binary: bool, limit_bytes: int | None) -> Iterator[str]:
-    """Yield the documents of files, in order; at most `limit_bytes` of each plain file are read.
+def documents(paths: Iterable[Path], reading: Reading, tally: Tally) -> Iterator[str]:
+    """Yield the documents of files, in order; what is left out is added to the tally.
 
-    Raises `UsageError` with the file's name if it cannot be read; `skip_binary` skips files that are not text.
+    Raises `UsageError` with the file's name if it cannot be read; a lenient reading leaves out files that are not text.
     """
     for path in paths:
         try:
-            if path.suffix == ".jsonl":
-                yield from _json_lines(path, text_field)
-            elif path.suffix == ".parquet":
-                yield from _parquet(path, text_field)
-            elif (text := _plain(path, limit_bytes, skip_binary)) is not None:
-                yield text
+            yield from _documents_of(path, reading, tally)
         except OSError as error:
             raise UsageError(f"{path} cannot be read ({error.strerror or error}); repair it or leave it out") from error
 
 
-def _plain(path: Path, limit_bytes: int | None, skip_binary: bool) -> str | None:
-    with path.open("rb") as stream:
-        # One byte more than the limit shows whether the cut falls inside a character.
-        raw = cut_utf8(stream.read(-1 if limit_bytes is None else limit_bytes + 1), limit_bytes)
+def _documents_of(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
+    if form_of(path) in FORMS:
+        try:
+            yield from record_texts(path, reading, tally)
+            return
+        except NoRecords as error:
+            if not reading.lenient:
+                raise UsageError(
+                    f"{path} has no records: {error}; name its text field in data.text_field, or rename it to .txt to"
+                    " train on it as it is"
+                ) from None
+            tally.add(_syntax(path, reading), path, path.stat().st_size)
+    if (text := _plain(path, reading, tally)) is not None:
+        yield text
+
+
+def _syntax(path: Path, reading: Reading) -> Reason:
+    return Reason(
+        f"{form_of(path)} without records that have {reading.text_field!r}, read as plain text", "read as it is"
+    )
+
+
+def _plain(path: Path, reading: Reading, tally: Tally) -> str | None:
+    """Return a file's text; None if it is left out. Carriage returns and a byte order mark are kept, and counted."""
+    limit, name = reading.limit_bytes, reading.encoding.upper()
+    most = -1
+    if limit is not None:  # a character has at most four bytes, and in UTF-8 a byte of text is one of the file
+        most = 4 + (limit if reading.encoding == "utf-8" else 4 * limit)
+    with opened(path) as stream:
+        raw = stream.read(most)
+    at = ""
     try:
-        if b"\0" not in raw:
-            return raw.decode("utf-8")
-        reason = "it contains NUL bytes"
-    except UnicodeDecodeError as error:
-        reason = f"it is not UTF-8 at byte {error.start}"
-    if skip_binary:
-        return None
-    raise UsageError(f"{path} is not text: {reason}; convert it to UTF-8 or name another file")
+        text = codecs.getincrementaldecoder(reading.encoding)().decode(raw, final=len(raw) != most)
+        if "\0" not in text:
+            _remark(text, path, tally)
+            return cut_utf8(text.encode(), limit).decode()
+    except UnicodeError as error:
+        at = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
+    binary = b"\0" in raw
+    if not reading.lenient:
+        fault = "it contains NUL bytes" if binary else f"it is not {name}{at}"
+        raise UsageError(f"{path} is not text: {fault}; set data.encoding, or name another file")
+    reason = _BINARY if binary else Reason(f"not {name}; data.encoding names another encoding")
+    tally.add(reason, path, path.stat().st_size)
+    return None
 
 
-def _json_lines(path: Path, text_field: str) -> Iterator[str]:
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip():
-                yield _field(line, text_field, f"{path}, line {number}")
-
-
-def _field(line: bytes, text_field: str, place: str) -> str:
-    try:
-        record: Any = json.loads(line)
-    except ValueError:
-        raise UsageError(f"{place} is not JSON; each line must be one object with the field {text_field!r}") from None
-    if not isinstance(record, dict):
-        raise UsageError(f"{place} is not a JSON object; each line must be one object with the field {text_field!r}")
-    if text_field not in record:
-        there = ", ".join(record) or "none"
-        raise UsageError(
-            f"{place} lacks the field {text_field!r} (it has {there}); name the text field in data.text_field"
-        )
-    text = record[text_field]
-    if not isinstance(text, str) or _half_a_character(text):
-        raise UsageError(f"{place}: the field {text_field!r} is not text; name a text field in data.text_field")
-    return text
-
-
-def _half_a_character(text: str) -> bool:
-    """True if the text has half a surrogate pair, which JSON escapes can spell and UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _parquet(path: Path, text_field: str) -> Iterator[str]:
-    import pyarrow as arrow
-    from pyarrow import parquet
-
-    try:
-        table = parquet.ParquetFile(path)
-        if text_field not in table.schema_arrow.names:
-            there = ", ".join(table.schema_arrow.names)
-            raise UsageError(f"{path} lacks the column {text_field!r} (it has {there}); name it in data.text_field")
-        kind = table.schema_arrow.field(text_field).type
-        if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
-            raise UsageError(f"{path}: the column {text_field!r} has {kind}, not text; name another in data.text_field")
-        for batch in table.iter_batches(columns=[text_field]):
-            yield from (text for text in batch.column(0).to_pylist() if text is not None)
-    except arrow.ArrowInvalid as error:
-        reason = str(error).split("\n")[0]
-        raise UsageError(f"{path} is not a readable Parquet file: {reason}; write it again") from error
+def _remark(text: str, path: Path, tally: Tally) -> None:
+    """Count a file whose line ends or first character other programs read in another way."""
+    if "\r" in text:
+        tally.add(CARRIAGE_RETURNS, path, path.stat().st_size)
+    if text.startswith("\ufeff"):
+        tally.add(MARKED, path, path.stat().st_size)

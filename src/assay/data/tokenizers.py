@@ -19,23 +19,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from assay.data.spelling import Ids, Spelling
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
-
-Ids = npt.NDArray[np.integer[Any]]
 
 _PIECE_CHARACTERS = 1 << 17
 _PIECES_AT_ONCE = 16
 _LAST_CODE_POINT = 0x10FFFF
 _REPLACEMENT = "\ufffd"
 _KEY = "assay_tokenizer"
+
+
+class Piece(NamedTuple):
+    """Ids of a part of a text."""
+
+    ids: Ids
+    characters: int
+    """Number of characters that the ids encode."""
+    unknown: int = 0
+    """Number of unknown tokens among the ids, and of visible characters that got no token."""
 
 
 class Tokenizer(Protocol):
@@ -52,8 +61,8 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> Ids:
         """Return the ids of a text, `[tokens]`, unsigned. Raises `UsageError` for a character without an id."""
 
-    def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
-        """Yield the ids of a text in pieces, each with the number of characters that it encodes."""
+    def encode_long(self, text: str) -> Iterator[Piece]:
+        """Yield the ids of a text in pieces."""
 
     def decode(self, ids: Ids) -> str:
         """Return the text of ids, `[tokens]`; ids that are not text become U+FFFD or nothing."""
@@ -69,11 +78,11 @@ class _CutAnywhere:
     def encode(self, text: str) -> Ids:
         """Return the ids of a text."""
 
-    def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
+    def encode_long(self, text: str) -> Iterator[Piece]:
         """Yield ids in pieces, cut between any characters."""
         for start in range(0, len(text), _PIECE_CHARACTERS):
             piece = text[start : start + _PIECE_CHARACTERS]
-            yield self.encode(piece), len(piece)
+            yield Piece(self.encode(piece), len(piece))
 
 
 class ByteTokenizer(_CutAnywhere):
@@ -147,7 +156,8 @@ class LibraryTokenizer:
     def __init__(self, library: "Library", name: str, vocab_size: int | None = None) -> None:
         self._library = library
         self.name = name
-        self.vocab_size = vocab_size or library.get_vocab_size()
+        # Ids may have holes, and an embedding needs a row for each number up to the largest.
+        self.vocab_size = vocab_size or 1 + max(library.get_vocab().values(), default=-1)
 
     def encode(self, text: str) -> Ids:
         """Return the ids, uint32. Raises `UsageError` for half a surrogate pair, and for text that has no ids."""
@@ -155,14 +165,15 @@ class LibraryTokenizer:
         with self._known_text():
             return np.asarray(self._library.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
 
-    def encode_long(self, text: str) -> Iterator[tuple[Ids, int]]:
+    def encode_long(self, text: str) -> Iterator[Piece]:
         """Yield ids in pieces, cut where a byte-level tokenizer splits anyway; several are encoded in parallel."""
-        cuts = pieces(text) if self._cuts_before_line_breaks else iter([text] if text else [])
+        cuts = pieces(text) if self._spelling.cuts_before_line_breaks else iter([text] if text else [])
         while batch := list(islice(cuts, _PIECES_AT_ONCE)):
             with self._known_text():
                 encodings = self._library.encode_batch(batch, add_special_tokens=False)
             for piece, encoding in zip(batch, encodings, strict=True):
-                yield np.asarray(encoding.ids, dtype=np.uint32), len(piece)
+                ids = np.asarray(encoding.ids, dtype=np.uint32)
+                yield Piece(ids, len(piece), self._spelling.unknown(piece, ids, encoding))
 
     @contextmanager
     def _known_text(self) -> Iterator[None]:
@@ -181,15 +192,9 @@ class LibraryTokenizer:
         """Return the text of a tokenizer.json."""
         return self._library.to_str()
 
-    @property
-    def _cuts_before_line_breaks(self) -> bool:
-        """True if it is plain byte level, whose regex never joins a visible character with a following line break."""
-        made = json.loads(self.to_json())
-        cutter = made.get("pre_tokenizer") or {}
-        plain = (
-            cutter.get("type") == "ByteLevel" and not cutter.get("add_prefix_space") and cutter.get("use_regex", True)
-        )
-        return bool(plain) and made.get("normalizer") is None and not any(map(_reaches_over, made["added_tokens"]))
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling.of(json.loads(self.to_json()))
 
 
 def from_json(text: str, name: str, vocab_size: int) -> Tokenizer:
@@ -231,8 +236,3 @@ def pieces(text: str) -> Iterator[str]:
 
 def _code_points(text: str) -> npt.NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-
-
-def _reaches_over(added_token: dict[str, Any]) -> bool:
-    strips = bool(added_token.get("lstrip") or added_token.get("rstrip"))
-    return strips or any(character.isspace() for character in added_token["content"])

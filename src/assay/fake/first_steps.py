@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.data.random_tokens import write_random
+from assay.errors import UsageError
 from assay.files import scratch
 from assay.model.own.part import batches_of, own_batches
 from assay.optimizations import optimizations_of
@@ -52,6 +53,31 @@ def after_first_steps(
         for index in range(FIRST):
             take(step, index)
         return step
+
+
+def check_program(run: ResolvedRun, *, with_techniques: bool) -> None:
+    """Describe the program of a user's own model as its run will. It allocates no weights but the user's.
+
+    Raises `UsageError` if the model cannot be trained, or if a technique refuses it.
+    """
+    assert run.model.vocab_size is not None
+    with scratch("check") as folder:
+        data = open_prepared(write_random(folder, run.model.vocab_size, run.model.context_length + 1))
+        program = baseline(run, data, torch.device("cpu"))
+        _check_values(program, run)
+        for one in optimizations_of(run) if with_techniques else ():
+            program = one.apply(program, run)
+
+
+def _check_values(program: Program, run: ResolvedRun) -> None:
+    """Raise `UsageError` if a model has no values to begin a training with, because it is on the meta device."""
+    named = ((name, one.shape) for part in program.parts for name, one in part.named_parameters())
+    first = {name: program.weights.initialize(name, shape) for name, shape in named}
+    if bare := [name for name, value in {**first, **program.weights.buffers}.items() if value.is_meta]:
+        raise UsageError(
+            f"{bare[0].removeprefix('model.')} of {run.model.own} is on the meta device and has no value to start "
+            "from; make the model on the CPU to train it (assay estimate --trace predicts it as it is)"
+        )
 
 
 def _real_batches(run: ResolvedRun) -> BatchSource:

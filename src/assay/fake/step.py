@@ -11,13 +11,14 @@ is not torch's.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
 from assay.absent.devices import AbsentDevice, absent_device
@@ -81,28 +82,48 @@ def step_peak(make: Callable[[], Callable[[], Any]], name: str, batch_size: int 
         step = found_step(call)
         if is_compiled(step.parts):
             raise UsageError("compiled code shows no operators to a trace; run the step on an absent GPU (--absent)")
+        if step.program.device.type != GPU.type:
+            raise UsageError(
+                f"the step's model is on the device {step.program.device.type}, so it takes nothing of a GPU; make "
+                "model and batch on cuda"
+            )
         return _gpu_peak(ledger, step, call, name, batch_size)
 
 
 def found_step(call: Callable[[], Any]) -> Step:
     """Take the first steps of a user's own, and return its modules and optimizers.
 
-    Raises `UsageError` if no optimizer steps, or if it updates none of the weights of the modules that were called.
+    Raises `UsageError` if no optimizer steps and no weight is written to. It is also raised if an optimizer updates
+    none of the weights of the modules that were called.
     """
     with finding() as found:
         for _ in range(_PATIENCE):
             call()
             if found.optimizers:
                 break
-    if not found.optimizers or not found.modules:
-        missing = "no module with parameters was called" if found.optimizers else "no optimizer of torch made a step"
+        written = not found.optimizers and _writes_weights(call, found.modules)
+    if not found.modules or not (found.optimizers or written):
+        missing = "no optimizer of torch made a step" if found.modules else "no module with parameters was called"
         raise UsageError(f"{missing} in {_PATIENCE} calls; give a function that does one whole training step")
+    if written:
+        return step_of(found.modules, ())
     weights = {id(one) for module in found.modules for one in module.parameters()}
     updated = {id(one) for optimizer in found.optimizers for group in optimizer.param_groups for one in group["params"]}
     if not weights & updated:
         raise UsageError("the optimizer has none of the model's weights; make it after the model is moved to the GPU")
     call()
     return step_of(found.modules, found.optimizers)
+
+
+def _writes_weights(call: Callable[[], Any], modules: Sequence[nn.Module]) -> bool:
+    """Take a step and return whether it writes to a weight, whose values are not known here."""
+
+    def versions() -> list[tuple[int, int]]:
+        return [(id(one), one._version) for module in modules for one in module.parameters()]
+
+    before = versions()
+    call()
+    return versions() != before
 
 
 def _rows(ledger: StorageLedger, batches: BatchSource, index: int, share: Share) -> list[MicroBatch]:

@@ -14,7 +14,7 @@ graph, once per call (`step.compiled`). Sharded tensors are followed down to the
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from assay.instruments import operations
 from assay.instruments.collectives.stage_order import recorded
@@ -80,6 +81,10 @@ class StepTracer:
             register_optimizer_step_post_hook(self._after_optimizer),
         ):
             self._open.callback(handle.remove)
+        if self._whole and not self.step.optimizer.param_groups:
+            self._gradient_bytes = 0
+            for _, parameter in self.step.named_parameters():
+                self._open.callback(_after_gradient(parameter, self._accumulated).remove)
         self._open.enter_context(self._witnesses.watched(self._recorder.graphs, self._saved))
         self._open.enter_context(self._blocks.watched())
         self._open.enter_context(self._scaled.watched())
@@ -173,6 +178,11 @@ class StepTracer:
         with self._recorder.synchronizations.waiting_for("figures"):
             return self.step.program.figures.read(figures)
 
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        """Add the gradient of a parameter in a step that updates its weights without an optimizer."""
+        gradient = parameter.grad
+        self._gradient_bytes = (self._gradient_bytes or 0) + distinct_bytes([] if gradient is None else [gradient])
+
     def _before_optimizer(self, *_: Any) -> None:
         living = self._living_gradient_bytes()
         self._gradients_together_bytes = max(self._gradients_together_bytes, living)
@@ -192,6 +202,10 @@ class StepTracer:
         if torch.is_grad_enabled() and not in_backward():
             self._forwards += 1
             self._saved.forward_ended()
+
+
+def _after_gradient(parameter: torch.Tensor, act: Callable[[torch.Tensor], None]) -> RemovableHandle:
+    return parameter.register_post_accumulate_grad_hook(act)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _place(mesh: DeviceMesh | None) -> dict[str, Any]:

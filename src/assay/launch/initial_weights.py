@@ -6,6 +6,7 @@ the safetensors files, so no torch is needed.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,19 +14,22 @@ from pydantic import ValidationError
 
 from assay.config.fit import adopted, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
+from assay.config.hf.files import WEIGHTS, missing, shard_of
+from assay.config.hf.tensors import OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.config.paths import absolute
 from assay.config.run import Run
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
+from assay.launch.tensor_files import Tensor, tensors_in
 from assay.optimizations import trained_model
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
 
 AnyRun = TypeVar("AnyRun", bound=Run)
 
-WEIGHTS = "model.safetensors"
+_OUR_OUTPUT = "head.projection.weight"
 _LISTED = 3
 
 
@@ -38,14 +42,16 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
     if source is None:
         return run
     folder = _folder(source, home)
-    theirs = _model(folder)
+    theirs, hugging_face = _model(folder), is_hugging_face(folder)
+    found = tensors_in(_files(folder, hugging_face=hugging_face))
     model = run.model.model_copy(update={"init_from": str(folder)})
     if theirs is not None:
         model = adopted(model, theirs)
-        check_fit(model, theirs, source, hugging_face=is_hugging_face(folder))
-    shapes = _shapes(folder)
-    if not is_hugging_face(folder) and model.vocab_size is not None and shapes:
-        _same_shapes(model, shapes, source)
+        theirs = with_own_head(theirs, model, found) if hugging_face else theirs
+        check_fit(model, theirs, source, hugging_face=hugging_face)
+    if model.vocab_size is not None and found:
+        check = _check_theirs if hugging_face else _check_ours
+        check(model, found, source)
     return run.model_copy(update={"model": model})
 
 
@@ -54,9 +60,7 @@ def _folder(source: str, home: Home) -> Path:
     if not os.path.isdir(place):
         return _checkpoint_of(source, home)
     if not any(place.glob("*.safetensors")):
-        raise UsageError(
-            f"model.init_from={source} is a folder without .safetensors files; name the folder of a checkpoint"
-        )
+        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {missing(place)}")
     return place
 
 
@@ -84,32 +88,56 @@ def _model(folder: Path) -> ModelConfig | None:
     return trained_model(run.spec().config) if run.spec_file.is_file() else None
 
 
-def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of each tensor from the headers of a folder's safetensors files. Raises `UsageError` if one is damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    files = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob("*.safetensors"))
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in files:
-        try:
-            with safe_open(path, framework="numpy") as tensors:
-                shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{path} is not a readable safetensors file ({error}); write it again") from error
-    return shapes
+def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
+    """Return the files of a folder's weights."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    shards = shard_of(folder) if hugging_face else None
+    if shards is None:
+        return sorted(folder.glob("*.safetensors"))
+    return [folder / one for one in sorted(set(shards.values()))]
 
 
-def _same_shapes(model: ModelConfig, found: dict[str, tuple[int, ...]], source: str) -> None:
-    """Raise `UsageError` with a list of the tensors that the model lacks, requires or has in another shape."""
+def _check_ours(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
+    """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
+    shapes = {name: one.shape for name, one in found.items() if name != _OUR_OUTPUT or name in wanted}
+    _refuse(_differing(wanted, shapes), source)
+
+
+def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
+    """Raise `UsageError` as `_check_ours` for a Hugging Face checkpoint, or if it is tied and has another head."""
+    naming = naming_of(model)
+    wanted: dict[str, tuple[int, ...]] = {}
+    for ours, tensor in parameters(model).items():
+        wanted |= naming.shapes(ours, tensor.shape, model)
+    there = {name.removeprefix(naming.prefix): one for name, one in found.items() if not name.endswith(naming.unused)}
+    head = there.pop(OUTPUT, None) if OUTPUT not in wanted else None
+    shapes = {name: one.shape for name, one in there.items()}
+    for name in naming.cut:
+        if name in shapes and name in wanted and shapes[name][0] > wanted[name][0]:
+            shapes[name] = (wanted[name][0], *shapes[name][1:])
+    if naming.pads_biases:  # values decide: a bias of zeros is none
+        shapes = {name: shape for name, shape in shapes.items() if name in wanted or not name.endswith(".bias")}
+    _refuse(_differing(wanted, shapes), source)
+    (embedding,) = naming.names("embedding.token.weight")
+    if head is not None and head.dtype == there[embedding].dtype and not head.equals(there[embedding]):
+        raise UsageError(
+            f"{source} is tied by its configuration, and has an output projection that is not its embedding; set "
+            "model.tie_embeddings=false to start from both"
+        )
+
+
+def _differing(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:
     differ = [
         f"{name} is {_shape(found.get(name))} and should be {_shape(shape)}"
         for name, shape in wanted.items()
         if found.get(name) != shape
     ]
-    differ += [
-        f"{name} is not part of the model" for name in found if name not in wanted and name != "head.projection.weight"
-    ]
+    return differ + [f"{name} is not part of the model" for name in found if name not in wanted]
+
+
+def _refuse(differ: list[str], source: str) -> None:
     if differ:
         more = f" and {len(differ) - _LISTED} more" if len(differ) > _LISTED else ""
         raise UsageError(f"the weights of {source} do not fit the model: {'; '.join(differ[:_LISTED])}{more}")

@@ -2,8 +2,8 @@
 
 Only the budget and the mesh may change. Any other change that affects training would make it another run under the old
 name. A checkpoint is the same from every mesh, so techniques that only divide a run among ranks may be exchanged. On
-one rank they are left out. More steps also stretch a cosine schedule that ends with the last step, so the steps already
-done followed another schedule.
+one rank they are left out. More steps also stretch a cosine schedule that ends with the run, so the steps already done
+followed another schedule. The run then says so, and its record keeps the sentence.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from assay.launch.prepare import ReadyRun
 from assay.optimizations import Numerics, check_divided, resolve
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.store.cells import studies_by_run
 from assay.store.lookup import find
 from assay.store.reconcile import settle
 from assay.store.run_folder import RunFolder
@@ -38,6 +39,10 @@ def continued(
             hint = "" if key in keys() else meant(key, list(BUDGET))
             raise UsageError(f"{key!r} cannot change when a run is resumed{hint}; only {', '.join(BUDGET)} can")
     folder = find(home, name)
+    if name == "last" and (study := studies_by_run(home).get(folder.id)) is not None:
+        raise UsageError(
+            f"every run here is a cell of a study; `assay study resume {study}` continues the study of the last one"
+        )
     asked = folder.spec().config.asked()
     run = _divided(load(asked, overrides), techniques)
     _something_is_left(settle(folder), asked, run)

@@ -21,6 +21,7 @@ from assay.store.index import Store
 from assay.store.liveness import is_alive
 from assay.store.reconcile import begun
 from assay.store.run_folder import RunFolder, RunSpec, new_id
+from assay.training.schedules import bent
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
         data_folder=_within(home, ready.data_folder),
         corpus_digest=ready.corpus_digest,
         predicted=ready.predicted,
+        bends=_bends(resume, earlier, ready),
     )
     try:
         store = Store(home)
@@ -66,6 +68,16 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
                 folder.remove()
                 Store(home).remove([folder.id])
         raise
+
+
+def _bends(resume: RunFolder | None, earlier: RunSpec | None, ready: ReadyRun) -> tuple[str, ...]:
+    """Return sentences on the resumes of a run that bent its schedule, this one included."""
+    checkpoint = resume.newest_checkpoint() if resume else None
+    if earlier is None or checkpoint is None:
+        return earlier.bends if earlier else ()
+    done = int(checkpoint.name.partition("-")[2])
+    said = bent(earlier.config.training, ready.run.training, done)
+    return (*earlier.bends, said) if said else earlier.bends
 
 
 @contextmanager

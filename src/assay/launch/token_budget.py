@@ -33,6 +33,8 @@ class TokenBudget(NamedTuple):
     """Parameters that one token passes; fewer than `parameters` in a mixture of experts."""
     step_seconds: float | None
     """Predicted; None if the rates of this machine are not known."""
+    remarks: tuple[str, ...] = ()
+    """Parts of the corpus that are not read, or are read in a way that should be known."""
 
     @property
     def steps_per_epoch(self) -> float:
@@ -77,4 +79,5 @@ def token_budget(asked: Run, home: Home, progress: Progress = silent) -> TokenBu
         parameters=parameter_count(run.model),
         active_parameters=active_parameter_count(run.model),
         step_seconds=able.predicted.step_seconds if able.predicted else None,
+        remarks=tuple(map(str, manifest.remarks)),
     )

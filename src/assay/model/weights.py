@@ -21,11 +21,14 @@ from torch import Tensor
 from assay.config import ModelConfig
 from assay.config.hf import CONFIG
 from assay.errors import StorageError, UsageError
+from assay.files import write_file
 from assay.model.gpt import GPT, TIED, tie
 
 WEIGHTS = "model.safetensors"
 
-NOTHING: Mapping[str, Mapping[str, Any]] = {}
+Beside = Mapping[str, Mapping[str, Any] | bytes]
+"""Files beside weights by name: objects of JSON, or bytes."""
+NOTHING: Beside = {}
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
@@ -95,7 +98,7 @@ def save_weights(
     state: Mapping[str, Tensor],
     config: ModelConfig,
     folder: Path | str,
-    beside: Mapping[str, Mapping[str, Any]] = NOTHING,
+    beside: Beside = NOTHING,
 ) -> None:
     """Write `model.safetensors` by assay's names and `config.json`, a `ModelConfig`, into a new or empty folder.
 
@@ -108,7 +111,7 @@ def save_weights(
         write_safetensors(weights, made / WEIGHTS)
         values = config.model_dump(mode="json", exclude={"init_from"})
         for name, content in {**beside, CONFIG: values}.items():
-            write_json(content, made / name)
+            write_beside(content, made / name)
 
 
 @contextmanager
@@ -158,6 +161,14 @@ def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     path.chmod(mode)
     with path.open("rb+") as stream:
         os.fsync(stream.fileno())
+
+
+def write_beside(content: Mapping[str, object] | bytes, path: Path) -> None:
+    """Write a file beside weights."""
+    if isinstance(content, bytes):
+        write_file(path, content)
+    else:
+        write_json(content, path)
 
 
 def write_json(values: Mapping[str, object], path: Path) -> None:

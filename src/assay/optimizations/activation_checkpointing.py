@@ -60,8 +60,8 @@ class ActivationCheckpointing(Optimization):
         blocks = list(blocks_of(program.parts))
         if len(blocks) < self.every:
             raise Conflict(
-                f"{run.model.own} has {len(blocks)} blocks, in a ModuleList of modules of one class; "
-                "activation_checkpointing needs as many as its field every"
+                f"{run.model.own} has {len(blocks)} blocks in a ModuleList or Sequential of modules of one class, and "
+                f"activation_checkpointing needs {self.every}; name them in assay.OwnModel(model, blocks=[…])"
             )
         # Dropout must draw the same masks in the recomputation; without dropout, saving the RNG state is wasted.
         noisy = run.model.dropout > 0 or run.model.own is not None

@@ -4,7 +4,8 @@ The step itself stays a function that nothing here can divide. So the seams that
 instrument learns of the update from the optimizers' hooks.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -15,10 +16,37 @@ from assay.optimizers.chained import Joined
 from assay.step.program import OptimizerLike, Parallel, Program, Step, Weights
 from assay.training.gradients import not_synchronized
 
+BY_HAND = "hand"
+"""Name of the optimizer of a step that updates its weights itself."""
+
+
+class _ByHand:
+    """The optimizer of a step that updates its weights itself: it has no groups, and nothing is known of a state."""
+
+    def __init__(self) -> None:
+        self.param_groups: list[dict[str, Any]] = []
+        self.state: Mapping[Any, Any] = {}
+
+    def step(self) -> NoReturn:
+        """Refuse: the step does it."""
+        _never()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return no state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Refuse: there is no state."""
+        _never()
+
 
 def step_of(modules: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> Step:
-    """Return a step whose parts are `modules`. Its device is that of their first parameter."""
-    optimizer: OptimizerLike = optimizers[0] if len(optimizers) == 1 else Joined(optimizers)
+    """Return a step whose parts are `modules`. Its device is that of their first parameter.
+
+    Without optimizers it is a step that updates its weights itself.
+    """
+    joined: OptimizerLike = Joined(optimizers) if optimizers else _ByHand()
+    optimizer: OptimizerLike = optimizers[0] if len(optimizers) == 1 else joined
     names = {id(one): name for module in modules for name, one in module.named_parameters()}
     updated = [one for group in optimizer.param_groups for one in group["params"]]
     named = [(names.get(id(one), f"parameter {place}"), one) for place, one in enumerate(updated)]
@@ -29,7 +57,7 @@ def step_of(modules: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> St
         parallel=Parallel(reduce_loss=lambda loss: loss, synchronize=not_synchronized),
         batches=_never,
         encode=_never,
-        schedule=lambda index: float(optimizer.param_groups[0]["lr"]),
+        schedule=lambda index: float(optimizer.param_groups[0]["lr"]) if optimizer.param_groups else math.nan,
         gradients=_never,
         gradient_norm=_never,
         optimizer=_never,

@@ -27,7 +27,7 @@ from assay.instruments.memory.memory_pass import MemoryPass, live_tensor_bytes, 
 from assay.instruments.memory.process import read, reset_peak, trim
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.trace import StepTracer
-from assay.own.adapted import is_compiled, step_of
+from assay.own.adapted import BY_HAND, is_compiled, step_of
 from assay.own.found import Found, finding
 from assay.own.loss import loss_of, targets_of
 from assay.own.timed import steps_of_a_block, timed, timed_block
@@ -81,7 +81,7 @@ class OwnMeasurement:
     def first(self) -> tuple[float, float | None]:
         """Do the first steps, until an optimizer steps; return the seconds and the loss of the very first one.
 
-        Raises `UsageError` if none does, or if no module was called.
+        Raises `UsageError` if none does and the step changes no weight by itself, or if no module was called.
         """
         with finding() as seen:
             seconds, loss = timed(self.one_step), self.loss
@@ -89,14 +89,22 @@ class OwnMeasurement:
                 self.one_step()
         self.found.modules = self.found.modules or seen.modules
         self.found.optimizers = self.found.optimizers or seen.optimizers
-        if not seen.optimizers:
+        calls = self.steps
+        if not seen.optimizers and not self._updates_by_hand():
             raise UsageError(
-                f"no optimizer of torch made a step in {self.steps} calls; give a function that does one whole "
-                "training step, with its update"
+                f"no optimizer of torch made a step in {calls} calls, and no weight changed; give a function that does "
+                "one whole training step, with its update"
             )
         if not self.found.modules:
             raise UsageError("the step called no module with parameters; give its model as model=…")
         return seconds, loss
+
+    def _updates_by_hand(self) -> bool:
+        """Do a step and return whether it changed a weight."""
+        before = [one.detach().clone() for module in self.found.modules for one in module.parameters()]
+        self.one_step()
+        after = (one.detach() for module in self.found.modules for one in module.parameters())
+        return any(not torch.equal(was, now) for was, now in zip(before, after, strict=True))
 
     def blocks(self, count: int, steps: int, tokens: int | None) -> list[tuple[Block, list[float]]]:
         """Do timed blocks of so many steps, each of `tokens`, or of as many as its loss counts.
@@ -211,7 +219,7 @@ def _program(measured: OwnMeasurement, step: Step, title: str, tokens: int | Non
         threads=torch.get_num_threads(),
         parameters=sum(distinct.values()),
         modules=tuple(type(one).__name__ for one in measured.found.modules),
-        optimizers=tuple(type(one).__name__ for one in measured.found.optimizers),
+        optimizers=tuple(type(one).__name__ for one in measured.found.optimizers) or (BY_HAND,),
         tokens=tokens or (round(statistics.mean(measured.counted)) if measured.counted else None),
     )
 

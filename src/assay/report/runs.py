@@ -8,7 +8,7 @@ from assay.report.formats import UNKNOWN, amount, figure
 from assay.units import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from assay.store.entry import Entry
 
@@ -18,12 +18,32 @@ SPARE = ("created", "model", "process peak", "corpus", "tokens/s", "steps", "pre
 """Columns that a narrow terminal leaves out first. An id begins with the time of its creation."""
 
 _KEPT = ("run", "status", "reason", "created", "identity", "preset", "corpus", "nudge", "steps", "tokens", "train_loss")
-_KEPT_FIGURES = ("val_loss", "tokens_per_second", "tensors_peak_bytes", "process_peak_bytes")
+_KEPT_FIGURES = ("val_loss", "val_targets", "tokens_per_second", "tensors_peak_bytes", "process_peak_bytes")
 _KEPT_COUNTS = ("blocks", "disturbed_blocks")
+_LETTERS = 25
 
 
-def row(entry: "Entry") -> tuple[str, ...]:
-    """Return a run as a row of the table."""
+def unlike(entries: "Iterable[Entry]") -> dict[str, str]:
+    """Return a letter for each run with a loss, by its evaluation; empty if all evaluations are alike.
+
+    An evaluation depends on the held-out tokens, on how many of them were predicted, and on the context.
+    """
+    evaluations = {one.run: one.evaluation for one in entries if one.evaluation is not None}
+    kinds = list(dict.fromkeys(evaluations.values()))
+    if len(kinds) < 2:
+        return {}
+    return {run: _letter(kinds.index(one)) for run, one in evaluations.items()}
+
+
+UNLIKE = "Losses with different letters are of unlike evaluations: other held-out tokens, or another context."
+
+
+def _letter(number: int) -> str:
+    return chr(ord("a") + number) if number < _LETTERS else f"z{number - _LETTERS + 1}"
+
+
+def row(entry: "Entry", mark: str = "") -> tuple[str, ...]:
+    """Return a run as a row of the table; `mark` is the letter of its evaluation."""
     shape = (entry.n_layer, entry.n_head, entry.n_embd, entry.context_length)
     return (
         entry.run,
@@ -34,20 +54,20 @@ def row(entry: "Entry") -> tuple[str, ...]:
         UNKNOWN if None in shape else "{}L {}H {}E {}T".format(*shape),
         UNKNOWN if entry.identity is None else _stack(entry.optimizations) + (" (nudged)" if entry.nudge else ""),
         UNKNOWN if entry.steps is None else str(entry.steps),
-        figure(entry.val_loss),
+        figure(entry.val_loss) + (f" {mark}" if mark else ""),
         UNKNOWN if entry.tokens_per_second is None else format_count(entry.tokens_per_second),
         amount(entry.tensors_peak_bytes),
         amount(entry.process_peak_bytes),
     )
 
 
-def brief(entry: "Entry") -> dict[str, Any]:
-    """Return a run as a value of ``--json``."""
+def brief(entry: "Entry", study: str | None = None) -> dict[str, Any]:
+    """Return a run as a value of ``--json``; `study` is the id of the study of which it is a cell."""
     from assay.store.entry import given_name
 
     values = entry._asdict()
     kept = {name: values[name] for name in (*_KEPT, *_KEPT_FIGURES, *_KEPT_COUNTS)}
-    return {**kept, "name": given_name(entry.run), "optimizations": json.loads(entry.optimizations)}
+    return {**kept, "name": given_name(entry.run), "study": study, "optimizations": json.loads(entry.optimizations)}
 
 
 def known_status(text: str, entries: "Sequence[Entry]") -> str:

@@ -15,6 +15,7 @@ def token_budget_report(budget: "TokenBudget") -> Iterator[Block]:
     from assay.launch.token_budget import TOKENS_PER_PARAMETER
 
     yield Table.of(("budget of tokens", budget.corpus), _rows(budget).items())
+    yield from budget.remarks
     if budget.epochs > 1:
         yield f"The run reads the training text {budget.epochs:.3g} times."
     ratio = budget.tokens_per_parameter / TOKENS_PER_PARAMETER

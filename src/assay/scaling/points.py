@@ -13,23 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.errors import UsageError
+from assay.scaling.headings import NAMES, columns_of, lacking
 from assay.scaling.table import Table, read_table
 
 Floats = npt.NDArray[np.float64]
 
 FLOPS_PER_PARAMETER_AND_TOKEN = 6.0
 """C = 6·N·D: two FLOPs a weight forward and four backward (Kaplan et al. 2020)."""
-
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "parameters": ("parameters", "params", "n", "model size", "model_size"),
-    "tokens": ("tokens", "d", "training tokens", "training_tokens"),
-    "counted_flops": ("flops", "c", "training flop", "training_flop", "training flops", "compute"),
-    "loss": ("loss", "l", "val_loss", "validation loss"),
-    "min_flops": ("min_flops", "c_min", "minimum flops"),
-    "min_steps": ("min_steps", "s_min", "minimum steps"),
-    "unique_tokens": ("unique_tokens", "u", "u_d", "unique tokens"),
-}
-"""Headings by which a column is known, in lower case."""
 
 QUANTITIES: Mapping[str, str] = {
     "parameters": "parameters",
@@ -94,7 +84,7 @@ class Points:
         """Return the logarithms of a column. Raises `UsageError` if the points lack it."""
         values = self.column(name)
         if values is None:
-            raise UsageError(f"the law needs a column {_NAMES.get(name, (name,))[0]}, which the points lack")
+            raise UsageError(f"the law needs a column {NAMES.get(name, (name,))[0]}, which the points lack")
         return np.log(values)
 
     def __len__(self) -> int:
@@ -124,14 +114,18 @@ def planned(**columns: "Floats | float | None") -> Points:
     return Points(**{"parameters": unknown, "tokens": unknown, "loss": unknown} | dict(zip(given, arrays, strict=True)))
 
 
-def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens")) -> Points:
+def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens"), named: str | None = None) -> Points:
     """Read points from a CSV file whose first line names the columns; a law needs some of them.
 
-    Raises `UsageError` with one sentence if the file cannot be read, lacks a column, or has an impossible number.
+    `named` says which columns they are where the headings do not, as ``n=HEADING,loss=HEADING:bits``. Raises
+    `UsageError` with one sentence if the file cannot be read, lacks a column, or has an impossible number.
     """
     table = read_table(path, _CONTENT)
-    columns = {kind: np.asarray(table.numbers(name, *LIMITS[kind])) for kind, name in table.headings(_NAMES).items()}
-    _check_columns(columns, needs, path)
+    columns = {
+        kind: np.asarray(table.numbers(one.heading, *LIMITS[kind], one.convert))
+        for kind, one in columns_of(table, named).items()
+    }
+    _check_columns(columns, needs, table)
     found = _completed(columns)
     if {"parameters", "tokens", "counted_flops"} <= set(columns):
         _check_units(found.flops, columns["counted_flops"], table)
@@ -144,12 +138,12 @@ def run_names(path: Path) -> list[str] | None:
     return [row["run"] or "" for row in rows] if "run" in rows[0] else None
 
 
-def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], path: Path) -> None:
+def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], table: Table) -> None:
     of_three = {"parameters", "tokens", "counted_flops"}
     if "loss" not in columns or (
         {"parameters", "tokens"} <= set(needs) and len(of_three & set(columns)) < len(of_three) - 1
     ):
-        raise UsageError(f"{path} needs a column loss, and two of the columns parameters, tokens and flops")
+        raise lacking(table, "a column loss, and two of the columns parameters, tokens and flops")
 
 
 def _completed(columns: Mapping[str, Floats]) -> Points:
@@ -179,7 +173,7 @@ def check(points: Points, needs: Collection[str], least: int, name: str) -> None
     for column, title in _TITLES.items():
         values = getattr(points, column) if column in ("loss", *needs) else points.column(column)
         if column in needs and (values is None or np.isnan(values).all()):
-            raise UsageError(f"{name} lacks the column {_NAMES.get(column, (column,))[0]}, which the law needs")
+            raise UsageError(f"{name} lacks the column {NAMES.get(column, (column,))[0]}, which the law needs")
         if values is not None:
             _check_numbers(values, LIMITS[_LIMITED_AS.get(column, column)], title, name)
     if len(points) < least:

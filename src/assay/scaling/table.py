@@ -6,7 +6,7 @@ count as rows, and errors name the line of the file.
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +44,15 @@ class Table:
             )
         return found[0] if found else None
 
-    def numbers(self, name: str, least: float, most: float) -> list[float]:
-        """Return a column as numbers. Raises `UsageError` for a field that is no number, or not within the limits."""
+    def numbers(
+        self, name: str, least: float, most: float, convert: Callable[[float], float] = lambda value: value
+    ) -> list[float]:
+        """Return a column as numbers after a conversion.
+
+        Raises `UsageError` for a field that is no number, or whose converted number is not within the limits.
+        """
         return [
-            _number(row[name], name, f"{self.path}, line {line}", least, most)
+            _number(row[name], name, f"{self.path}, line {line}", (least, most), convert)
             for row, line in zip(self.rows, self.lines, strict=True)
         ]
 
@@ -110,13 +115,16 @@ def _check_names(names: Sequence[str], path: Path) -> None:
         raise UsageError(f"{path} has the column {shown(twice)} twice; leave one of them out")
 
 
-def _number(text: str | None, name: str, place: str, least: float, most: float) -> float:
+def _number(
+    text: str | None, name: str, place: str, limits: tuple[float, float], convert: Callable[[float], float]
+) -> float:
     if not (text or "").strip():
         raise UsageError(f"{place}: the column {name} is empty")
     try:
-        value = float(text or "")
+        value = convert(float(text or ""))
     except ValueError:
         raise UsageError(f"{place}: the column {name} has {shown(text or '')}; write a number such as 1e7") from None
+    least, most = limits
     if not least <= value <= most:
         raise UsageError(
             f"{place}: {name}={value:g} is not possible; write the plain number, from {least:g} to {most:g}"

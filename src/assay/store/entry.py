@@ -60,6 +60,13 @@ class Entry(NamedTuple):
     """Number of timed blocks."""
     disturbed_blocks: int | None = None
     """Number of them in which other programs took processor time."""
+    val_targets: int | None = None
+    """Number of held-out tokens that were predicted for `val_loss`."""
+
+    @property
+    def evaluation(self) -> tuple[object, ...] | None:
+        """Facts on which a loss depends besides the model; None without a loss. Losses of unequal ones are unlike."""
+        return None if self.val_loss is None else (self.corpus_digest, self.context_length, self.val_targets)
 
     @property
     def checksum(self) -> int:
@@ -80,7 +87,7 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
     config, here = result.config, result.environment
     named = ("assay", "torch", "device", "processor", "threads", "corpus_digest")
     shape = ("n_layer", "n_head", "n_embd", "context_length")
-    figures = ("steps", "tokens", "train_loss", "val_loss", "tokens_per_second")
+    figures = ("steps", "tokens", "train_loss", "val_loss", "val_targets", "tokens_per_second")
     values: dict[str, Any] = {
         "corpus": config.data.path or config.data.corpus,
         "optimizations": json.dumps([str(spec) for spec in config.optimizations]),

@@ -23,7 +23,7 @@ from assay.store.entry import TYPES, Entry, entry_of
 if TYPE_CHECKING:
     from assay.records.run import RunResult
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the layout. Raise it if a column or its meaning changes; older stores are then filled from the folders."""
 
 _WAIT_SECONDS = 20.0

@@ -5,6 +5,7 @@ import re
 
 from assay.config.home import Home
 from assay.errors import UsageError, meant
+from assay.store.cells import studies_by_run
 from assay.store.entry import given_name
 from assay.store.run_folder import RunFolder
 
@@ -19,12 +20,14 @@ def run_folders(home: Home) -> list[RunFolder]:
 def find(home: Home, name: str) -> RunFolder:
     """Find the run with this id or name, or the only one whose id or name starts with it; `last` was started last.
 
-    Raises `UsageError` if there is none, or more than one.
+    A cell of a study is the last run only where there are no others. Raises `UsageError` if there is none, or more than
+    one.
     """
     if name == "last":
-        folders = run_folders(home)
+        folders, studies = run_folders(home), studies_by_run(home)
+        own = [folder for folder in folders if folder.id not in studies]
         if folders:
-            return min(folders, key=lambda folder: folder.age_seconds())
+            return min(own or folders, key=lambda folder: folder.age_seconds())
     ids = _ids(home)
     exact = _whole(home, [run for run in ids if name and name in (run, given_name(run))])
     matching = exact or _whole(home, [run for run in ids if name and _starts(run, name)])

@@ -58,6 +58,8 @@ class RunSpec(Frozen):
     corpus_digest: str | None = None
     """Digest of the prepared tokens; a resumed run must find the same."""
     predicted: Predicted | None = None
+    bends: tuple[str, ...] = ()
+    """A sentence for each resume that changed the learning rates of the steps to come."""
 
 
 class Process(Frozen):

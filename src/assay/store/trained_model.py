@@ -2,17 +2,30 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 from assay.optimizations import trained_model
+from assay.store.kept import Kept, kept_of
 from assay.store.lookup import find
 
 if TYPE_CHECKING:
     from assay.data import Tokenizer
     from assay.model import GPT
+
+_TOKENIZER = "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Facts of an export."""
+
+    complaint: str | None
+    """A sentence if there is no tokenizer to write, because the prepared corpus is gone."""
+    kept: Kept
+    """Parts of the checkpoint that the run began with."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +54,12 @@ class Trained:
 
         return load_tokenizer(self.data_folder)
 
-    def export(self, folder: Path | str, form: str) -> str | None:
+    def export(self, folder: Path | str, form: str) -> Exported:
         """Write weights and tokenizer into a new or empty folder.
 
-        The form `hf` is for transformers, and `safetensors` keeps assay's parameter names. Returns a sentence if there
-        is no tokenizer to write because the prepared corpus is gone, and None otherwise. Raises `UsageError` for
-        another form or if Hugging Face has no such model, and `StorageError` if the disk refuses.
+        The form `hf` is for transformers, and keeps what training did not change of the checkpoint that the run began
+        with. `safetensors` keeps assay's parameter names. Raises `UsageError` for another form or if Hugging Face has
+        no such model, and `StorageError` if the disk refuses.
         """
         from assay.data.exchange import exchange_files
         from assay.model.hf import save_hf
@@ -55,13 +68,18 @@ class Trained:
         save = {"hf": save_hf, "safetensors": save_weights}.get(form)
         if save is None:
             raise UsageError(f"there is no format {form!r}; choose hf or safetensors")
-        weights, complaint = read_weights(self.checkpoint, self.config), None
+        weights, complaint, text = read_weights(self.checkpoint, self.config), None, None
+        beside: dict[str, Any] = {}
         try:
-            tokenizer = exchange_files(self.tokenizer(), self.config.context_length)
+            tokenizer = self.tokenizer()
+            beside, text = exchange_files(tokenizer, self.config.context_length), tokenizer.to_json()
         except UsageError as error:
-            tokenizer, complaint = {}, f"without a tokenizer: {error}"
-        save(weights, self.config, folder, tokenizer)
-        return complaint
+            complaint = f"without a tokenizer: {error}"
+        dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+        kept = kept_of(self.config, text, dtype) if form == "hf" else Kept()
+        own = {} if _TOKENIZER in kept.files else beside
+        save(weights, self.config, folder, {**own, **kept.files})
+        return Exported(complaint, kept)
 
 
 def trained(home: Home, name: str) -> Trained:

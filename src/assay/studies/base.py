@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from assay.config.loading import load, stack
 from assay.config.run import ResolvedRun, Run
@@ -49,7 +49,9 @@ class Study(Stated):
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
     seeds: int = 3
-    """Number of seeds of every row; all rows share them."""
+    """Number of seeds of every row, which all rows share: the base's and the next ones. A list names them."""
+    at_seeds: tuple[int, ...] | None = None
+    """Seeds of every row. None: as `seeds` says."""
     processes: int | None = None
     """Processes of every row at each seed. None: as many as an interval needs."""
     blocks: int = Field(default=5, ge=1)
@@ -61,6 +63,17 @@ class Study(Stated):
 
     _base: Run | None = PrivateAttr(None)
     """Configuration of the base, once it is known; that of `start_from` is known when the study runs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed_seeds(cls, values: Any) -> Any:
+        """Read a list of `seeds` as their number and the seeds themselves."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("seeds"), list | tuple):
+            named = values.get("at_seeds") if isinstance(values, Mapping) else None
+            return values if not isinstance(named, list | tuple) else {**values, "seeds": len(named)}
+        if "at_seeds" in values:
+            raise ValueError("seeds and at_seeds both list seeds; leave one of them out")
+        return {**values, "seeds": len(values["seeds"]), "at_seeds": values["seeds"]}
 
     @field_validator("seeds", "processes", "blocks", "timeout", "target_loss", "loss_margin", mode="before")
     @classmethod
@@ -174,7 +187,17 @@ class Study(Stated):
 
     def cells(self, base: Run) -> tuple[Cell, ...]:
         """Return the cells of every row. Raises `UsageError` as `rows` and `crossed`."""
-        return crossed(self.rows(base), base.seed, self.seeds, self.processes_at_each_seed)
+        return crossed(self.rows(base), self.seeds_from(base.seed), self.processes_at_each_seed)
+
+    def seeds_from(self, first: int) -> tuple[int, ...]:
+        """Return the seeds of every row: those that are listed, or as many as there should be from `first` on.
+
+        Raises `UsageError` if one is no seed of a run.
+        """
+        seeds = tuple(range(first, first + self.seeds)) if self.at_seeds is None else self.at_seeds
+        if wrong := [one for one in seeds if not 0 <= one < 2**63]:
+            raise UsageError(f"seeds has {wrong[0]}, which is no seed; give numbers from 0 to 2^63 − 1")
+        return seeds
 
 
 def _with_texts(expected: Any) -> Any:

@@ -41,18 +41,21 @@ class Treatment(NamedTuple):
     """True if the row runs the control under another label."""
 
 
-def crossed(rows: Sequence[Treatment], first_seed: int, seeds: int, processes: int) -> tuple[Cell, ...]:
+def crossed(rows: Sequence[Treatment], seeds: Sequence[int], processes: int) -> tuple[Cell, ...]:
     """Return the cells, seed by seed and process by process: the control twice, then the other rows.
 
-    The control is the first row. The seeds are `first_seed` and the next `seeds` − 1 numbers. Raises `UsageError` for
-    less than one seed or process.
+    The control is the first row. Raises `UsageError` for less than one seed or process, and for a seed that is given
+    twice.
     """
-    if seeds < 1:
-        raise UsageError(f"seeds={seeds} is not possible; a study needs at least one seed")
+    if not seeds:
+        raise UsageError("seeds=0 is not possible; a study needs at least one seed")
+    if len(set(seeds)) < len(seeds):
+        raise UsageError(f"seeds={list(seeds)} has a seed twice; give each once")
     if processes < 1:
         raise UsageError(f"processes={processes} is not possible; a row needs at least one process at each seed")
-    if seeds * processes > MOST_PROCESSES:
-        raise UsageError(f"{seeds} seeds with {processes} processes are too many; a row has at most {MOST_PROCESSES}")
+    if len(seeds) * processes > MOST_PROCESSES:
+        many = f"{len(seeds)} seeds with {processes} processes"
+        raise UsageError(f"{many} are too many; a row has at most {MOST_PROCESSES}")
     control, *others = rows
     named = [(BASELINE, 0, control), (AGAIN, 1, control), *((row.label, 0, row) for row in others)]
     return tuple(
@@ -64,7 +67,7 @@ def crossed(rows: Sequence[Treatment], first_seed: int, seeds: int, processes: i
             process=process,
             run=row.run.model_copy(update={"seed": seed}),
         )
-        for seed in range(first_seed, first_seed + seeds)
+        for seed in seeds
         for process in range(processes)
         for name, replicate, row in named
     )

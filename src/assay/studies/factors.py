@@ -50,8 +50,9 @@ class Factor(NamedTuple):
 def factor(key: str, written: Any) -> Factor:
     """Return the factor of a key and its levels as a file writes them.
 
-    A list has values, and placebos as ``{placebo: LABEL}``. A mapping names its levels; each name has a value of the
-    key, or a mapping of the keys that it changes. Raises `ValueError` with one sentence for anything else.
+    A list has values, which may be lists themselves, and placebos as ``{placebo: LABEL}``. A mapping names its levels;
+    each name has a value of the key, or a mapping of the keys that it changes. Raises `ValueError` with one sentence
+    for anything else.
     """
     if isinstance(written, Mapping):
         named = {one_line(str(name)): _changes(key, change) for name, change in written.items()}
@@ -63,8 +64,22 @@ def factor(key: str, written: Any) -> Factor:
 
 
 def text(value: Any) -> str:
-    """Return a value of a YAML file as the text of an override."""
+    """Return a value of a YAML file as the text of an override; a list is ``[0,1]``."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(text, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def level_text(key: str, value: Any) -> str:
+    """Return a level of a factor as the text of an override; a list of optimizations is their stack.
+
+    Raises `ValueError` for a list with a mapping, or with another list.
+    """
+    if not isinstance(value, list | tuple):
+        return text(value)
+    if any(isinstance(one, Mapping | list | tuple) for one in value):
+        raise ValueError(f"{key} has the level {shown(value)}; a list as a level has plain values")
+    return ("+".join(map(text, value)) or NONE) if key == OPTIMIZATIONS else text(value)
 
 
 def one_line(name: str) -> str:
@@ -109,16 +124,14 @@ def _listed(key: str, level: Any) -> tuple[str, bool]:
         if tuple(level) != (PLACEBO,):
             raise ValueError(f"{key} has the level {shown(dict(level))}; a mapping in a list is {{placebo: LABEL}}")
         return one_line(f"{PLACEBO}: {text(level[PLACEBO])}"), True
-    if isinstance(level, list | tuple):
-        raise ValueError(f"{key} has the level {shown(level)}; a level is one value")
-    return one_line(text(level)), False
+    return one_line(level_text(key, level)), False
 
 
 def _changes(key: str, written: Any) -> Changes:
     """Return what a named level changes."""
     if not isinstance(written, Mapping):
-        return {key: text(written)}
+        return {key: level_text(key, written)}
     for name, value in written.items():
-        if isinstance(value, Mapping | list | tuple):
+        if isinstance(value, Mapping):
             raise ValueError(f"{key} sets {name} to {shown(value)}; give one value")
-    return {str(name): text(value) for name, value in written.items()}
+    return {str(name): level_text(str(name), value) for name, value in written.items()}

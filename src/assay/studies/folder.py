@@ -176,7 +176,7 @@ def folders(home: Home) -> list[StudyFolder]:
 
 
 def find(home: Home, name: str) -> StudyFolder:
-    """Return the study that a name means: an id, the start of one, the name of a study, or ``last``.
+    """Return the study that a name means: an id, the start of one, a name or title as lists show it, or ``last``.
 
     Of several studies with one name, the newest is meant. Raises `UsageError`.
     """
@@ -186,7 +186,9 @@ def find(home: Home, name: str) -> StudyFolder:
     if name == "last":
         return known[-1]
     found = [one for one in known if one.id == name] or [one for one in known if name and one.id.startswith(name)]
-    found = found or [one for one in known if name and _named(one) == name][-1:]
+    titles = {} if found or not name else {one.id: _titles(one) for one in known}
+    for place in range(2):
+        found = found or [one for one in known if one.id in titles and titles[one.id][place] == name][-1:]
     if not found:
         raise UsageError(f"there is no study {name!r} in {home.reports}; `assay study ls` lists them")
     if len(found) > 1:
@@ -195,13 +197,13 @@ def find(home: Home, name: str) -> StudyFolder:
     return found[0]
 
 
-def _named(folder: StudyFolder) -> str:
-    """Return the name of a study; empty if it has none, or cannot be read."""
+def _titles(folder: StudyFolder) -> tuple[str, str]:
+    """Return the name of a study, and its base, by which lists call it without a name; empty if unknown."""
     try:
-        plan = folder.plan()
+        stated = folder.plan() or folder.record()
     except UsageError:
-        return ""
-    return "" if plan is None else plan.name
+        return "", ""
+    return ("", "") if stated is None else (stated.name, stated.title)
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:

@@ -71,7 +71,8 @@ class Outlook(NamedTuple):
     """Sentences of the design on what it can tell."""
     drifts: int
     """Further runs of the control, whose nudged weights show by how much losses drift apart (`studies.drift`)."""
-    first_seed: int = 0
+    at_seeds: tuple[int, ...] = ()
+    """Seeds of every row."""
 
     def cells(self) -> tuple[CellOutlook, ...]:
         """Return every cell that can run, in the order of the design: the control twice, then the other rows."""
@@ -80,7 +81,7 @@ class Outlook(NamedTuple):
         each = control.processes // (2 * self.seeds)
         return tuple(
             CellOutlook(row.label, seed, process, row.peak_bytes, row.seconds, row.share)
-            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for seed in self.at_seeds
             for process in range(each)
             for row in rows
         )
@@ -134,7 +135,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
         able = with_step_times(able, home, prepare)
     rows = [_predicted(row, able[row.label]) if row.label in able else row for row in rows]
     control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
-    cells = crossed(seen, base.seed, study.seeds, 1)
+    cells = crossed(seen, study.seeds_from(base.seed), 1)
     drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
     return Outlook(
         name=study.name,
@@ -145,7 +146,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
         rows=(*control, *rows[1:]),
         notes=_notes(study, seen),
         drifts=drifts,
-        first_seed=base.seed,
+        at_seeds=study.seeds_from(base.seed),
     )
 
 

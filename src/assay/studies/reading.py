@@ -44,6 +44,8 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
         study = known[name].model_validate(values, strict=False)
     except ValidationError as error:
         finding = error.errors()[0]
+        if finding["type"] == "extra_forbidden" and len(finding["loc"]) == 1:
+            raise UsageError(f"{path}: {_unknown(values, known[name])}") from error
         place = ".".join(str(part) for part in finding["loc"] if "[" not in str(part))  # without pydantic's own names
         where = f"{place}: " if place else ""
         text = finding["msg"].removeprefix("Value error, ")
@@ -53,6 +55,16 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
     except ValueError as error:
         raise UsageError(f"{path}: published: {error}") from error
     return study.model_copy(update={"overrides": (*study.overrides, *overrides)})
+
+
+def _unknown(values: Mapping[str, Any], kind: type[Study]) -> str:
+    """Return a sentence on all keys of a file that a kind of study does not have."""
+    fields = list(kind.model_fields)
+    unknown = [key for key in values if key not in fields]
+    if len(unknown) == 1:
+        return f"there is no key {unknown[0]!r} in a study of the kind {kind.kind}{among(unknown[0], fields)}"
+    named = (f"{key!r}{meant(key, fields).replace('; ', ', ')}" for key in unknown)
+    return f"a study of the kind {kind.kind} lacks these keys: {' '.join(named)}"
 
 
 def scales(path: Path) -> list[str]:

@@ -55,7 +55,7 @@ def baseline(
         weights=weights_of,
         parallel=Parallel(reduce_loss=lambda loss: loss, synchronize=not_synchronized, mesh=ranks.mesh),
         batches=training_batches(run, data),
-        encode=lambda text: (ids for ids, _ in data.tokenizer.encode_long(text)),
+        encode=lambda text: (piece.ids for piece in data.tokenizer.encode_long(text)),
         schedule=schedule(run.training),
         gradients=gradients,
         gradient_norm=gradient_norm,

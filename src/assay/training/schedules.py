@@ -22,10 +22,22 @@ def schedule(training: TrainingConfig) -> Callable[[int], float]:
     return rate
 
 
+def bent(before: TrainingConfig, after: TrainingConfig, done: int) -> str | None:
+    """Return a sentence if a run that goes on after `done` steps with other settings has other rates; else None."""
+    was, now = schedule(before), schedule(after)
+    if done == 0 or all(was(step) == now(step) for step in (done, done + 1, max(before.steps, after.steps))):
+        return None
+    return (
+        f"resumed after {done} steps with training.steps={after.steps} in place of {before.steps}, which bends the "
+        f"schedule: the learning rate goes from {was(done - 1):.3g} to {now(done):.3g}, and would have been "
+        f"{was(done):.3g}; training.decay_steps, set from the start, keeps it"
+    )
+
+
 def cosine(training: TrainingConfig) -> Callable[[int], float]:
     """Return a cosine from `learning_rate` after the warm-up to `min_learning_rate` at `decay_steps` and later.
 
-    If `decay_steps` is not set, the run's `steps` are used.
+    If `decay_steps` is not set, the run's `steps` are used: the step after the last one has the minimum.
     """
     low, start = training.min_learning_rate, training.warmup_steps
     end = training.decay_steps or training.steps

@@ -106,12 +106,12 @@ def _tokens(stream: Stream, run: ResolvedRun, data: Prepared) -> Iterator[int]:
     from assay.data.documents import documents_of_dataset, documents_of_files
 
     if stream.path is not None:
-        read = documents_of_files(stream.path, run.data.text_field)
+        read = documents_of_files(stream.path, run.data)
     else:
         read = documents_of_dataset(stream.dataset or "", stream.split, run.data.text_field)
     while True:
         for text in read(0):
             if text.strip():
                 ended = text if text.endswith("\n") else text + "\n"
-                for ids, _ in data.tokenizer.encode_long(ended):
-                    yield from ids.tolist()
+                for piece in data.tokenizer.encode_long(ended):
+                    yield from piece.ids.tolist()

@@ -80,16 +80,22 @@ def build_loop(
         saved_at=position.step,
         ranks=ranks,
     )
-    over_ranks = f"{ranks.layout}: memory is that of the highest rank, time that of the slowest"
     return Built(
         loop=loop,
         environment=environment(run, machine, device, data.digest),
-        notes=(*notes, over_ranks) if ranks.world > 1 else tuple(notes),
+        notes=(*spec.bends, *notes, *_notes(data, ranks, own)),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
         initial=initial,
         data=data,
     )
+
+
+def _notes(data: Prepared, ranks: Ranks, own: OwnBatches | None) -> tuple[str, ...]:
+    """Notes on figures of several ranks, and on what of the corpus is not read."""
+    over_ranks = f"{ranks.layout}: memory is that of the highest rank, time that of the slowest"
+    remarks = data.manifest.remarks if own is None else ()
+    return (*((over_ranks,) if ranks.world > 1 else ()), *map(str, remarks))
 
 
 def _parameters(run: ResolvedRun, step: Step) -> int:

@@ -10,9 +10,10 @@ from types import ModuleType
 
 from assay.analysis.metrics.base import Metric
 from assay.config.extensions import extension_folder, modules
+from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 
-_FRAME = {"__init__", "base", "registry"}
+_FRAME = {"__init__", "base", "registry", "trial"}
 _FIRST = ("memory", "time", "loss", "communication", "gradients")
 """Modules whose metrics are the first columns, in this order. Metrics of others follow by name."""
 
@@ -23,6 +24,14 @@ def metrics() -> dict[str, Metric]:
     Raises `UsageError` for a file of the user's that cannot be imported, has no metric, or whose name is taken.
     """
     return dict(_known(extension_folder("metrics")))
+
+
+def check_own(config: ResolvedRun) -> None:
+    """Try the metrics of the user's folder on the record of a trial. Raises `UsageError` for one that fails."""
+    from assay.analysis.metrics.trial import try_metrics
+
+    every, ours = metrics(), _known(None)
+    try_metrics({name: one for name, one in every.items() if name not in ours}, config)
 
 
 @cache

@@ -33,6 +33,7 @@ def fit(
     profile: "Likelihood | None" = None,
     draws: int = DRAWS,
     seed: int = 0,
+    columns: str | None = None,
     home: Home | Path | str | None = None,
 ) -> "LawFit":
     """Fit a law to points, or to those of a CSV file or a study, with intervals, and test it on larger runs.
@@ -41,7 +42,8 @@ def fit(
     test, the law is also fitted to four fifths of them, those with the least compute, and predicts the others.
     With `below_flops` only points with less compute are fitted, and the others test that law. For a law of N or D alone
     it is the least N or D that is held out. `profile` adds profile intervals under a likelihood. Runs that a study
-    holds out are the test in any case, and those that try other learning rates are left out.
+    holds out are the test in any case, and those that try other learning rates are left out. `columns` names the
+    columns of a file whose headings are not known: ``n=params_total,d=tokens_trained,loss=val_bpb:bits``.
 
     Raises `UsageError` for a faulty file, an unknown law, or points that cannot determine it.
     """
@@ -53,15 +55,13 @@ def fit(
 
     form = form_named(law)
     _check_options(drop, draws, profile)
-    given, name, held_out = _given(points, form, home)
+    given, name, held_out = _given(points, form, columns, home)
     below_flops = held_out if below_flops is None and form.extent == "flops" else below_flops
     check(given, form.needs, form.least_points, name)
     if held_out is None and below_flops is not None:
         _check_cut(below_flops, extents(given, form).max(), name, hold_out=hold_out)
-    found = fitted(
-        given, form, drop=drop, below=below_flops, hold_out=hold_out, profile=profile, draws=draws, seed=seed
-    )
-    return LawFit(**vars(found))
+    many = {"drop": drop, "draws": draws, "seed": seed}
+    return LawFit(**vars(fitted(given, form, below=below_flops, hold_out=hold_out, profile=profile, **many)))
 
 
 def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
@@ -86,18 +86,20 @@ def _check_options(drop: int, draws: int, profile: "Likelihood | None") -> None:
 
 
 def _given(
-    points: "Points | Path | str", form: "Form", home: Home | Path | str | None
+    points: "Points | Path | str", form: "Form", columns: str | None, home: Home | Path | str | None
 ) -> "tuple[Points, str, float | None]":
     """Return points, the name of their source, and the FLOPs from which a study holds its runs out."""
     from assay.scaling.points import Points, read_points
     from assay.scaling.studied.points import array_of
 
-    if not isinstance(points, Path | str):
+    if isinstance(points, Path) or (isinstance(points, str) and (Path(points).suffix or Path(points).exists())):
+        return read_points(Path(points), form.needs, columns), str(points), None
+    if columns is not None:
+        raise UsageError("columns name those of a file; leave them out")
+    if not isinstance(points, str):
         if not isinstance(points, Points):
             raise UsageError("points are a file, a study, or assay.scaling.points.Points with arrays of numbers")
         return points, "the list", None
-    if isinstance(points, Path) or Path(points).suffix or Path(points).exists():
-        return read_points(Path(points), form.needs), str(points), None
     from assay.api import isoflop
 
     found = isoflop.points(points, home).of_law

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from assay.scaling.points import Points
 
 
-def isoflop(points: "Points | Path | str", *, draws: int = DRAWS, seed: int = 0) -> "IsoFlop":
+def isoflop(
+    points: "Points | Path | str", *, draws: int = DRAWS, seed: int = 0, columns: str | None = None
+) -> "IsoFlop":
     """Fit approach 2 of Hoffmann et al.: at each budget a parabola in log N, and power laws through the minima.
 
     Raises `UsageError` for a faulty file, and if fewer than two budgets have a minimum within their sizes.
@@ -23,12 +25,14 @@ def isoflop(points: "Points | Path | str", *, draws: int = DRAWS, seed: int = 0)
 
     _check_draws(draws)
     read = isinstance(points, Path | str)
-    given = read_points(Path(points)) if isinstance(points, Path | str) else points
+    given = read_points(Path(points), named=columns) if isinstance(points, Path | str) else points
     check(given, ("parameters", "tokens"), 2 * approach.LEAST_SIZES, str(points) if read else "the list")
     return approach.isoflop(given, draws, seed)
 
 
-def envelope(curves: "Sequence[TrainingCurve] | Path | str", *, draws: int = DRAWS, seed: int = 0) -> "Envelope":
+def envelope(
+    curves: "Sequence[TrainingCurve] | Path | str", *, draws: int = DRAWS, seed: int = 0, columns: str | None = None
+) -> "Envelope":
     """Fit approach 1 of Hoffmann et al.: the lower envelope of training curves, and power laws through its sizes.
 
     A CSV file has a row per point of a curve, with the columns parameters, tokens and loss. Where two runs have one
@@ -38,7 +42,7 @@ def envelope(curves: "Sequence[TrainingCurve] | Path | str", *, draws: int = DRA
     from assay.scaling.approaches import envelope as approach
 
     _check_draws(draws)
-    given = approach.read_curves(Path(curves)) if isinstance(curves, Path | str) else curves
+    given = approach.read_curves(Path(curves), columns) if isinstance(curves, Path | str) else curves
     return approach.envelope(given, draws, seed)
 
 

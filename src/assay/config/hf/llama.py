@@ -50,6 +50,10 @@ def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     for name, has, needed in _restricted(values):
         if has != needed:
             raise UsageError(f"{path} has {name}={has!r}; only {needed!r} can be read")
+    biases = {name: bool(values.get(name)) for name in ("attention_bias", "mlp_bias")}
+    if kind == "llama" and len(set(biases.values())) > 1:
+        alone, other = sorted(biases, key=lambda name: not biases[name])
+        raise UsageError(f"{path} has {alone}=true without {other}; only biases of both, or of none, can be read")
     missing = [theirs for theirs in _NEEDED.values() if values.get(theirs) is None]
     if missing:
         raise UsageError(f"{path} has no {missing[0]}; download it again")
@@ -107,13 +111,27 @@ def written(config: ModelConfig) -> dict[str, Any]:
 def _restricted(values: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
     """Yield (key, value, only value that our models support)."""
     yield "hidden_act", values.get("hidden_act", "silu"), "silu"
-    yield "use_sliding_window", values.get("use_sliding_window", False), False
-    for one in values.get("layer_types") or ():
-        yield "layer_types", one, "full_attention"
-    if values["model_type"] == "llama":
-        yield "mlp_bias", values.get("mlp_bias", False), values.get("attention_bias", False)
-    elif values["model_type"] == "qwen3":
+    if not _window_reaches_nothing(values):
+        yield "use_sliding_window", values.get("use_sliding_window", False), False
+        for one in values.get("layer_types") or ():
+            yield "layer_types", one, "full_attention"
+    if values["model_type"] == "qwen3":
         yield "attention_bias", values.get("attention_bias", False), False
+
+
+def _window_reaches_nothing(values: Mapping[str, Any]) -> bool:
+    """Return whether a sliding window changes no layer: it begins after the last one, or is as long as the context.
+
+    A file of transformers lists the layers with a window in `layer_types`; older ones say from which layer on.
+    """
+    window, context = values.get("sliding_window"), values.get("max_position_embeddings", 2048)
+    if isinstance(window, int) and isinstance(context, int) and window >= context:
+        return True
+    first, layers = values.get("max_window_layers"), values.get("num_hidden_layers")
+    listed = values.get("layer_types")
+    if listed is not None:
+        return all(one == "full_attention" for one in listed)
+    return isinstance(first, int) and isinstance(layers, int) and first >= layers
 
 
 def _rotations(values: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -4,13 +4,15 @@ All of it happens in memory on the entries of `watching`, so ten thousand runs a
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from assay.errors import legible
-from assay.report.runs import COLUMNS, FIGURES, SPARE, row
+from assay.report.runs import COLUMNS, FIGURES, SPARE, row, unlike
+from assay.store.cells import folded
 from assay.store.entry import Entry
 
 PER_PAGE = 100
@@ -49,6 +51,8 @@ class Query(NamedTuple):
     """Title of a column; ids sort by the time of creation."""
     order: str = "down"
     page: str = "1"
+    cells: str = ""
+    """Not empty: cells of studies are listed one by one."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Query":
@@ -81,8 +85,16 @@ class Choices(NamedTuple):
     optimizations: Sequence[str]
 
 
-def choose(entries: Iterable[Entry], query: Query, of_study: frozenset[str] | None = None) -> Chosen:
-    """Return the chosen runs; `of_study` has the ids of a study's runs, or is None for all runs."""
+def choose(
+    entries: Iterable[Entry],
+    query: Query,
+    of_study: frozenset[str] | None = None,
+    studies: Mapping[str, str] = MappingProxyType({}),
+) -> Chosen:
+    """Return the chosen runs; `of_study` has the ids of a study's runs, or is None for all runs.
+
+    `studies` has the study of each cell. Cells are one line, unless the query asks for them or for their study.
+    """
     words = query.q.casefold().split()
     found = [
         one
@@ -92,6 +104,8 @@ def choose(entries: Iterable[Entry], query: Query, of_study: frozenset[str] | No
         and (not query.optimization or query.optimization in names(one.optimizations))
         and _has(one, words)
     ]
+    if of_study is None and not query.cells:
+        found = folded(found, studies)
     _sort(found, SORTS[query.sort], down=query.order == "down")
     pages = max(1, -(-len(found) // PER_PAGE))
     page = min(max(int(query.page), 1), pages) if query.page.isdecimal() else 1
@@ -132,14 +146,21 @@ def _has(entry: Entry, words: list[str]) -> bool:
     return all(word in searched for word in words)
 
 
-def shown(entry: Entry) -> dict[str, Any]:
-    """Return a run as a line of the table: its texts by column, each cut."""
-    return {
-        "run": entry.run,
-        "cells": [
-            legible(text, _LONGEST) for name, text in zip(COLUMNS, row(entry), strict=True) if name in TITLES[1:]
-        ],
-    }
+def shown(entries: Sequence[Entry], studies: Container[str] = ()) -> list[dict[str, Any]]:
+    """Return runs as lines of the table: their texts by column, each cut. `studies` has ids of lines for studies."""
+    marks = unlike(entries)
+    return [
+        {
+            "run": one.run,
+            "address": f"/{'studies' if one.run in studies else 'runs'}/{quote(one.run, safe='')}",
+            "cells": [
+                legible(text, _LONGEST)
+                for name, text in zip(COLUMNS, row(one, marks.get(one.run, "")), strict=True)
+                if name in TITLES[1:]
+            ],
+        }
+        for one in entries
+    ]
 
 
 def columns(query: Query) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from assay.dashboard.runs.present import why_not
 from assay.dashboard.runs.results import ended
 from assay.dashboard.state import state_of
 from assay.dashboard.stream import follow
+from assay.report.runs import UNLIKE, unlike
+from assay.store.cells import studies_by_run
 from assay.store.lookup import find
 
 
@@ -21,11 +23,14 @@ def every_run(request: Request) -> Response:
     """Page of the table; with `part=table`, the table alone."""
     state, query = state_of(request), table.Query.of(request.query_params)
     entries = state.watch.entries()
-    chosen = table.choose(entries, query, state.studies.runs(query.study) if query.study else None)
+    studies = studies_by_run(request.app.state.home)
+    chosen = table.choose(entries, query, state.studies.runs(query.study) if query.study else None, studies)
     content: dict[str, Any] = {
         "query": query,
         "columns": table.columns(query),
-        "rows": [table.shown(entry) for entry in chosen.entries],
+        "rows": table.shown(chosen.entries, frozenset(studies.values())),
+        "unlike": UNLIKE if unlike(chosen.entries) else "",
+        "folds": bool(studies) and not query.study,
         "chosen": chosen,
         "total": len(entries),
     }

@@ -8,16 +8,17 @@ dropouts; resid_pdrop is read, and training may change it.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from assay.config import ModelConfig
 from assay.config.fit import check_fit
-from assay.config.hf import CONFIG, config_from_hf, hf_config, read_json
+from assay.config.hf import CONFIG, config_from_hf, hf_config
+from assay.config.hf.files import WEIGHTS, shard_of
+from assay.config.hf.tensors import with_own_head
 from assay.errors import UsageError
 from assay.model.hf.tensors import from_hf, to_hf
-from assay.model.weights import NOTHING, WEIGHTS, new_folder, read_safetensors, write_json, write_safetensors
+from assay.model.weights import NOTHING, Beside, new_folder, read_safetensors, write_beside, write_safetensors
 
 
 def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
@@ -27,19 +28,20 @@ def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     fit the checkpoint's. It is also raised for a tensor that is missing, of another shape, or unknown.
     """
     folder = Path(folder)
-    check_fit(config, config_from_hf(folder), folder, hugging_face=True)
-    return from_hf(_read(folder), config, folder)
+    theirs, tensors = config_from_hf(folder), _read(folder)
+    check_fit(config, with_own_head(theirs, config, tensors), folder, hugging_face=True)
+    return from_hf(tensors, config, folder)
 
 
 def save_hf(
     state: Mapping[str, Tensor],
     config: ModelConfig,
     folder: Path | str,
-    beside: Mapping[str, Mapping[str, Any]] = NOTHING,
+    beside: Beside = NOTHING,
 ) -> None:
     """Write `config.json` and `model.safetensors` atomically, in the form of transformers' model.
 
-    `beside` holds the tokenizer's JSON files, by name.
+    `beside` holds further files by name, such as the tokenizer's; a `config.json` among them takes the place of ours.
 
     Raises `UsageError` if no family can express `config`, `state` does not fit it or the folder is not empty, and
     `StorageError` if the disk cannot be written.
@@ -47,24 +49,15 @@ def save_hf(
     tensors = to_hf(state, config)
     with new_folder(Path(folder)) as made:
         write_safetensors(tensors, made / WEIGHTS)
-        for name, content in {**beside, CONFIG: hf_config(config)}.items():
-            write_json(content, made / name)
+        for name, content in {CONFIG: hf_config(config), **beside}.items():
+            write_beside(content, made / name)
 
 
 def _read(folder: Path) -> dict[str, Tensor]:
     """Read all tensors of a checkpoint folder, from one file or from the shards in its index."""
-    index = folder / f"{WEIGHTS}.index.json"
-    if (folder / WEIGHTS).exists():
+    shards = shard_of(folder)
+    if shards is None:
         return read_safetensors(folder / WEIGHTS)
-    if not index.exists():
-        pickled = next(folder.glob("*.bin"), None)
-        hint = (
-            f"{pickled.name} is a pickle, which assay does not open; convert it to" if pickled else "the folder needs"
-        )
-        raise UsageError(f"{folder} has no {WEIGHTS}; {hint} {WEIGHTS}")
-    shards = read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not all(Path(str(shard)).name == shard for shard in shards.values()):
-        raise UsageError(f"{index} does not list shards of this folder; download it again")
     files = {shard: read_safetensors(folder / shard) for shard in sorted(set(shards.values()))}
     for name, shard in shards.items():
         if name not in files[shard]:

@@ -11,27 +11,15 @@ from collections.abc import Callable
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.hf import tensors
 from assay.config.hf.gpt2 import ACTIVATIONS
+from assay.config.hf.tensors import where
 from assay.errors import UsageError
-from assay.model.hf.family import Family, Place, unchanged, where
-
-_NAMES = {
-    "embedding.token": "wte",
-    "embedding.position": "wpe",
-    "attention_norm": "ln_1",
-    "attention.qkv": "attn.c_attn",
-    "attention.projection": "attn.c_proj",
-    "mlp_norm": "ln_2",
-    "mlp.up": "mlp.c_fc",
-    "mlp.down": "mlp.c_proj",
-    "head.norm": "ln_f",
-}
+from assay.model.hf.family import Family, Place, unchanged
 
 
-def _place(ours: str, config: ModelConfig) -> Place:
-    block, inner, kind = where(ours)
-    layer = f"h.{block}." if block else ""
-    theirs = f"{layer}{_NAMES[inner]}.{kind}"
+def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> Place:
+    inner = where(ours).inner
     if inner == "attention.qkv":
         return _turned(ours, theirs, lambda x: _by_head(_turn(x), config), lambda x: _turn(_by_kind(x, config)))
     if inner.startswith(("attention.", "mlp.")):
@@ -39,8 +27,10 @@ def _place(ours: str, config: ModelConfig) -> Place:
     return unchanged(ours, theirs)
 
 
-def _turned(ours: str, theirs: str, read: Callable[[Tensor], Tensor], write: Callable[[Tensor], Tensor]) -> Place:
-    return Place(ours, (theirs,), lambda found: read(found[0]), lambda tensor: (write(tensor),))
+def _turned(
+    ours: str, theirs: tuple[str, ...], read: Callable[[Tensor], Tensor], write: Callable[[Tensor], Tensor]
+) -> Place:
+    return Place(ours, theirs, lambda found: read(found[0]), lambda tensor: (write(tensor),))
 
 
 def _turn(tensor: Tensor) -> Tensor:
@@ -77,12 +67,4 @@ def _check(config: ModelConfig) -> None:
             )
 
 
-GPT2 = Family(
-    title="GPT-2",
-    prefix="transformer.",
-    place=_place,
-    check=_check,
-    unused=(".attn.bias", ".attn.masked_bias"),
-    pads_biases=True,
-    cut=("wpe.weight",),
-)
+GPT2 = Family(tensors.GPT2, _place, _check)

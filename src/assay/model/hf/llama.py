@@ -10,31 +10,17 @@ import torch
 from torch import Tensor
 
 from assay.config import ModelConfig
+from assay.config.hf import tensors
 from assay.config.hf.llama import alike, kind_of
+from assay.config.hf.tensors import where
 from assay.errors import UsageError
-from assay.model.hf.family import Family, Place, unchanged, where
-
-_NAMES = {
-    "embedding.token": "embed_tokens",
-    "attention_norm": "input_layernorm",
-    "attention.q_norm": "self_attn.q_norm",
-    "attention.k_norm": "self_attn.k_norm",
-    "attention.projection": "self_attn.o_proj",
-    "mlp_norm": "post_attention_layernorm",
-    "mlp.gate": "mlp.gate_proj",
-    "mlp.up": "mlp.up_proj",
-    "mlp.down": "mlp.down_proj",
-    "head.norm": "norm",
-}
+from assay.model.hf.family import Family, Place, unchanged
 
 
-def _place(ours: str, config: ModelConfig) -> Place:
-    block, inner, kind = where(ours)
-    layer = f"layers.{block}." if block else ""
-    if inner == "attention.qkv":
-        theirs = tuple(f"{layer}self_attn.{one}_proj.{kind}" for one in "qkv")
+def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> Place:
+    if where(ours).inner == "attention.qkv":
         return Place(ours, theirs, lambda found: _grouped(found, config), lambda rows: _apart(rows, config))
-    return unchanged(ours, f"{layer}{_NAMES[inner]}.{kind}")
+    return unchanged(ours, theirs)
 
 
 def _grouped(found: Sequence[Tensor], config: ModelConfig) -> Tensor:
@@ -65,4 +51,4 @@ def _check(config: ModelConfig) -> None:
             raise UsageError(f"{title} cannot express model.{name}={shown}; export it with --format safetensors")
 
 
-LLAMA = Family(title="Llama", prefix="model.", place=_place, check=_check, unused=("rotary_emb.inv_freq",))
+LLAMA = Family(tensors.LLAMA, _place, _check)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from assay.config import ModelConfig
 from assay.config.hf.llama import alike
+from assay.config.hf.tensors import OUTPUT
 from assay.errors import UsageError
 from assay.model.gpt import TIED
-from assay.model.hf.family import OUTPUT, Family
+from assay.model.hf.family import Family
 from assay.model.hf.gpt2 import GPT2
 from assay.model.hf.llama import LLAMA
 from assay.model.weights import checked, parameter_shapes
@@ -26,7 +27,7 @@ def from_hf(tensors: Mapping[str, Tensor], config: ModelConfig, source: object) 
     """
     family = _family(config)
     family.check(config)
-    left = {name.removeprefix(family.prefix): tensor for name, tensor in tensors.items()}
+    left = {name.removeprefix(family.naming.prefix): tensor for name, tensor in tensors.items()}
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
     for place, wanted in family.places(config):
@@ -54,7 +55,7 @@ def to_hf(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]
         padding = (torch.zeros(shape, dtype=dtype) for shape in shapes)
         written = place.write(weights[place.ours]) if place.ours in weights else padding
         for name, tensor in zip(place.theirs, written, strict=True):
-            tensors[name if name == OUTPUT else family.prefix + name] = tensor
+            tensors[name if name == OUTPUT else family.naming.prefix + name] = tensor
     return tensors
 
 
@@ -68,8 +69,8 @@ def _taken(
     """Remove a tensor from those that are left. Raises `UsageError` if it is missing or of another shape."""
     found = left.pop(name, None)
     if found is None:
-        raise UsageError(f"{source} has no tensor {name!r}; the {family.title} checkpoint is not complete")
-    if name in family.cut:
+        raise UsageError(f"{source} has no tensor {name!r}; the {family.naming.title} checkpoint is not complete")
+    if name in family.naming.cut:
         found = found[: config.context_length]
     if found.shape != wanted:
         shapes_differ = f"of shape {list(found.shape)}, and the configuration needs {list(wanted)}"
@@ -80,7 +81,7 @@ def _taken(
 def _nothing_left(family: Family, left: Mapping[str, Tensor], state: Mapping[str, Tensor], source: object) -> None:
     """Raise `UsageError` for a tensor that was not used, except unused ones and a copy of the tied weight."""
     for name, tensor in left.items():
-        if name.endswith(family.unused):
+        if name.endswith(family.naming.unused):
             continue
         if name != OUTPUT:
             raise UsageError(

@@ -13,7 +13,7 @@ formats, but some have no gradient of both before torch 2.13. Integers stay as t
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,16 @@ class OwnModel:
 
     ``validation(rows)`` returns an iterable of such pairs, all of which every evaluation reads; it must end, and be the
     same at every call. Its batches may have any number of rows. Without it a run has no validation loss.
+
+    `blocks` are modules of the model that techniques may treat alike, in the order of their calls. They need not be
+    named where the model has them in a `ModuleList` or a `Sequential` of one class.
     """
 
     model: nn.Module
     loss: Loss | None = None
     batches: MakeBatches | None = None
     validation: MakeValidation | None = None
+    blocks: Sequence[nn.Module] = ()
 
 
 class OwnPart(nn.Module):
@@ -64,6 +68,7 @@ class OwnPart(nn.Module):
         super().__init__()
         self.model = own.model
         self.batches = batches
+        self.blocks = tuple(own.blocks)  # a tuple registers no module a second time
         self.tally = Tally()
         self._loss = own.loss or _mean_loss
 
@@ -102,7 +107,10 @@ def load_own(run: ResolvedRun) -> Loaded:
     if not any(True for _ in part.parameters()):
         raise UsageError(f"the model of {config.own} has no parameters to train")
     if frozen := [name for name, one in part.named_parameters() if not one.requires_grad]:
-        raise UsageError(f"{frozen[0]} of {config.own} needs no gradient; a training is checked in all its weights")
+        raise UsageError(
+            f"{frozen[0].removeprefix('model.')} of {config.own} needs no gradient, and a run trains and checks all "
+            "weights; assay measure takes a training step of yours that freezes some"
+        )
     every = dict(part.named_parameters(remove_duplicate=False))
     owners = {id(one): name for name, one in part.named_parameters()}
     tied = tuple((name, owners[id(one)]) for name, one in every.items() if owners[id(one)] != name)
@@ -148,7 +156,9 @@ def tally_of(parts: Iterable[nn.Module]) -> Tally | None:
 def _made(run: ResolvedRun) -> OwnModel:
     config = run.model
     assert config.own is not None
-    with torch.random.fork_rng():
+    # An absent GPU that a trace stands in for has no generator.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices):
         torch.manual_seed(run.seed)
         made = called(config.own, config.own_folder, config)
     own = OwnModel(made) if isinstance(made, nn.Module) else made
@@ -159,7 +169,17 @@ def _made(run: ResolvedRun) -> OwnModel:
     for name, given in (("loss", own.loss), ("batches", own.batches), ("validation", own.validation)):
         if given is not None and not callable(given):
             raise UsageError(f"{name} of {config.own} is a {type(given).__name__}; give a function")
+    _check_blocks(own, config.own)
     return own
+
+
+def _check_blocks(own: OwnModel, name: str) -> None:
+    inside = set(own.model.modules())
+    if not isinstance(own.blocks, Sequence | nn.ModuleList | nn.Sequential):
+        raise UsageError(f"blocks of {name} is a {type(own.blocks).__name__}; give a list of modules of the model")
+    for block in own.blocks:
+        if block not in inside:
+            raise UsageError(f"blocks of {name} has a {type(block).__name__} that is no module of its model")
 
 
 def _batches(run: ResolvedRun, own: OwnModel) -> OwnBatches | None:

@@ -35,7 +35,7 @@ class Streaming(Optimization):
     """Training batches packed from documents during training."""
 
     path: str | None = None
-    """Text file, folder, glob, .jsonl or .parquet; `data.text_field` names the field of records."""
+    """Text file, folder, glob or file of records, as `data.path`; `data.text_field` names the field of records."""
     dataset: str | None = None
     """Data set of the Hugging Face hub, or a folder that its library reads; excludes `path`."""
     split: str = _TRAIN
@@ -71,7 +71,7 @@ class Streaming(Optimization):
         from assay.data.documents import check_dataset, check_files
 
         if self.path is not None:
-            check_files(self.path, run.data.text_field)
+            check_files(self.path, run.data)
             return
         from importlib.util import find_spec
 

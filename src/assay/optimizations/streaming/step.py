@@ -16,7 +16,7 @@ from assay.step.program import MicroBatch, Program, Share
 def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str) -> Program:
     """Return the program that trains on the documents of files, or of a data set if no path is given."""
     if path is not None:
-        read = documents_of_files(path, run.data.text_field)
+        read = documents_of_files(path, run.data)
     else:
         read = documents_of_dataset(dataset or "", split, run.data.text_field)
     source = DocumentBatches(read, program.encode, run.training.batch_size, run.model.context_length)

@@ -47,6 +47,11 @@ def counted(comparison: Comparison) -> str:
     return f"Of {len(outcomes)} expectations, {names(said)}"
 
 
+def refuted(comparison: Comparison) -> list[str]:
+    """Return the expectations that the study refutes, in words."""
+    return [expected(one.expectation) for one in _judged(comparison) if one.outcome is Outcome.REFUTED]
+
+
 def _judged(comparison: Comparison) -> tuple[Judged, ...]:
     expects = comparison.record.expects
     effects = factor_effects(comparison) if any(one.effect for one in expects) else ()

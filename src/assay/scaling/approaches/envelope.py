@@ -77,12 +77,12 @@ def envelope(curves: Sequence[TrainingCurve], draws: int = 200, seed: int = 0) -
     )
 
 
-def read_curves(path: Path) -> list[TrainingCurve]:
+def read_curves(path: Path, columns: str | None = None) -> list[TrainingCurve]:
     """Read curves from a CSV file; rows of one `run`, or else of one size, are a curve.
 
     Raises `UsageError` if the file cannot be read, lacks a column, or has an impossible number.
     """
-    points = read_points(path)
+    points = read_points(path, named=columns)
     named = run_names(path) or list(map(str, points.parameters))
     curves = []
     for name in dict.fromkeys(named):

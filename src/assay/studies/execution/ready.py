@@ -11,7 +11,7 @@ from pathlib import Path
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, identity
 from assay.data.progress import Progress as Prepare
-from assay.estimator.timing.step_time import timed
+from assay.estimator.timing.step_time import timed as times_of
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine
@@ -34,14 +34,17 @@ CALIBRATION_SECONDS = 60.0
 
 
 def ready_cells(
-    cells: Sequence[Cell], machine: Machine, home: Home, prepare: Prepare
+    cells: Sequence[Cell], machine: Machine, home: Home, prepare: Prepare, *, timed: bool
 ) -> tuple[list[Cell], dict[str, ReadyRun]]:
-    """Check and prepare each treatment once, because its seeds cannot differ in validity; returns complete cells."""
+    """Check and prepare each treatment once, because its seeds cannot differ in validity; returns complete cells.
+
+    Cells that are not `timed` neither wait for the machine's rates nor have predicted times.
+    """
     for cell in cells:
         # All cells are checked before the first is prepared, because preparing writes the corpus.
         check(cell.run, machine)
     # Step times are predicted from the machine's rates, which are measured once and then cached.
-    for threads in dict.fromkeys(threads_of(cell.run) for cell in cells):
+    for threads in dict.fromkeys(threads_of(cell.run) for cell in cells if timed):
         measured_machine(home, threads, tell=lambda text: prepare(text, None))
     checked: dict[str, ReadyRun] = {}
     complete: list[Cell] = []
@@ -49,13 +52,21 @@ def ready_cells(
     with leaving_nothing(cells[0].run, home):
         for cell in cells:
             if cell.treatment not in checked:
-                checked[cell.treatment] = ready(cell.run.asked(), home, prepare)
+                known = ready(cell.run.asked(), home, prepare)
+                checked[cell.treatment] = known if timed else _without_times(known)
     for cell in cells:
         known = checked[cell.treatment]
         run = known.run.model_copy(update={"seed": cell.seed})
         complete.append(cell.model_copy(update={"run": run}))
         found[cell.name] = replace(known, run=run)
     return complete, found
+
+
+def _without_times(known: ReadyRun) -> ReadyRun:
+    said = known.predicted
+    if said is None:
+        return known
+    return replace(known, predicted=said.model_copy(update={"step_seconds": None, "step_seconds_margin": None}))
 
 
 def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepare) -> dict[str, ReadyRun]:
@@ -71,7 +82,7 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
     for name, one in prepared.items():
         machine, alike = machines[threads_of(one.run)], identity(one.run.model_copy(update={"seed": 0}))
         if alike not in predictions:
-            predictions[alike] = one.predicted if timed(one.run, machine) is None else predict(one.run, machine)
+            predictions[alike] = one.predicted if times_of(one.run, machine) is None else predict(one.run, machine)
         found[name] = replace(one, predicted=predictions[alike])
     return found
 

@@ -92,10 +92,11 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     runs_waves = executor(how.executor)
     runs_waves.check()
     machine = detect()
-    cells, prepared = ready_cells(cells if how.timed else single_threaded(cells), machine, how.home, how.prepare)
+    asked = cells if how.timed else single_threaded(cells)
+    cells, prepared = ready_cells(asked, machine, how.home, how.prepare, timed=how.timed)
     if how.timed and runs_waves.name == Local.name:
         prepared = with_step_times(prepared, how.home, how.prepare)
-    together = (cell for cell in cells if (cell.seed, cell.process) == (base.seed, 0))
+    together = (cell for cell in cells if (cell.seed, cell.process) == (cells[0].seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
     ordered = shuffled(cells) if how.hours is None else in_order(cells, how.kind)
     drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")
@@ -134,7 +135,8 @@ def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> Compari
         gathered(folder)
         done = _kept(fold(plan, folder.events(), how.home), mode, how)
         cells = [cell for _, wave in done.missing(plan) for cell in wave if cell.treatment != NUDGED]
-        prepared = ready_cells(cells or plan.cells[:1], detect(), how.home, how.prepare)[1]
+        left = cells or plan.cells[:1]
+        prepared = ready_cells(left, detect(), how.home, how.prepare, timed=plan.protocol.blocks > 0)[1]
         return _executed(folder, plan, done, prepared, how, _deadline(plan, done, prepared, how))
 
 

@@ -60,7 +60,7 @@ def _run(files: WaveFiles) -> str:
     names = files.cells.read_text().splitlines()
     wave = tuple(cell for cell in plan.cells if cell.name in names)
     real = [cell for cell in wave if cell.treatment != NUDGED]
-    prepared = ready_cells(real or plan.cells[:1], detect(), home, silent)[1]
+    prepared = ready_cells(real or plan.cells[:1], detect(), home, silent, timed=plan.protocol.blocks > 0)[1]
 
     def tell(news: News) -> None:
         event = to_event(news)

@@ -145,7 +145,9 @@ class Isoflop(Study):
     def cells(self, base: Run) -> tuple[Cell, ...]:
         """Return the cells of every row at each seed; the held-out run has the first seed only."""
         every = super().cells(base)
-        return tuple(one for one in every if one.seed == base.seed or one.levels[BUDGET] in self.runs)
+        return tuple(
+            one for one in every if one.seed == self.seeds_from(base.seed)[0] or one.levels[BUDGET] in self.runs
+        )
 
     def steps(self, size: ResolvedRun, budget: str) -> int:
         """Return the steps of a size: a fitted run spends at most its budget, and the held-out run at least its own."""

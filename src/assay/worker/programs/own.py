@@ -42,12 +42,14 @@ def main() -> int:
 
 def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
     """Yield what the rows of a user's batches have, or null without such batches; then a trace, if it is asked for."""
+    from assay.fake.first_steps import check_program
     from assay.model.own.part import own_batches
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with blamed(resolved.model.own, "model"):
         own = own_batches(resolved)
         rows = None if own is None else own.checked()
+        check_program(resolved, with_techniques=trace and resolved.ranks == 1)
     yield "null" if rows is None else rows.model_dump_json()
     if trace:
         yield from _traced(resolved.model_copy(update={"own_rows": rows}).model_dump(mode="json"))

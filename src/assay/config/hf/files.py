@@ -1,0 +1,37 @@
+"""The safetensors files of a Hugging Face checkpoint: one, or the shards that an index lists."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from assay.config.hf.reading import read_json
+from assay.errors import UsageError
+
+WEIGHTS = "model.safetensors"
+
+
+def shard_of(folder: Path) -> Mapping[str, str] | None:
+    """Return the file of each tensor by an index; None if there is one file, `model.safetensors`.
+
+    Raises `UsageError` if a folder has neither, or if the index is damaged.
+    """
+    index = folder / f"{WEIGHTS}.index.json"
+    if (folder / WEIGHTS).exists():
+        return None
+    if not index.exists():
+        raise UsageError(f"{folder} has no {WEIGHTS}; {missing(folder)}")
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not all(Path(str(shard)).name == shard for shard in shards.values()):
+        raise UsageError(f"{index} does not list shards of this folder; download it again")
+    return shards
+
+
+def missing(folder: Path) -> str:
+    """Return what a folder without a readable checkpoint needs."""
+    if pickled := next(iter(sorted((*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))), None):
+        return (
+            f"{pickled.name} is a pickle, which assay does not open; convert it to {WEIGHTS}: load it with transformers"
+            " and call save_pretrained"
+        )
+    if (folder / "adapter_config.json").exists():
+        return "it is an adapter; merge it into its model with merge_and_unload of peft, and save that"
+    return f"the folder needs {WEIGHTS}"

@@ -1,0 +1,247 @@
+"""Files of records: JSON Lines, JSON arrays, tables with commas or tabs, Parquet, and Arrow as `datasets` saves it.
+
+One field of a record holds the text of one document. A record whose text is null has none, in every form. A faulty
+record is named by its number.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.data.compressed import COMPRESSED, form_of, opened
+from assay.data.tally import NULL, Tally
+from assay.errors import UsageError
+
+_LARGEST_CELL = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Settings for reading files."""
+
+    text_field: str = "text"
+    """Field of a record that holds its text."""
+    encoding: str = "utf-8"
+    lenient: bool = False
+    """True if a file that is not what its name says is counted, as in a folder, and not refused."""
+    limit_bytes: int | None = None
+    """Most bytes of UTF-8 of a plain file; None: all."""
+
+
+class NoRecords(Exception):
+    """A file of text that holds no records with the text field. The message ends a sentence on the file."""
+
+
+def record_texts(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
+    """Return the texts of a file of records.
+
+    Raises `NoRecords` before the first text if the file is JSON or a table without the field, and `UsageError` for a
+    faulty record.
+    """
+    found = _READERS[form_of(path)](path, reading)
+    return _without_nulls(found, path, tally)
+
+
+def _without_nulls(found: Iterable[str | None], path: Path, tally: Tally) -> Iterator[str]:
+    for number, text in enumerate(found, start=1):
+        if text is None:
+            tally.add(NULL, f"{path}, record {number}")
+        else:
+            yield text
+
+
+def _lines(path: Path, reading: Reading) -> Iterator[str | None]:
+    with _decoded(path, reading) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                yield _field(_parsed(line, reading, f"{path}, line {number}"), reading, f"{path}, line {number}")
+
+
+def _parsed(line: str, reading: Reading, place: str) -> Any:
+    wanted = f"each line must be one object with the field {reading.text_field!r}"
+    try:
+        record = json.loads(line)
+    except ValueError:
+        raise UsageError(f"{place} is not JSON; {wanted}") from None
+    if not isinstance(record, dict):
+        raise UsageError(f"{place} is not a JSON object; {wanted}")
+    return record
+
+
+def _field(record: dict[str, Any], reading: Reading, place: str) -> str | None:
+    name = reading.text_field
+    if name not in record:
+        raise UsageError(
+            f"{place} lacks the field {name!r} (it has {_listed(record)}); name the text field in data.text_field"
+        )
+    text = record[name]
+    if text is not None and (not isinstance(text, str) or _half_a_character(text)):
+        raise UsageError(f"{place}: the field {name!r} is not text; name a text field in data.text_field")
+    return text
+
+
+def _half_a_character(text: str) -> bool:
+    """True if the text has half a surrogate pair, which JSON escapes can spell and UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _array(path: Path, reading: Reading) -> Iterator[str | None]:
+    """Return the texts of a JSON array of objects or of texts, of one object, or of JSON Lines that are named .json."""
+    with _decoded(path, reading) as stream:
+        content = stream.read()
+    try:
+        value = json.loads(content)
+    except ValueError as error:
+        if not _begins_as_lines(content):
+            raise NoRecords(f"it is not JSON ({error})") from None
+        return _lines(path, reading)
+    records = [value] if isinstance(value, dict) else value
+    if not isinstance(records, list) or (records and not _holds_text(records[0], reading)):
+        raise NoRecords(f"it has no field {reading.text_field!r} ({_described(value)})")
+    return (_entry(one, reading, f"{path}, record {number}") for number, one in enumerate(records, start=1))
+
+
+def _begins_as_lines(content: str) -> bool:
+    try:
+        return isinstance(json.loads(content.lstrip().split("\n", 1)[0]), dict)
+    except ValueError:
+        return False
+
+
+def _holds_text(record: Any, reading: Reading) -> bool:
+    return isinstance(record, str) or (isinstance(record, dict) and reading.text_field in record)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"its first record has {_listed(value[0])}"
+    return f"it is one object with {_listed(value)}" if isinstance(value, dict) else "it is no array of records"
+
+
+def _entry(record: Any, reading: Reading, place: str) -> str | None:
+    if isinstance(record, dict):
+        return _field(record, reading, place)
+    return _field({reading.text_field: record}, reading, place)
+
+
+def _table(path: Path, reading: Reading) -> Iterator[str | None]:
+    rows = _rows(path, reading)
+    header = next(rows, [])
+    if reading.text_field not in header:
+        raise NoRecords(f"it has no column {reading.text_field!r} (it has {_listed(header)})")
+    return _column(rows, header, header.index(reading.text_field), path)
+
+
+def _column(rows: Iterator[list[str]], header: list[str], column: int, path: Path) -> Iterator[str]:
+    for number, row in enumerate(rows, start=2):
+        if row and len(row) != len(header):
+            raise UsageError(
+                f"{path}, row {number} has {len(row)} columns and the header {len(header)}; "
+                "quote fields that contain the separator"
+            )
+        if row:
+            yield row[column]
+
+
+def _rows(path: Path, reading: Reading) -> Iterator[list[str]]:
+    csv.field_size_limit(_LARGEST_CELL)
+    with _decoded(path, reading) as stream:
+        found = csv.reader(stream, delimiter="\t" if form_of(path) == ".tsv" else ",", strict=True)
+        try:
+            yield from found
+        except csv.Error as error:
+            raise UsageError(
+                f"{path}, line {found.line_num} is not a row of a table: {error}; quote its fields"
+            ) from error
+
+
+def _parquet(path: Path, reading: Reading) -> Iterator[str | None]:
+    from pyarrow import ArrowInvalid, BufferReader, parquet
+
+    try:
+        file = parquet.ParquetFile(BufferReader(_whole(path)) if path.suffix.lower() in COMPRESSED else path)
+        _check_column(file.schema_arrow, path, reading)
+        for batch in file.iter_batches(columns=[reading.text_field]):
+            yield from batch.column(0).to_pylist()
+    except ArrowInvalid as error:
+        raise _unreadable(path, "Parquet", error) from error
+
+
+def _arrow(path: Path, reading: Reading) -> Iterator[str | None]:
+    """Return the texts of an Arrow stream, which `datasets` writes, or of an Arrow file."""
+    from pyarrow import ArrowInvalid, BufferReader, ipc, memory_map
+
+    try:
+        source = BufferReader(_whole(path)) if path.suffix.lower() in COMPRESSED else memory_map(str(path))
+        with source:
+            try:
+                batches: Iterable[Any] = ipc.open_stream(source)
+                schema = batches.schema  # type: ignore[attr-defined]
+            except ArrowInvalid:
+                file = ipc.open_file(source)
+                batches, schema = (file.get_batch(number) for number in range(file.num_record_batches)), file.schema
+            _check_column(schema, path, reading)
+            for batch in batches:
+                yield from batch.column(reading.text_field).to_pylist()
+    except ArrowInvalid as error:
+        raise _unreadable(path, "Arrow", error) from error
+
+
+def _check_column(schema: Any, path: Path, reading: Reading) -> None:
+    import pyarrow as arrow
+
+    name = reading.text_field
+    if name not in schema.names:
+        raise UsageError(
+            f"{path} lacks the column {name!r} (it has {_listed(schema.names)}); name it in data.text_field"
+        )
+    kind = schema.field(name).type
+    if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
+        raise UsageError(f"{path}: the column {name!r} has {kind}, not text; name another in data.text_field")
+
+
+def _whole(path: Path) -> bytes:
+    with opened(path) as stream:
+        return stream.read()
+
+
+def _unreadable(path: Path, form: str, error: Exception) -> UsageError:
+    reason = str(error).split("\n")[0]
+    return UsageError(f"{path} is not a readable {form} file: {reason}; write it again")
+
+
+@contextmanager
+def _decoded(path: Path, reading: Reading) -> Iterator[io.TextIOWrapper]:
+    """Open a file as text with its line ends. Raises `UsageError` at bytes that are not in the encoding."""
+    encoding = "utf-8-sig" if reading.encoding == "utf-8" else reading.encoding  # a byte order mark is no record
+    try:
+        with opened(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
+            yield text
+    except UnicodeError as error:
+        raise UsageError(f"{path} is not {reading.encoding}: {error}; set data.encoding") from error
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+_READERS: dict[str, Callable[[Path, Reading], Iterator[str | None]]] = {
+    ".jsonl": _lines,
+    ".ndjson": _lines,
+    ".json": _array,
+    ".csv": _table,
+    ".tsv": _table,
+    ".parquet": _parquet,
+    ".arrow": _arrow,
+}
+FORMS = frozenset(_READERS)
+"""Suffixes of files of records."""

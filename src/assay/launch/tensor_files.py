@@ -1,0 +1,61 @@
+"""The safetensors files of a checkpoint without torch: names and shapes, and whether two tensors are equal."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import UsageError
+
+_CHUNK_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a file."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    """Position of its first byte in the file."""
+    nbytes: int
+
+    def equals(self, other: "Tensor") -> bool:
+        """Return whether both have the same bits; tensors of two dtypes or shapes have not."""
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return False
+        with self.path.open("rb") as ours, other.path.open("rb") as theirs:
+            ours.seek(self.start)
+            theirs.seek(other.start)
+            for done in range(0, self.nbytes, _CHUNK_BYTES):
+                size = min(_CHUNK_BYTES, self.nbytes - done)
+                if ours.read(size) != theirs.read(size):
+                    return False
+        return True
+
+
+def tensors_in(files: Iterable[Path]) -> dict[str, Tensor]:
+    """Return the tensors of safetensors files by name. Raises `UsageError` if a file is missing or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    found: dict[str, Tensor] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="numpy"):  # checks the whole header
+                found |= _header(path)
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{path} is not a readable safetensors file ({error}); write it again") from error
+    return found
+
+
+def _header(path: Path) -> dict[str, Tensor]:
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        entries = json.loads(stream.read(length))
+    entries.pop("__metadata__", None)
+    return {
+        name: Tensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
+        for name, one in entries.items()
+        for first, last in (one["data_offsets"],)
+    }

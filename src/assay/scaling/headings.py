@@ -1,0 +1,137 @@
+"""Columns of a file of points: the heading of each quantity, and its unit.
+
+A heading is known by its name, and may have a unit in parentheses: ``Params (M)``, ``FLOPs (1e18)``, ``loss (bits)``.
+Other headings are named, as in ``n=params_total,d=tokens_trained,loss=val_bpb:bits``. Losses become nats. Bits per
+byte become nats per byte, and a law that is fitted to them is in these.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from assay.errors import UsageError, among
+from assay.scaling.table import Table
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "parameters": (
+        *("parameters", "params", "n", "model size", "model_size"),
+        *("n_params", "num_params", "params_total", "total_params", "parameter count", "model/params"),
+    ),
+    "tokens": (
+        *("tokens", "d", "training tokens", "training_tokens"),
+        *("tokens_trained", "train_tokens", "total_tokens", "tokens_seen", "train/tokens"),
+    ),
+    "counted_flops": (
+        *("flops", "c", "training flop", "training_flop", "training flops", "compute"),
+        *("training_flops", "total_flops", "flops_budget", "train/flops"),
+    ),
+    "loss": (
+        *("loss", "l", "val_loss", "validation loss"),
+        *("val loss", "validation_loss", "eval_loss", "final_loss", "val/loss", "eval/loss", "validation/loss"),
+    ),
+    "min_flops": ("min_flops", "c_min", "minimum flops"),
+    "min_steps": ("min_steps", "s_min", "minimum steps"),
+    "unique_tokens": ("unique_tokens", "u", "u_d", "unique tokens"),
+}
+"""Headings by which a column is known, in lower case."""
+_LOSSES: Mapping[str, tuple[str, ...]] = {
+    "bits": ("bits", "val_bits", "val_bpb", "bpb", "bits per byte", "bits_per_byte", "val/bpb", "val bpb"),
+    "perplexity": ("perplexity", "ppl", "val_ppl", "val_perplexity", "validation perplexity", "val/perplexity"),
+}
+"""Headings of losses in other units, by unit; they count where a file has no loss in nats."""
+_SHORT = {"n": "parameters", "d": "tokens", "c": "counted_flops", "flops": "counted_flops", "l": "loss"}
+_SHORT |= {"c_min": "min_flops", "s_min": "min_steps", "u": "unique_tokens"}
+_COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12, "thousands": 1e3, "millions": 1e6, "billions": 1e9}
+_IN_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
+
+Convert = Callable[[float], float]
+
+
+class Column(NamedTuple):
+    """Heading of a quantity in a file, and the conversion of its numbers to plain counts or nats."""
+
+    heading: str
+    convert: Convert
+
+
+def columns_of(table: Table, named: str | None = None) -> dict[str, Column]:
+    """Return the column of each quantity that a file has; `named` says further ones, as ``n=HEADING:UNIT,…``.
+
+    Raises `UsageError` for a quantity, heading or unit that there is not, and for two columns of one quantity.
+    """
+    given = _named(table, named or "")
+    asked = {kind: _known(table, kind, known) for kind, known in NAMES.items() if kind not in given}
+    found = {kind: column for kind, column in asked.items() if column is not None}
+    if "loss" not in {**given, **found}:
+        for unit, known in _LOSSES.items():
+            if "loss" not in found and (column := _known(table, "loss", known)):
+                found["loss"] = Column(column.heading, _converting("loss", unit, column.heading))
+    return {**found, **given}
+
+
+def lacking(table: Table, what: str) -> UsageError:
+    """Return an error on what a file lacks, with the columns that it has."""
+    there = ", ".join(one for one in table.rows[0] if one is not None)
+    return UsageError(
+        f"{table.path} needs {what}; it has the columns {there}; name them with --columns n=…,d=…,loss=…:bits"
+    )
+
+
+def _named(table: Table, text: str) -> dict[str, Column]:
+    found: dict[str, Column] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        short, equals, rest = (one.strip() for one in part.partition("="))
+        kind = _SHORT.get(short.lower(), short.lower())
+        if not equals or kind not in NAMES:
+            known = ", ".join(_SHORT)
+            raise UsageError(f"--columns {part} names no quantity; write one of {known}, = and a heading")
+        heading, colon, unit = rest.rpartition(":") if rest not in table.rows[0] else (rest, "", "")
+        heading, unit = (heading, unit.strip()) if colon else (rest, "")
+        if heading not in table.rows[0]:
+            raise UsageError(f"{table.path} has no column {heading!r}{among(heading, filter(None, table.rows[0]))}")
+        found[kind] = Column(heading, _converting(kind, unit, heading))
+    return found
+
+
+def _known(table: Table, kind: str, known: tuple[str, ...]) -> Column | None:
+    headings = [one for one in table.rows[0] if one is not None]
+    plain = [one for one in headings if one.strip().lower() in known]
+    matched = ((one, _IN_UNIT.fullmatch(one.strip())) for one in headings)
+    united = [(one, found[2]) for one, found in matched if found is not None and found[1].lower() in known]
+    matching = plain or [one for one, _ in united]
+    if len(matching) > 1:
+        both = " and ".join(matching)
+        raise UsageError(f"{table.path} has the columns {both} for one quantity; name one of them by --columns")
+    if not matching:
+        return None
+    return Column(matching[0], _converting(kind, "" if plain else united[0][1], matching[0]))
+
+
+def _converting(kind: str, unit: str, heading: str) -> Convert:
+    """Return the conversion from a unit. Raises `UsageError` for a unit that the quantity does not have."""
+    name = unit.strip().lower()
+    if kind == "loss":
+        if name in ("", "nats"):
+            return _same
+        if name in ("bits", "bpb", "bits per byte", "bits/byte"):
+            return lambda value: value * math.log(2)
+        if name in ("perplexity", "ppl"):
+            return lambda value: math.log(value) if value > 0 else math.nan
+        raise UsageError(f"the loss {heading} has the unit {unit!r}; there are nats, bits and perplexity")
+    factor = 1.0 if not name else _COUNTS.get(name) or _number(name)
+    if factor is None:
+        raise UsageError(f"the column {heading} has the unit {unit!r}; write a factor such as M, B or 1e18")
+    return lambda value: value * factor
+
+
+def _same(value: float) -> float:
+    return value
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None

@@ -1,0 +1,70 @@
+"""Headings of tables that other programs write: their names, their units, and what is said where one is missing."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay.errors import UsageError
+from assay.scaling.points import Points, read_points
+
+ROWS = [(1e6 * (1 + one % 3), 1e7 * (1 + one), 5 - 0.1 * one) for one in range(8)]
+
+
+def table(place: Path, heading: str, *factors: object) -> Path:
+    """A file of N, D and loss with a heading; each factor is a number, or a function of the plain number."""
+    convert = [(lambda value, by=one: value / by) if isinstance(one, int | float) else one for one in factors]
+    rows = [",".join(repr(act(value)) for act, value in zip(convert, row, strict=True)) for row in ROWS]
+    path = place / "points.csv"
+    path.write_text("\n".join([heading, *rows]))
+    return path
+
+
+def same(found: Points) -> bool:
+    wanted = np.array(ROWS).T
+    columns = (found.parameters, found.tokens, found.loss)
+    return all(np.allclose(one, other, rtol=1e-9) for one, other in zip(columns, wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("heading", "factors"),
+    [
+        ("params_total,tokens_trained,val_bpb", (1, 1, math.log(2))),  # nanochat's
+        ("model/params,train/tokens,val/loss", (1, 1, 1)),  # an export of W&B
+        ("Params (M),Tokens (B),Loss (nats)", (1e6, 1e9, 1)),
+        ("N [1e6],D [1e9],loss (bits)", (1e6, 1e9, math.log(2))),
+        ("n_params,total_tokens,perplexity", (1, 1, math.exp)),
+        ("parameters,tokens,bits per byte", (1, 1, math.log(2))),
+    ],
+)
+def test_headings_of_other_programs_are_known_with_their_units(
+    tmp_path: Path, heading: str, factors: tuple[object, ...]
+) -> None:
+    assert same(read_points(table(tmp_path, heading, *factors)))
+
+
+def test_a_loss_in_nats_counts_before_one_in_another_unit(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("\n".join(["n,d,loss,val_bpb", *(f"{n},{d},{loss},99" for n, d, loss in ROWS)]))
+    assert same(read_points(path))
+
+
+def test_columns_are_named_where_headings_are_not_known(tmp_path: Path) -> None:
+    path = table(tmp_path, "wide,long: all,bad", 1e6, 1, math.log(2))
+    assert same(read_points(path, named="n=wide:M,d=long: all,loss=bad:bits"))
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        (None, "needs a column loss, and two of .*; it has the columns wide, long, bad; name them with --columns n="),
+        ("n=wyde,d=long,loss=bad", "has no column 'wyde'; did you mean 'wide'?"),
+        ("x=wide", "--columns x=wide names no quantity; write one of n, d, c"),
+        ("n=wide:furlongs,d=long,loss=bad", "the column wide has the unit 'furlongs'; write a factor"),
+        ("n=wide,d=long,loss=bad:dB", "the loss bad has the unit 'dB'; there are nats, bits and perplexity"),
+    ],
+)
+def test_what_is_missing_or_unknown_is_said_with_what_is_there(tmp_path: Path, named: str | None, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_points(table(tmp_path, "wide,long,bad", 1, 1, 1), named=named)
