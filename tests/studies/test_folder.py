@@ -15,7 +15,7 @@ from support.comparisons import record
 
 def saved(home: Home, name: str = "20261121-000000-0000") -> StudyFolder:
     folder = StudyFolder(home.reports / name)
-    folder.write_record(record())
+    folder.write_record(record().model_copy(update={"id": name}))
     return folder
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from torch import nn
 
 from assay.model.gpt import Block
-from assay.model.own.part import OwnPart
 
 _LISTS = (nn.ModuleList, nn.ModuleDict)
 """Modules that hold others and cannot be called."""
@@ -25,6 +24,8 @@ def blocks_of(parts: Iterable[nn.Module]) -> dict[nn.Module, int]:
     }
     if own:
         return own
+    from assay.model.own.part import OwnPart  # the GPT's blocks were found above, and need no code of a user's own
+
     told = [block for part in parts if isinstance(part, OwnPart) for block in part.blocks]
     if told:
         return {module: number for number, module in enumerate(told)}
