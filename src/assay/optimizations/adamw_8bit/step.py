@@ -13,7 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import (
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+    is_traceable_wrapper_subclass,
+)
 
 from assay.config import TrainingConfig
 from assay.optimizers.groups import decay_groups
@@ -82,7 +86,11 @@ def adamw_8bit(training: TrainingConfig) -> Callable[[NamedParameters], Optimize
     """Return torchao's AdamW8bit as a recipe. Raises `ImportError` without torchao."""
     with importing_torchao():
         from torchao.optim import AdamW8bit
-        from torchao.optim.subclass_8bit import OptimState8bit
+        from torchao.optim.subclass_8bit import OptimState8bit, get_qmap_signed, get_qmap_unsigned
+
+    with _disable_current_modes():  # torchao keeps these tables, and reads them: a trace of fake tensors has no values
+        get_qmap_signed()
+        get_qmap_unsigned()
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         inner = AdamW8bit(
