@@ -20,8 +20,8 @@ from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.rules import AdamW
 from assay.reference.rules import Muon as MuonRule
+from assay.reference.rules import plain_adamw
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -71,7 +71,7 @@ class Muon(Optimization):
         return replace(program, optimizer=muon(run.training, self.momentum))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        others = AdamW.model_validate(expected.rule.model_dump())
+        others = plain_adamw(expected.rule)
         rule = MuonRule(weight_decay=others.weight_decay, momentum=self.momentum, others=others)
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 

@@ -102,6 +102,11 @@ class AdamW(Rule):
         return moved
 
 
+def plain_adamw(rule: Rule) -> AdamW:
+    """Return an AdamW with the hyperparameters of a rule that rounds otherwise, such as one of 16-bit weights."""
+    return AdamW.model_validate({name: getattr(rule, name) for name in AdamW.model_fields})
+
+
 class SGD(Rule):
     """Momentum b ← μ·b + g; θ ← θ − η·b, or θ − η·(g + μ·b) with Nesterov's momentum; decay joins the gradient."""
 

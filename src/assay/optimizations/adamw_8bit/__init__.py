@@ -18,6 +18,7 @@ from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
 from assay.reference.narrow_rules import EightBitAdamW
+from assay.reference.rules import plain_adamw
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -72,7 +73,7 @@ class Adamw8Bit(Optimization):
         return replace(program, optimizer=adamw_8bit(run.training))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        return expected.changed(rule=EightBitAdamW(**expected.rule.model_dump()))
+        return expected.changed(rule=EightBitAdamW(**plain_adamw(expected.rule).model_dump()))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor
