@@ -3,7 +3,7 @@
 from assay.absent.devices import ABSENT, AbsentDevice
 from assay.absent.observation import Observation
 from assay.estimator.timing.dispatched import dispatched, unmeasured
-from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
+from assay.estimator.timing.gpu_time import margin_on
 from assay.estimator.timing.queue import WAIT, play
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.kernel_times import speeds_of
@@ -31,5 +31,5 @@ def step_time(seen: Observation | None, device: AbsentDevice) -> StepTime | str 
         played = play((*dispatched(kept.calls, speeds), WAIT))
     except KeyError as dtype:
         return f"the datasheet has no products in {dtype.args[0]}"
-    margin = OTHER_MARGIN if not speeds.measured else HOST_MARGIN if played.host > played.device else MARGIN
+    margin = margin_on(speeds, by_host=played.host > played.device)
     return StepTime(played.seconds, margin, apart=(played.host, played.device))

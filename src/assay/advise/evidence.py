@@ -47,15 +47,24 @@ def numerics(stack: Stack) -> Numerics:
     return max((each.one.promised for each in stack), key=list(Numerics).index, default=Numerics.EXACT)
 
 
+def deciding(one: Optimization, losses: Losses, limit: float | None) -> LossChange | None:
+    """Return the measurement that decides on a lossy technique.
+
+    It is surely within the limit or beyond it, or no published practice is there to decide.
+    """
+    found = None if one.promised in _KEPT else losses.get(one.name())
+    if found is None or not one.practice or limit is None:
+        return found
+    return found if found.upper <= limit or found.lower > limit else None
+
+
 def added(one: Optimization, losses: Losses, limit: float) -> float | None:
     """Return the share that a technique may add to the loss, 0 by construction or practice; None if it is not kept."""
     if one.promised in _KEPT:
         return 0.0
-    found = losses.get(one.name())
-    if found is not None and found.lower > limit:
-        return None
-    if found is not None and found.upper <= limit:
-        return max(0.0, found.upper)
+    found = deciding(one, losses, limit)
+    if found is not None:
+        return max(0.0, found.upper) if found.upper <= limit else None
     return 0.0 if one.practice and limit > 0 else None
 
 
@@ -71,8 +80,7 @@ def reason(one: Optimization, losses: Losses, limit: float | None) -> str:
     """Return in words whether a technique touches the loss, and how that is known."""
     if one.promised in _KEPT:
         return one.promised.value
-    found = losses.get(one.name())
-    decides = found is not None and (limit is None or found.upper <= limit or found.lower > limit)
-    if found is not None and (decides or not one.practice):
+    found = deciding(one, losses, limit)
+    if found is not None:
         return f"measured {format_percent(found.change)}, at most {format_percent(found.upper)}"
     return f"kept by {one.practice}" if one.practice else f"{one.promised.value}; not known here"

@@ -75,8 +75,9 @@ class Problem:
         able = tuple(one for one in known if serves(one.one))
         self.kept_out = tuple(one for one in known if one not in able)
         losses = limits.losses or {}
-        self.unadvised = tuple((one, why) for one in able if (why := one.one.unadvised(run, machine)))
-        able = tuple(one for one in able if not one.one.unadvised(run, machine))
+        reasons = [(one, one.one.unadvised(run, machine)) for one in able]
+        self.unadvised = tuple((one, why) for one, why in reasons if why)
+        able = tuple(one for one, why in reasons if not why)
         self.unseen = tuple(one for one in able if one.one.unseen)
         self.refused = tuple(one for one in able if not keeps((one,), losses, limits.loss_change))
         self.found = tuple(one for one in able if one not in self.unseen and one not in self.refused)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from assay.advise.advice import Advice, Choice, Counts, Part
 from assay.advise.elements import Element, with_stack, written
-from assay.advise.evidence import reason
+from assay.advise.evidence import deciding, reason
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.advise.shapes import warnings
@@ -100,9 +100,8 @@ def _untimed_step(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, 
 def sources(problem: Problem, stack: Positions) -> tuple[str, ...]:
     """Return the source of each measured change of the loss that speaks for a stack."""
     losses, limit = problem.limits.losses or {}, problem.limits.loss_change
-    lossy = [one.one for one in problem.named(stack) if one.one.promised is Numerics.LOSSY]
-    spoken = [one for one in lossy if reason(one, losses, limit).startswith("measured")]
-    return tuple(f"{one.name()}: {losses[one.name()].source}" for one in spoken)
+    found = ((each.one.name(), deciding(each.one, losses, limit)) for each in problem.named(stack))
+    return tuple(f"{name}: {one.source}" for name, one in found if one is not None)
 
 
 def _counts(problem: Problem, ranking: Ranking) -> Counts:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from assay.config.fit import adopted, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
 from assay.config.hf.files import WEIGHTS, missing, shard_of
-from assay.config.hf.tensors import OUTPUT, naming_of, with_own_head
+from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.config.paths import absolute
@@ -29,7 +29,6 @@ from assay.store.run_folder import RunFolder
 
 AnyRun = TypeVar("AnyRun", bound=Run)
 
-_OUR_OUTPUT = "head.projection.weight"
 _LISTED = 3
 
 
@@ -101,7 +100,7 @@ def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
 def _check_ours(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
     """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
-    shapes = {name: one.shape for name, one in found.items() if name != _OUR_OUTPUT or name in wanted}
+    shapes = {name: one.shape for name, one in found.items() if name != OUR_OUTPUT or name in wanted}
     _refuse(_differing(wanted, shapes), source)
 
 

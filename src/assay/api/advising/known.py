@@ -53,12 +53,12 @@ def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]"
 def _parameters_of(configuration: str) -> int:
     """Return the parameters of an entry of the catalogue: a preset with its settings."""
     preset, *words = configuration.split()
-    return _parameters(configure(preset, words).model)
+    return _parameters(configure(preset, words).with_vocabulary().model)
 
 
 def _parameters(model: "ModelConfig") -> int:
     """Return the number of parameters; a vocabulary that no text has determined yet counts as bytes."""
-    from assay.cost import parameters
+    from assay.cost import parameter_count
 
     known = model if model.vocab_size else model.model_copy(update={"vocab_size": BYTES})
-    return sum(one.elements for one in parameters(known).values())
+    return parameter_count(known)

@@ -13,7 +13,7 @@ from assay.config.model import ModelConfig
 
 OUTPUT = "lm_head.weight"
 """Name of the output projection, which has no prefix in any family."""
-_OUR_OUTPUT = "head.projection.weight"
+OUR_OUTPUT = "head.projection.weight"
 _QKV = "attention.qkv"
 _LINEAR = ("attention.", "mlp.")
 
@@ -62,7 +62,7 @@ class Naming:
 
     def names(self, ours: str) -> tuple[str, ...]:
         """Return their names of one of our tensors, without the prefix."""
-        if ours == _OUR_OUTPUT:
+        if ours == OUR_OUTPUT:
             return (OUTPUT,)
         block, inner, kind = where(ours)
         layer = f"{self.layer}.{block}." if block else ""

@@ -39,7 +39,14 @@ def gpu_time(cost: Cost, rates: Rates) -> StepTime | None:
 
 def margin_of(cost: Cost, step: GpuStep, speeds: Speeds) -> float:
     """Half of the interval of a step's time, relative to it."""
-    if not speeds.measured or any(one.name == _ROUTER for one in cost.tape):
+    if any(one.name == _ROUTER for one in cost.tape):
         return OTHER_MARGIN
     compiled = cost.replayed or any(one.compiled for one in cost.tape)
-    return HOST_MARGIN if step.bounded_by_host and not compiled else MARGIN
+    return margin_on(speeds, by_host=step.bounded_by_host and not compiled)
+
+
+def margin_on(speeds: Speeds, *, by_host: bool) -> float:
+    """Half of the interval of a step's time on a device, relative to it; `by_host` if the host bounds the step."""
+    if not speeds.measured:
+        return OTHER_MARGIN
+    return HOST_MARGIN if by_host else MARGIN
