@@ -27,7 +27,7 @@ def open_file(content: bytes) -> bytes:
         return content
     body = content[: found.start()]
     if _digest(body) != found[1].decode():
-        raise ValueError("it was changed since it was written; delete its line `digest` if you changed it")
+        raise ValueError("it was changed since it was written; remove its key `digest` if you changed it")
     return body + b"\n}"
 
 

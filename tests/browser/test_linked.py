@@ -8,6 +8,7 @@ import pytest
 from assay.config import Home
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
+from assay.sealed import open_file
 from assay.store.reconcile import begun
 from assay.studies.folder import StudyFolder
 from support.browsers import dashboard
@@ -66,8 +67,8 @@ def test_nothing_of_a_hostile_record_is_executed(opened: Open, home: Home, ready
     study.path.mkdir()
     study.write_record(found)
     # Figures and tables take the names of rows as texts as well.
-    cells = study.record_file.read_text().replace('"bf16_mixed"', '"<img src=x onerror=alert(4)>"')
-    study.record_file.write_text(cells)
+    cells = open_file(study.record_file.read_bytes()).replace(b'"bf16_mixed"', b'"<img src=x onerror=alert(4)>"')
+    study.record_file.write_bytes(cells)
     with dashboard(home.root) as address:
         for path in ("/", f"/runs/{folder.id}", "/studies", f"/studies/{study.id}"):
             page = opened(path, address=address)
