@@ -195,7 +195,7 @@ class Estimate:
             "saved_bytes": self.timeline.saved_bytes,
             "step_flops": self.step_flops,
             "model_flops": self.model_flops,
-            "peak_flops": peak_flops(self.machine, self.machine.device(self.run.device)),
+            "peak_flops": peak_flops(self.machine, self.machine.device(self.run.device), self.flops),
             "step_seconds": self.step_seconds,
             "step_seconds_margin": None if self.step_time is None else self.step_time.margin,
             "under_load": self.step_time is not None and self.step_time.under_load,
