@@ -18,6 +18,7 @@ from functools import partial
 
 from assay.instruments.memory.process import trim
 from assay.instruments.rates import surroundings
+from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
 from assay.records.timing import Block
 from assay.training.loop import Loop
@@ -31,12 +32,16 @@ from assay.worker.result import Findings
 class TimedBlocks:
     """Runs the timed blocks of one run, and reports each to `say`."""
 
-    def __init__(self, phases: Phases, findings: Findings, ranks: Ranks, say: Callable[[Block], None]) -> None:
+    def __init__(
+        self, phases: Phases, findings: Findings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
+    ) -> None:
         self.steady: list[StepRecord] = []
         """Timed steps of the current block."""
-        self._phases, self._findings, self._ranks, self._say = phases, findings, ranks, say
+        self._phases, self._findings, self._ranks, self._gpu, self._say = phases, findings, ranks, gpu, say
         self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
         """Readings before and after each timed piece of the current block."""
+        self._clocks: list[float] = []
+        """Mean clock of the GPU in each block so far."""
         self._only_replayed = False
         self._lowest: int | None = None
         """Lowest peak of resident memory in a settling step so far."""
@@ -90,6 +95,7 @@ class TimedBlocks:
         """Do the steps of a piece. The machine's other activity is read before and after timed ones."""
         if kind == "steady":
             with self._phases.aside():
+                self._gpu.begin()
                 before = surroundings.read()
             self._clock = self._phases.seconds()["steady"]
             try:
@@ -97,6 +103,7 @@ class TimedBlocks:
             finally:
                 with self._phases.aside():
                     self._around.append((before, surroundings.read()))
+                    self._gpu.end()
             return
         work()
         if kind != "settling":
@@ -123,6 +130,8 @@ class TimedBlocks:
         spent = sum(after.own_seconds - before.own_seconds for before, after in self._around)
         own = self._ranks.gather(json.dumps(spent))
         around = surroundings.during(self._around, [float(json.loads(said)) for said in own])
+        gpu, clocks = self._gpu.state(), list(self._clocks)
+        self._clocks += [] if gpu is None else [gpu.clock_hertz]
         seconds = [record.seconds for record in self.steady]
         if not repeated:
             steady = self._findings.steady
@@ -139,6 +148,8 @@ class TimedBlocks:
                 repeated=repeated,
                 between_seconds=lasted - sum(seconds),
                 usual_between_seconds=self._usual_between(),
+                gpu=gpu,
+                usual_gpu_clock_hertz=statistics.median(clocks) if clocks else None,
                 **asdict(around),
             )
         )
