@@ -104,6 +104,10 @@ class Block(Record):
     """Number of cores over which processor times were summed."""
     gpu: GpuState | None = None
     """State of the GPU; None without one, and where `nvidia-smi` does not tell it."""
+    host_seconds: float | None = None
+    """Part of `seconds` until the host had queued the steps on a GPU; None on a CPU."""
+    device_seconds: float | None = None
+    """Seconds of the steps by events of the GPU; None on a CPU, or if the events have no time."""
     usual_gpu_clock_hertz: float | None = None
     """Median clock of the GPU over the run's earlier blocks; None in the first one."""
     repeated: bool = False

@@ -11,8 +11,9 @@ nothing in the training.
 """
 
 import json
+import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -149,7 +150,15 @@ class TimedBlocks:
                 between_seconds=lasted - sum(seconds),
                 usual_between_seconds=self._usual_between(),
                 gpu=gpu,
+                host_seconds=_sum(record.host_seconds for record in self.steady),
+                device_seconds=_sum(record.device_seconds for record in self.steady),
                 usual_gpu_clock_hertz=statistics.median(clocks) if clocks else None,
                 **asdict(around),
             )
         )
+
+
+def _sum(seconds: Iterable[float | None]) -> float | None:
+    """Sum of the seconds that are known; None if none are: on a CPU, or for events without a time."""
+    known = [one for one in seconds if one is not None and math.isfinite(one)]
+    return math.fsum(known) if known else None
