@@ -1,7 +1,7 @@
 """Peaks that the ledger predicts for an H200, beside those of a real one, of traces, and of an absent GPU.
 
-    python benchmarks/ledger_peaks.py [--only WORD] [--draws N] [--first N] [--python PYTHON] [--absent N] [--compiled N]
-                                      [--out PAGE.md]
+    python benchmarks/ledger_peaks.py [--only WORD] [--draws N] [--first N] [--python PYTHON] [--absent N]
+                                      [--compiled N] [--out PAGE.md]
 
 The rows of a real H200 take a second. N drawn runs (`ledger_draws.py`) are traced on fake tensors (`trace_steps.py`), a
 second each. The first of them also run on an absent GPU, with the Python of a CUDA build (`absent_peaks.py`), in some
