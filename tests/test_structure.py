@@ -1,4 +1,4 @@
-"""The house's own rules: the map of the architecture is true, files, functions and classes stay small, imports run one way."""
+"""The rules of the house: the map of rooms is true, files, functions and classes stay small, imports run one way."""
 
 import ast
 import re
