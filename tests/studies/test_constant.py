@@ -114,7 +114,7 @@ def test_what_cannot_be_held_is_a_sentence(
 def test_an_unknown_quantity_or_vocabulary_is_refused() -> None:
     with pytest.raises(ValidationError, match="tokens_per_step"):
         Constant.model_validate({"quantity": "beauty"})
-    unknown = load("shakespeare-char-cpu")
+    unknown = load("demo", ["data.tokenizer=char"])
     study = Factorial.model_validate(
         {"vary": {"model.n_layer": [4, 2]}, "constant": {"quantity": "parameters"}}, strict=False
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
 from assay.api.designs import check_statements, designed, library, new, plan, remarks
+from assay.api.predicted_studies import predict, predict_comparison
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -28,6 +29,8 @@ __all__ = [
     "machines",
     "new",
     "plan",
+    "predict",
+    "predict_comparison",
     "resume",
     "run",
     "show",

@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from assay.config.home import Home
+from assay.config.loading import presets
 from assay.dashboard.whatif.answer import answer
-from assay.dashboard.whatif.question import VOCABULARY, commands, cutting, read, search_command
+from assay.dashboard.whatif.question import commands, cutting, read, search_command
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.hardware.detect import detect
@@ -35,8 +36,9 @@ def test_numbers_of_the_preset_are_left_out() -> None:
     assert read({}).query == "preset=demo"
 
 
-def test_a_vocabulary_that_only_the_text_determines_has_a_number() -> None:
-    assert read({"preset": "shakespeare-char"}).changes == (("vocabulary", VOCABULARY),)
+def test_the_vocabulary_of_every_preset_is_known() -> None:
+    unknown = [name for name in presets() if read({"preset": name}).run().with_vocabulary().model.vocab_size is None]
+    assert unknown == []
 
 
 def test_micro_batches_within_a_stack_become_those_of_the_menu() -> None:
