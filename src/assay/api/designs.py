@@ -119,10 +119,13 @@ def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[
 
 def check_statements(study: "Study", rows: set[str]) -> None:
     """Raise `UsageError` if a study states something about a row, a metric or a formula that does not exist."""
+    from assay.analysis.choices.contexts import check_context
     from assay.analysis.choices.ranking import check_ranking
     from assay.analysis.stated.expectations import check_expectations
     from assay.analysis.stated.published import check_published
 
-    check_expectations(study.expects, rows, {key: one.levels for key, one in study.by_key().items()})
+    levels = {key: one.levels for key, one in study.by_key().items()}
+    check_expectations(study.expects, rows, levels)
+    check_context(study.context, levels)
     check_published(study.published, rows)
     check_ranking(study.weights, study.ranking)

@@ -56,6 +56,8 @@ class PredictedStudy:
     rows: tuple[PredictedRow, ...]
     """The control first."""
     notes: tuple[str, ...]
+    context: tuple[str, ...]
+    """Factors that are no choice: rows are ranked at each of their levels."""
     published: Published | None
 
     @property
@@ -96,6 +98,7 @@ def predicted_study(study: Study, base: Run, device: str, machine: Machine, voca
         factors=study.factors(),
         rows=tuple(row for row in rows if not row.paired or row.found is not None),
         notes=(*study.notes(), *study.idle()),
+        context=study.context,
         published=study.published,
     )
 

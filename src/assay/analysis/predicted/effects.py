@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from assay.analysis.choices.contexts import contexts_of
 from assay.analysis.factors.additivity import MetricDeviations, deviations_of
 from assay.analysis.factors.changes import SeedChanges
 from assay.analysis.factors.grids import Grid, grids_of
@@ -97,12 +98,14 @@ def told_apart(study: PredictedStudy, one: str, other: str) -> bool:
 
 
 def ranks(study: PredictedStudy) -> dict[str, Rank]:
-    """Return the place of each named row by its predicted time, among all that have one."""
+    """Return the place of each named row by its predicted time, among those of its context that have one."""
     named = {row.label: row.found.step_seconds for row in study.named if row.found is not None}
     known = {label: seconds for label, seconds in named.items() if seconds}
     found = {}
-    for label, seconds in known.items():
-        apart = [known[one] for one in known if told_apart(study, one, label)]
-        faster = sum(one < seconds for one in apart)
-        found[label] = Rank(1 + faster, len(known) - (len(apart) - faster))
+    for context in contexts_of(design_of(study), study.context):
+        alike = {label: seconds for label, seconds in known.items() if label in context.rows}
+        for label, seconds in alike.items():
+            apart = [alike[one] for one in alike if told_apart(study, one, label)]
+            faster = sum(one < seconds for one in apart)
+            found[label] = Rank(1 + faster, len(alike) - (len(apart) - faster))
     return found

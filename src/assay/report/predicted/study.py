@@ -21,6 +21,7 @@ from assay.records.study import BASELINE
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN, amount
 from assay.report.predicted.sheet import by_kernels, within
+from assay.report.study.choices.wording import names
 from assay.report.study.factors.wording import points
 from assay.units import format_bytes, format_flops, format_percent
 
@@ -182,6 +183,8 @@ def wording(study: "PredictedStudy") -> Iterator[str]:
         f"A change of time that is smaller than the margin has the mark {_SMALL.strip()}: its sign is not known, and "
         "it is not ranked. Deviations of times are no surer than the times."
     )
+    if study.context:
+        yield f"Rows are ranked by time at each level of {names(study.context)}."
     yield from study.notes
 
 
@@ -197,6 +200,7 @@ def predicted_study_values(study: "PredictedStudy") -> dict[str, Any]:
         "kind": study.kind,
         "question": study.question,
         "base": study.base,
+        "context": list(study.context),
         "rows": [_plain(study, row, ranks(study).get(row.label)) for row in study.rows],
         "percent_changes": [one.model_dump(mode="json") for one in grids(study)],
         "deviations": [one.model_dump(mode="json") for one in deviations(study)],
