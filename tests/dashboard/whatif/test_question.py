@@ -108,7 +108,7 @@ def test_the_first_command_has_the_figures_that_are_shown(
     home = Home(tmp_path)
     home.ready()
     rates = MEASURED.model_copy(update={"matmul_flops": MEASURED.matmul_flops | {"bfloat16": 1e11}})
-    write_file(rates_file(home), with_rates(home, detect(), {"cpu": rates}))
+    write_file(rates_file(home), with_rates(rates_file(home), detect(), {"cpu": rates}))
     question = read(query)
     shown = answer(question, home).predicted
     assert shown is not None
