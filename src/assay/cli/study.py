@@ -61,19 +61,25 @@ def plan_study(
         bool, typer.Option("--calibrate", help="First time steps of few blocks, for at most a minute.")
     ] = False,
     cells: Annotated[bool, typer.Option("--cells", help="Also list every cell: each row at each seed.")] = False,
+    loss_only: Annotated[
+        bool, typer.Option("--loss-only", help="Plan it as `run --loss-only` runs it: without times, a seed once.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
 
     The study is not trained. Times need --calibrate, or the rates that `assay machine` measures.
     """
+    from functools import partial
+
     from assay.api.designs import plan
     from assay.cli.console import print_blocks, print_json
     from assay.report.study.outlook import outlook_report
     from assay.report.terminal.progress import watcher
 
     with watcher() as watch:
-        found = plan(source, *(overrides or ()), scale=scale, calibrate=calibrate, on_progress=watch.prepare)
+        asked = partial(plan, source, *(overrides or ()), scale=scale, calibrate=calibrate, loss_only=loss_only)
+        found = asked(on_progress=watch.prepare)
     if as_json:
         print_json(found.plain(cells=cells))
     else:
