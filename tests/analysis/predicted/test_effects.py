@@ -7,13 +7,19 @@ import pytest
 import assay
 from assay.analysis.predicted.effects import Rank, deviations, grids, published_grids, ranks, told_apart
 from assay.analysis.predicted.figures import COMPARED, held, utilization
-from assay.api.predicted_studies import PredictedAnswer
+from assay.api.predicted_results import PredictedAnswer
 from assay.estimator.fit import Fit
 from assay.records.study import BASELINE
 
 DEVICE = "a100-40gb"
-SHAPES = {"default": (), "context x2": ("model.context_length=512",), "layers x2": ("model.n_layer=12",)}
-STACKS = ("none", "fp16_mixed", "gradient_accumulation")
+SHAPES = {
+    "default": (),
+    "context x2": ("model.context_length=512",),
+    "layers x2": ("model.n_layer=12",),
+    "embeddings x2": ("model.n_embd=768",),
+}
+STACKS = ("none", "sgd:momentum=0", "fp16_mixed", "bf16_mixed", "smaller_batch:factor=4", "gradient_accumulation")
+"""The 24 runs of the second document."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,7 @@ def test_the_matrix_is_that_of_the_estimates_by_hand(twenty_four: PredictedAnswe
             expected = found[grid.metric] / first - 1 - (top / first - 1) - (alone / first - 1)
             assert one.deviation == pytest.approx(expected, abs=1e-12)
             checked += 1
-    assert checked == 2 * 2 * len(COMPARED)
+    assert checked == 3 * 5 * len(COMPARED)
 
 
 def test_the_document_s_own_matrix_is_computed_from_its_table(twenty_four: PredictedAnswer) -> None:
