@@ -20,6 +20,7 @@ from plans import plans
 from assay.analysis.catalogue import Catalogue, read, shipped
 from assay.cli.main import app
 from assay.optimizations import Card, card, catalogue
+from assay.records.exits import MEANINGS
 from assay.report.catalogue import TITLES, card_lines, heading, table
 
 HERE = Path(__file__).parent
@@ -72,7 +73,9 @@ def measurements() -> str:
 def command_line() -> str:
     """Return the page with every verb's help."""
     root = typer.main.get_command(app)
-    text = NOTE + "# The command line\n"
+    text = NOTE + "# The command line\n\n## Exit codes\n\nEach code has one meaning, for all verbs.\n\n"
+    text += "| code | meaning |\n| ---: | --- |\n"
+    text += "".join(f"| {code.value} | {meaning} |\n" for code, meaning in MEANINGS.items())
     for path, command in _commands(root, ("assay",)):
         context = command.make_context(path[-1], [], resilient_parsing=True, terminal_width=79, max_content_width=79)
         usage = command.get_help(context).replace(f"Usage: {path[-1]}", f"Usage: {' '.join(path)}", 1)

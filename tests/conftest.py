@@ -16,6 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # Each test has a home of its own, and would compile everything anew.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "assay-tests-torchinductor"))
+# And none knows the rates that were measured on this machine.
+os.environ["ASSAY_MACHINE"] = ""
 _THREADS = int(os.environ["OMP_NUM_THREADS"])
 # Whoever starts tests in the background, or with nohup, has them ignore signals that tests send to what they start.
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

@@ -12,6 +12,7 @@ import pytest
 
 from assay.absent.answer import Fit
 from assay.estimator.timing.step_time import StepTime
+from assay.records.exits import Exit
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent]
@@ -257,7 +258,7 @@ def test_a_loop_that_waits_for_a_value_is_stopped_by_name(run: Run) -> None:
 def test_memory_ends_where_the_device_s_ends(run: Run) -> None:
     ran = run("import torch\nkeep = []\nwhile True:\n    keep.append(torch.empty(2**30, device='cuda'))\n")
     assert ran.answer.fit is Fit.NO
-    assert ran.answer.status.exit_code == 3
+    assert ran.answer.exit_code is Exit.UNMET
     assert (ran.found.exhausted[0].line, ran.found.exhausted[0].wanted_bytes) == (4, 2**32)
     assert (
         "Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 2.99 GiB is free" in ran.printed

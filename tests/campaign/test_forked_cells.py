@@ -66,7 +66,7 @@ def contents(record: ComparisonRecord) -> dict[str, object]:
 def begun(home: Path, file: str) -> "subprocess.Popen[str]":
     """Start the study in a home that knows the rates of this machine, which would take long to measure."""
     place = Home(home).ready()
-    rates_file(place).write_bytes(with_rates(place, detect(), {"cpu": CPU_RATES}, 1))
+    rates_file(place).write_bytes(with_rates(rates_file(place), detect(), {"cpu": CPU_RATES}, 1))
     return assay(home, "study", "run", file, "--loss-only", start=subprocess.Popen)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from assay.absent.devices import ABSENT
 from assay.absent.launch import Launched
+from assay.records.exits import Exit
 from cli.conftest import Assay
 from support.absent import answer, observation
 
@@ -119,4 +120,4 @@ def test_a_script_that_does_not_fit_has_an_exit_code(assay: Assay, monkeypatch: 
     end = {"how": "raised", "error": "OutOfMemoryError", "message": "", "place": {}}
     launched: Callable[..., Launched] = lambda *given, **options: Launched(1, (observation(ended=end),))  # noqa: E731
     monkeypatch.setattr("assay.absent.launch.run_absent", launched)
-    assert assay("absent", "h100", "--", "python", "train.py").code == 3
+    assert assay("absent", "h100", "--", "python", "train.py").code == Exit.UNMET

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.estimator.capacity import Fitting, Largest
+from assay.records.exits import Exit
 from cli.conftest import Assay
 
 SHALLOW = ("model.n_embd=256", "model.n_head=4", "model.context_length=128", "model.vocab_size=256")
@@ -84,3 +86,13 @@ def test_a_mistake_is_one_sentence(assay: Assay, words: tuple[str, ...], says: s
     said = assay("capacity", "demo", *words)
     assert said.code == 2
     assert says in said.sentence()
+
+
+def test_a_measured_peak_above_the_budget_is_a_limit_that_does_not_hold(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = Largest(key="model.n_layer", configured=1, unit=1, value=2, peak_bytes=900, next_bytes=1100)
+    for measured, code in ((900, Exit.DONE), (1001, Exit.UNMET)):
+        found = [Fitting(largest=largest, measured_bytes=measured)]
+        monkeypatch.setattr("assay.api.fitting.capacity", lambda *given, found=found, **options: found)
+        assert assay("capacity", "demo", *TINY, "--memory", "1000", "--verify").code == code

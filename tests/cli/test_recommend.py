@@ -21,7 +21,7 @@ QUICK = ("--calibrate", "0")
 def rated(home: Home) -> Home:
     """Return a home in which the rates of this machine are known."""
     home.ready()
-    rates_file(home).write_bytes(with_rates(home, detect(), {"cpu": RATES}, 1))
+    rates_file(home).write_bytes(with_rates(rates_file(home), detect(), {"cpu": RATES}, 1))
     return home
 
 

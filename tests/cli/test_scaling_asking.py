@@ -152,3 +152,35 @@ def test_a_notebook_shows_reports_and_figures() -> None:
     assert len(optima.to_frame()) == len(optima.answers) == 8
     assert len(scaling.growth(10).to_frame()) == 8
     assert sizes.to_frame().loc[512.0, "steps"] == 2.0
+
+
+def test_every_verb_that_takes_points_takes_the_names_of_their_columns(assay: Assay, points: str) -> None:
+    text = Path(points).read_text().replace("parameters,tokens,loss", "params_here,trained_on,val_bpb_here")
+    Path(points).write_text(text)
+    columns = ("--columns", "n=params_here,d=trained_on,loss=val_bpb_here")
+    for words in (
+        ("fit", points),
+        ("predict", points, "--params", "1B", "--tokens", "20B"),
+        ("isoflop", points),
+        ("envelope", points),
+        ("optimal", "--flops", "1e19", "--points", points),
+        ("optimal", "--grow", "10", "--points", points),
+    ):
+        without = assay("scaling", *words)
+        assert "it has the columns params_here" in without.sentence(), words
+        said = assay("scaling", *words, *columns)
+        assert said.code == 0 or "columns" not in said.sentence(), words
+    assert "are those of a fit" in assay("scaling", "optimal", "--flops", "1e19", *columns).sentence()
+
+
+def test_flops_that_contradict_6nd_are_warned_of_and_the_answer_costs_what_was_asked(assay: Assay, points: str) -> None:
+    heading, *rows = Path(points).read_text().splitlines()
+    counted = [f"{row},{1.67 * 6 * float(row.split(',')[0]) * float(row.split(',')[1]):g}" for row in rows]
+    Path(points).write_text("\n".join([f"{heading},flops", *counted]))
+    said = assay("scaling", "optimal", "--flops", "1e19", "--points", points)
+    assert "! your points: FLOPs of these points are 1.67 times 6·N·D, about the same at all sizes." in said.out
+    own = assay("scaling", "optimal", "--flops", "1e19", "--points", points, "--json").value["your points"]
+    assert 1.67 * 6 * own["parameters"] * own["tokens"] == pytest.approx(1e19, rel=1e-4)
+    assert own["flops_over_6nd"]["ends"] == pytest.approx([1.67, 1.67], rel=1e-4)
+    assert "1.67 times 6·N·D" in assay("scaling", "fit", points).out
+    assert "1.67 times 6·N·D" in assay("scaling", "predict", points, "--flops", "1e19").out

@@ -165,3 +165,20 @@ def test_a_model_of_the_users_own_has_no_probe_of_its_gradients() -> None:
         UsageError, match=r"gradient_probe compares gradients of assay's model; leave it out for your own"
     ):
         validate({"model": {"own": "mine:build"}, "training": {"gradient_probe": 4}})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "size"),
+    [
+        ((), 65),
+        (("data.max_bytes=1000",), None),
+        (("data.path=text.txt",), None),
+        (("data.tokenizer=bpe",), 1024),
+        (("data.tokenizer=byte",), 256),
+        (("model.vocab_size=70",), 70),
+    ],
+)
+def test_a_vocabulary_is_known_without_text_if_the_text_is_published_whole(
+    overrides: tuple[str, ...], size: int | None
+) -> None:
+    assert load("shakespeare-char", list(overrides)).with_vocabulary().model.vocab_size == size

@@ -84,4 +84,4 @@ def test_a_budget_in_which_nothing_fits_has_the_smallest_need() -> None:
 
 def test_a_run_without_a_known_vocabulary_is_refused() -> None:
     with pytest.raises(UsageError, match="the size of the 'char' vocabulary"):
-        capacity(load("shakespeare-char-cpu"), 10**9, MACHINE)
+        capacity(load("demo", ["data.tokenizer=char"]), 10**9, MACHINE)

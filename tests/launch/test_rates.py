@@ -9,6 +9,7 @@ import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
+from assay.hardware.rates import known_rates, rates_file, with_rates
 from assay.launch import rates as machine
 from assay.launch.rates import measured_machine
 from assay.worker.processes.channel import PARENT_GONE
@@ -33,6 +34,37 @@ def test_measured_once_and_again_when_asked(tmp_path: Path, log: Path) -> None:
     assert len(heard) == 1
     assert measured_machine(home, fresh=True).rates == {"cpu": MEASURED}
     assert log.read_text() == "cpu\ncpu\n"
+
+
+def test_what_one_home_measured_another_knows(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_MACHINE", str(tmp_path / "of-user"))
+    first, second = Home(tmp_path / "first"), Home(tmp_path / "second")
+    assert measured_machine(first).rates == {"cpu": MEASURED}
+    assert not rates_file(first).exists()
+    assert measured_machine(second).rates == {"cpu": MEASURED}
+    assert log.read_text() == "cpu\n"
+
+
+def test_a_home_with_rates_of_its_own_keeps_them_and_has_them_measured_anew(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, old = Home(tmp_path / "home"), MEASURED.model_copy(update={"bandwidth_bytes": 1e9})
+    known = measured_machine(home)
+    rates_file(home).write_bytes(with_rates(rates_file(home), known, {"cpu": old}))
+    monkeypatch.setenv("ASSAY_MACHINE", str(tmp_path / "of-user"))
+    assert measured_machine(home).rates == {"cpu": old}
+    assert measured_machine(home, fresh=True).rates == {"cpu": MEASURED}
+    assert known_rates(home, known) == known_rates(Home(tmp_path / "new"), known) == {"cpu": MEASURED}
+
+
+def test_where_the_user_has_no_place_the_home_keeps_them(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("ASSAY_MACHINE", str(tmp_path / "file" / "below"))
+    home = Home(tmp_path / "home")
+    assert measured_machine(home).rates == {"cpu": MEASURED}
+    assert rates_file(home).exists()
 
 
 def test_a_device_that_torch_lacks_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:

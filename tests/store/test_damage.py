@@ -69,7 +69,7 @@ def study(home: Home) -> StudyFolder:
 def files(home: Home, run: RunFolder) -> dict[str, File]:
     """Every kind of record, with a function that reads it."""
     folder, machine = study(home), rates.detect()
-    rates.rates_file(home).write_bytes(rates.with_rates(home, machine, {"cpu": MEASURED}))
+    rates.rates_file(home).write_bytes(rates.with_rates(rates.rates_file(home), machine, {"cpu": MEASURED}))
     rates.step_times_file(home).write_bytes(rates.with_step_times(home, machine, "cpu", {"step": TIMES}))
     own = make_ready(home).run.model.model_copy(update={"own": "evil.py:make", "own_folder": "/tmp"})
     remember(home, [own])
@@ -147,6 +147,6 @@ def test_a_file_without_a_digest_is_read_and_sealed_when_it_is_written_again(hom
     path = rates.rates_file(home)
     path.write_text(rates._FILE.dump_json({rates._key("cpu", machine, None): MEASURED}).decode())
     assert rates.known_rates(home, machine) == {"cpu": MEASURED}
-    path.write_bytes(rates.with_rates(home, machine, {}))
+    path.write_bytes(rates.with_rates(rates.rates_file(home), machine, {}))
     assert b'"digest"' in path.read_bytes()
     assert rates.known_rates(home, machine) == {"cpu": MEASURED}

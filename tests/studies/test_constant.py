@@ -114,7 +114,7 @@ def test_what_cannot_be_held_is_a_sentence(
 def test_an_unknown_quantity_or_vocabulary_is_refused() -> None:
     with pytest.raises(ValidationError, match="tokens_per_step"):
         Constant.model_validate({"quantity": "beauty"})
-    unknown = load("shakespeare-char-cpu")
+    unknown = load("demo", ["data.tokenizer=char"])
     study = Factorial.model_validate(
         {"vary": {"model.n_layer": [4, 2]}, "constant": {"quantity": "parameters"}}, strict=False
     )
@@ -125,7 +125,7 @@ def test_an_unknown_quantity_or_vocabulary_is_refused() -> None:
 def test_times_are_predicted_by_the_rates_of_the_home_that_is_named(tmp_path: Path) -> None:
     known, empty = Home(tmp_path / "known"), Home(tmp_path / "empty")
     known.ready()
-    rates_file(known).write_bytes(with_rates(known, detect(), {"cpu": MEASURED}, BASE.threads))
+    rates_file(known).write_bytes(with_rates(rates_file(known), detect(), {"cpu": MEASURED}, BASE.threads))
     constant = Constant(quantity="step_seconds")
     assert constant.in_home(known).of(resolved(BASE)) > 0
     with pytest.raises(UsageError, match="cannot be predicted here"):

@@ -1,13 +1,17 @@
 """The time of a row before it runs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.api.designs import plan
 from assay.config import load
 from assay.config.home import Home
 from assay.errors import UsageError
+from assay.hardware.detect import detect
+from assay.hardware.rates import rates_file, with_rates
 from assay.optimizations import resolved
 from assay.report.blocks import Table
 from assay.report.formats import UNKNOWN
@@ -15,6 +19,7 @@ from assay.report.study.outlook import outlook_report
 from assay.studies.execution.pace import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, outlook
+from support.machines import MEASURED
 
 
 @pytest.mark.parametrize(
@@ -67,3 +72,35 @@ def test_a_control_that_cannot_run_ends_the_plan_before_other_rows(tmp_path: Pat
     with pytest.raises(UsageError, match=r"^the control cannot run: .*absent\.txt"):
         outlook(study, base, Home(tmp_path / "home"), lambda message, share: said.append(message))
     assert len(said) <= 1
+
+
+def small(tmp_path: Path, kind: str, **fields: Any) -> Path:
+    """A file of a study of a tiny model on a text of its own, on a machine whose rates are known."""
+    (tmp_path / "text.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 200)
+    home = Home(tmp_path / "home").ready()
+    rates_file(home).write_bytes(with_rates(rates_file(home), detect(), {"cpu": MEASURED}))
+    shape = ["model.n_layer=1", "model.n_embd=8", "model.n_head=1", "model.context_length=8", "training.batch_size=2"]
+    overrides = [*shape, "training.steps=8", "training.warmup_steps=1", f"data.path={tmp_path / 'text.txt'}"]
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps({"kind": kind, "base": "demo", "overrides": overrides, "seeds": 2, **fields}))
+    return path
+
+
+def test_a_study_without_times_has_none_in_its_plan_and_runs_a_seed_once(tmp_path: Path) -> None:
+    path = small(tmp_path, "factorial", vary={"training.learning_rate": [1e-3, 1e-2]})
+    timed, untimed = (plan(path, loss_only=only, home=tmp_path / "home") for only in (False, True))
+    assert timed.seconds is not None
+    assert [row.processes for row in timed.rows] == [8, 4]
+    assert (untimed.timed, untimed.seconds) == (False, None)
+    assert [(row.processes, row.step_seconds) for row in untimed.rows] == [(4, None), (2, None)]
+    assert untimed.rows[0].peak_bytes == timed.rows[0].peak_bytes
+    assert "The study measures losses and memory only, so no time is predicted." in list(outlook_report(untimed))
+
+
+def test_a_search_by_losses_predicts_no_times_and_has_none_to_calibrate(tmp_path: Path) -> None:
+    space = {"training.learning_rate": {"low": 1e-4, "high": 1e-2}}
+    path = small(tmp_path, "successive_halving", trials=4, steps=[4, 8], reduction=2, space=space)
+    found = plan(path, home=tmp_path / "home")
+    assert (found.timed, found.seconds) == (False, None)
+    with pytest.raises(UsageError, match="has no times to calibrate"):
+        plan(path, calibrate=True, home=tmp_path / "home")

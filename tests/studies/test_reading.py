@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.api.designs import plan as api_plan
 from assay.config import load
 from assay.errors import UsageError
 from assay.studies.factors import OPTIMIZATIONS
@@ -157,3 +158,36 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "study.yaml"
     path.write_text(text)
     return path
+
+
+def test_a_factor_is_context_by_its_role(tmp_path: Path) -> None:
+    text = FACTORIAL.replace("{training", "{model.n_layer: {role: context, levels: [4, 2]}, training")
+    study = read_study(written(tmp_path, text))
+    assert study.context == ("model.n_layer",)
+    assert next(factor.levels for factor in study.factors()) == ("4", "2")
+    assert read_study(written(tmp_path, FACTORIAL)).context == ()
+
+
+@pytest.mark.parametrize(
+    ("levels", "says"),
+    [
+        ("{role: contxt, levels: [4, 2]}", "has the role 'contxt'; the one role is context"),
+        ("{role: context}", "give its levels beside it"),
+        ("{role: context, small: {}}", "give its levels beside it"),
+    ],
+)
+def test_another_role_is_a_sentence(tmp_path: Path, levels: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read_study(written(tmp_path, f"kind: factorial\nvary: {{shape: {levels}, optimizations: [none, lion]}}\n"))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("vary: {model.n_layer: {role: context, levels: [4, 2]}}", "every factor of the study is context"),
+        ("vary: {model.n_layer: [4, 2]}\ncontext: [model.n_head]", "context names the factor 'model.n_head'"),
+    ],
+)
+def test_context_leaves_something_to_choose(tmp_path: Path, more: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        api_plan(written(tmp_path, f"kind: factorial\n{more}\n"), home=tmp_path / "home")

@@ -37,7 +37,15 @@ def factorial_record(
         cells.append(CellResult(cell=cell, wave=cell.seed, result=run, curve=Curve()))
     rows = tuple(dict.fromkeys(one.cell.treatment for one in cells if not one.cell.treatment.startswith("baseline")))
     whole = record(seeds=seeds, treatments=TREATMENTS[:1])
-    values = {"treatments": rows, "cells": tuple(cells), "rounds": (), "nudged": (), "kind": "factorial", **fields}
+    values = {
+        "treatments": rows,
+        "cells": tuple(cells),
+        "rounds": (),
+        "nudged": (),
+        "kind": "factorial",
+        "context": study.context,
+        **fields,
+    }
     return ComparisonRecord(**{name: getattr(whole, name) for name in ComparisonRecord.model_fields} | values)
 
 
@@ -53,3 +61,15 @@ def cut_short(whole: ComparisonRecord, *kept: tuple[str, int]) -> ComparisonReco
     left = tuple(one.cell for one in whole.cells if one not in cells)
     ending = StudyEnding.BUDGET_REACHED
     return whole.model_copy(update={"cells": tuple(cells), "held_back": left, "ending": ending})
+
+
+def in_two_sizes(**fields: Any) -> ComparisonRecord:
+    """A study of two optimizations with the size as context: the small model is the lightest and fastest of all."""
+    at = {"none": (1.0, 1.0), "sdpa_attention": (0.8, 1.1), "bf16_mixed": (0.9, 0.7)}
+
+    def figures(levels: Mapping[str, str]) -> Figures:
+        memory, step = at[levels["optimizations"]]
+        return (0.2 * memory, 0.2 * step, 2.4) if levels["shape"] == "small" else (memory, step, 2.4)
+
+    vary = {"shape": {"role": "context", "levels": {"large": {}, "small": {"model.n_layer": 2}}}}
+    return factorial_record({**vary, "optimizations": [*at]}, figures, noise=0.0, **fields)

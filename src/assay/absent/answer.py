@@ -15,6 +15,7 @@ from assay.absent.devices import AbsentDevice, with_context
 from assay.absent.launch import Launched
 from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
 from assay.estimator.timing.step_time import StepTime
+from assay.records.exits import Exit
 from assay.records.status import Status
 
 
@@ -148,9 +149,9 @@ class AbsentAnswer:
         return Status.KILLED if self.failed else Status.DONE
 
     @property
-    def exit_code(self) -> int:
-        """Exit code of the command."""
-        return self.status.exit_code
+    def exit_code(self) -> Exit:
+        """Exit code of the command; the memory of the device is a limit."""
+        return Exit.UNMET if self.fit is Fit.NO else self.status.exit_code
 
     @cached_property
     def step_time(self) -> StepTime | str | None:

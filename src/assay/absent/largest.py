@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from assay.absent.answer import AbsentAnswer, Fit
 from assay.errors import UsageError
+from assay.records.exits import Exit
 from assay.records.status import Status
 
 MARK = "{}"
@@ -90,10 +91,13 @@ class LargestFit(Search[AbsentAnswer]):
     """Result of a search over runs of a script."""
 
     @property
-    def exit_code(self) -> int:
-        """Exit code of the command: 0 if a number is known, 3 if not, and 130 after an interrupt."""
-        interrupted = self.undecided is not None and self.undecided.answer.status is Status.INTERRUPTED
-        return Status.INTERRUPTED.exit_code if interrupted else 0 if self.best else Status.OUT_OF_MEMORY.exit_code
+    def exit_code(self) -> Exit:
+        """Exit code of the command: whether a number is known, none fits, or a run could not tell."""
+        if self.undecided is not None and self.undecided.answer.status is Status.INTERRUPTED:
+            return Exit.INTERRUPTED
+        if self.best:
+            return Exit.DONE
+        return Exit.UNMET if self.undecided is None else Exit.NO_RESULT
 
     def to_dict(self) -> dict[str, object]:
         """Return the result as plain values, with the answer of the best run, or of the one that could not tell."""

@@ -12,6 +12,7 @@ from assay.absent.launch import StatedRead, run_absent
 from assay.absent.nccl import nccl_bytes
 from assay.absent.observation import Collective
 from assay.absent.ranks import Ranks
+from assay.records.exits import Exit
 from assay.records.status import Status
 
 
@@ -45,9 +46,9 @@ class RanksAnswer:
         return self.answers[self.fullest].status
 
     @property
-    def exit_code(self) -> int:
-        """Exit code of the command: 3 if a rank does not fit or failed."""
-        return self.status.exit_code
+    def exit_code(self) -> Exit:
+        """Exit code of the command: that of the first rank that does not fit or failed."""
+        return self.answers[self.fullest].exit_code
 
     @property
     def left_bytes(self) -> int | None:

@@ -37,22 +37,33 @@ def plan(
     *overrides: str,
     scale: str | None = None,
     calibrate: bool = False,
+    loss_only: bool = False,
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
 ) -> "Outlook":
     """Predict memory and time of every row of a study, without training it.
 
-    With `calibrate`, steps of few blocks are timed first, for at most a minute. The study is given as for `run`. Rows
-    that cannot run have the reason. Raises `UsageError` for a fault of the file or of the control.
+    With `calibrate`, steps of few blocks are timed first, for at most a minute. The study is given as for `run`, and so
+    is `loss_only`: such a study has no times. Rows that cannot run have the reason. Raises `UsageError` for a fault of
+    the file or of the control.
     """
     from assay.data.progress import silent
     from assay.studies.outlook import outlook
 
     place = home_of(home)
     study, base = designed(source, overrides, scale, place)
-    found = outlook(study, base, place, on_progress or silent, calibrate=calibrate)
+    study = untimed(study) if loss_only else study
+    timed = not (loss_only or study.losses_only)
+    if calibrate and not timed:
+        raise UsageError("a study that measures losses only has no times to calibrate; leave out --calibrate")
+    found = outlook(study, base, place, on_progress or silent, calibrate=calibrate, timed=timed)
     check_statements(study, {row.label for row in found.rows})
     return found
+
+
+def untimed(study: "Study") -> "Study":
+    """Return a study as it runs without times: a second process of a seed would say the same, if none is asked for."""
+    return study if study.processes is not None else study.model_copy(update={"processes": 1})
 
 
 def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
@@ -119,10 +130,13 @@ def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[
 
 def check_statements(study: "Study", rows: set[str]) -> None:
     """Raise `UsageError` if a study states something about a row, a metric or a formula that does not exist."""
+    from assay.analysis.choices.contexts import check_context
     from assay.analysis.choices.ranking import check_ranking
     from assay.analysis.stated.expectations import check_expectations
     from assay.analysis.stated.published import check_published
 
-    check_expectations(study.expects, rows, {key: one.levels for key, one in study.by_key().items()})
+    levels = {key: one.levels for key, one in study.by_key().items()}
+    check_expectations(study.expects, rows, levels)
+    check_context(study.context, levels)
     check_published(study.published, rows)
     check_ranking(study.weights, study.ranking)

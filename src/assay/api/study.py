@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, title_of, with_initial_weights
-from assay.api.designs import check_statements, designed, library, new, plan, remarks
+from assay.api.designs import check_statements, designed, library, new, plan, remarks, untimed
+from assay.api.predicted_studies import predict, predict_comparison
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -28,6 +29,8 @@ __all__ = [
     "machines",
     "new",
     "plan",
+    "predict",
+    "predict_comparison",
     "resume",
     "run",
     "show",
@@ -93,8 +96,7 @@ def run(
     analyse = _analysis()
     place = home_of(home)
     study, base = designed(source, overrides, scale, place)
-    if loss_only and study.processes is None:
-        study = study.model_copy(update={"processes": 1})  # without times a second process of a seed says the same
+    study = untimed(study) if loss_only else study
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot

@@ -77,7 +77,8 @@ def absent(
         assay absent h100 --ranks 8 -- python train_fsdp.py
         assay absent rtx4090 --read train.py:12=300 --json answer.json -- python train.py
 
-    Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script does not fit, or failed; 130 interrupted.
+    Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script failed; 5 it does not fit; 130
+    interrupted.
     """
     from assay import api
     from assay.cli.console import note

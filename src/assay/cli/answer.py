@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.errors import UsageError
+from assay.records.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from assay.analysis.comparison import Comparison
 
 
-UNMET = 5
-"""Exit code of every verb where a stated expectation or limit does not hold, and nothing else went wrong."""
 FailOn = Annotated[
     str | None,
     typer.Option("--fail-on", metavar="refuted", help="End with exit code 5 if an expectation is refuted."),
@@ -44,7 +43,9 @@ def finish(
     with deaf():
         print_answer(comparison, write_page(comparison, home, page), as_json)
         show_how_to_look(copies)
-    raise typer.Exit(130 if comparison.interrupted else 3 if comparison.failed else unmet(comparison, fail_on))
+    if comparison.interrupted or comparison.failed:
+        raise typer.Exit(Exit.INTERRUPTED if comparison.interrupted else Exit.NO_RESULT)
+    raise typer.Exit(unmet(comparison, fail_on))
 
 
 def check_fail_on(fail_on: str | None) -> None:
@@ -53,7 +54,7 @@ def check_fail_on(fail_on: str | None) -> None:
         raise UsageError(f"--fail-on {fail_on} is not possible; it takes refuted")
 
 
-def unmet(comparison: "Comparison", fail_on: str | None) -> int:
+def unmet(comparison: "Comparison", fail_on: str | None) -> Exit:
     """Return the exit code for refuted expectations, if it was asked for; each is said in a line."""
     from assay.cli.console import note
     from assay.report.study.expectations import refuted
@@ -61,7 +62,7 @@ def unmet(comparison: "Comparison", fail_on: str | None) -> int:
     found = refuted(comparison) if fail_on is not None else []
     for one in found:
         note(f"assay: refuted: {one}")
-    return UNMET if found else 0
+    return Exit.UNMET if found else Exit.DONE
 
 
 def _watched(measure: "Callable[..., Comparison]") -> "Comparison":

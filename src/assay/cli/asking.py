@@ -19,6 +19,14 @@ _Law = Annotated[
     str, typer.Option("--law", metavar="NAME", help="With --points: the law; assay scaling laws lists them.")
 ]
 _Drop = Annotated[int, typer.Option(min=0, help="With --points: leave out so many points with the highest losses.")]
+_Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="n=HEADING:UNIT,…",
+        help="With --points: columns of the file: n, d, c, loss, u, c_min, s_min.",
+    ),
+]
 _Ratio = Annotated[
     str | None,
     typer.Option("--tokens-per-parameter", metavar="R", help="Also: the same loss at R tokens for each parameter."),
@@ -48,6 +56,7 @@ def optimal_size(
     points: _Points = None,
     law: _Law = "hoffmann",
     drop: _Drop = 0,
+    columns: _Columns = None,
     tokens_per_parameter: _Ratio = None,
     inference_tokens: _Inference = None,
     device: _Device = None,
@@ -64,6 +73,7 @@ def optimal_size(
 
     \b
         assay scaling optimal --flops 1e21 --points mine.csv
+        assay scaling optimal --flops 1e21 --points runs.csv --columns n=params_total,d=tokens_trained,loss=val_bpb:bits
         assay scaling optimal --params 70B --device h100 --devices 1024 --price 2.5
         assay scaling optimal --flops 1e23 --tokens-per-parameter 200 --inference-tokens 1T
         assay scaling optimal --grow 10 --params 124M --tokens 10B
@@ -76,7 +86,7 @@ def optimal_size(
     counts = {name: None if text is None else count_of(name, text) for name, text in options.items()}
     asked: dict[str, Any] = {
         "flops": counts["--flops"], "parameters": counts["--params"], "tokens": counts["--tokens"],
-        "points": points, "law": law, "drop": drop, "far": far,
+        "points": points, "law": law, "drop": drop, "columns": columns, "far": far,
     }  # fmt: skip
     further: dict[str, Any] = {
         "tokens_per_parameter": counts["--tokens-per-parameter"], "inference_tokens": counts["--inference-tokens"],

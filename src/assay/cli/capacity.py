@@ -6,6 +6,7 @@ import typer
 
 from assay.cli.belonging import check_place
 from assay.cli.options import AbsentGpu, Json, Memory, Nproc, Of, Overrides, Source, With, changes
+from assay.records.exits import Exit
 
 
 def capacity(
@@ -31,6 +32,8 @@ def capacity(
         assay capacity gpt2-124m --memory 8GB --with sdpa_attention+bf16_mixed
         assay capacity demo --memory 100MB --verify
         assay capacity gpt2-124m model.vocab_size=50257 --device rtx4090 --with bf16_mixed
+
+    Exit codes: 0 done; 2 wrong input; 5 with --verify: a measured peak is above the budget.
     """
     from assay import api
     from assay.api.fitting import budget_of
@@ -55,3 +58,5 @@ def capacity(
         print_json({"memory_bytes": budget, "of": limited, "largest": [one.to_dict() for one in found]})
     else:
         print_blocks(capacity_report(found, budget, limited))
+    if any(one.measured_bytes is not None and one.measured_bytes > budget for one in found):
+        raise typer.Exit(Exit.UNMET)

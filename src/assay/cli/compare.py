@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from assay.cli.answer import finish
-from assay.cli.options import Nproc, Overrides, Oversubscribe, Source, changes
+from assay.cli.belonging import arguments, check_place, check_used
+from assay.cli.options import AbsentGpu, Nproc, Overrides, Oversubscribe, Source, changes
+from assay.cli.predicted_study import print_predicted
 from assay.cli.tracked import Track
 
 _With = Annotated[
@@ -17,7 +19,9 @@ _With = Annotated[
         help="A treatment: one row of the table. Repeat it for each row. Default: three well-known techniques.",
     ),
 ]
-_Seeds = Annotated[int, typer.Option(metavar="N", help="Number of seeds; all rows use the same seeds.")]
+_Seeds = Annotated[
+    int | None, typer.Option("--seeds", metavar="N", help="Number of seeds, the same for all rows; default: 3.")
+]
 _Processes = Annotated[
     int | None,
     typer.Option(
@@ -26,7 +30,7 @@ _Processes = Annotated[
         show_default=False,
     ),
 ]
-_Blocks = Annotated[int, typer.Option(metavar="N", help="Timed blocks of every run.")]
+_Blocks = Annotated[int | None, typer.Option("--blocks", metavar="N", help="Timed blocks of every run; default: 5.")]
 _Timeout = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="Stop a run after this time; waiting for its turn does not count."),
@@ -38,6 +42,10 @@ _Page = Annotated[
     ),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON value and nothing else.")]
+_MEASURED = ("--nproc", "--oversubscribe", "--seeds", "--processes", "--blocks", "--timeout", "--track")
+"""Options of a measurement, which a prediction has no use for."""
+_GIVEN = ("--seeds", "--processes", "--blocks", "--timeout")
+"""Options that are arguments of the comparison, too."""
 
 
 def compare(
@@ -45,10 +53,11 @@ def compare(
     overrides: Overrides = None,
     with_: _With = None,
     nproc: Nproc = None,
+    device: AbsentGpu = None,
     oversubscribe: Oversubscribe = False,
-    seeds: _Seeds = 3,
+    seeds: _Seeds = None,
     processes: _Processes = None,
-    blocks: _Blocks = 5,
+    blocks: _Blocks = None,
     timeout: _Timeout = None,
     page: _Page = None,
     track: Track = None,
@@ -63,10 +72,14 @@ def compare(
     Without --with, up to three well-known techniques are compared that apply to this configuration on this machine. A
     line names them before the first run starts.
 
+    With --device nothing is trained. Memory, work and time of each row are predicted on one GPU that may be absent.
+    So is the deviation of every pair of treatments from the sum of their changes.
+
     \b
         assay compare demo
         assay compare demo --with sdpa_attention --with bf16_mixed
         assay compare demo --nproc 2 --with data_parallel --with tensor_parallel:degree=2
+        assay compare gpt2-124m --device a100-40gb --with bf16_mixed --with sdpa_attention
 
     Ctrl-C stops the comparison and saves the runs that have finished.
 
@@ -77,5 +90,15 @@ def compare(
 
     from assay import api
 
+    options = {
+        "--nproc": nproc, "--oversubscribe": oversubscribe, "--seeds": seeds, "--processes": processes,
+        "--blocks": blocks, "--timeout": timeout, "--track": track,
+    }  # fmt: skip
+    check_used("" if device is None else "--device", {"": _MEASURED, "--device": ()}, options)
+    check_place(device, source, *(overrides or ()))
+    if device is not None:
+        foretell = partial(api.study.predict_comparison, source, *(overrides or ()), device=device)
+        print_predicted(partial(foretell, treatments=with_ or ()), page, as_json)
+        return
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
-    finish(partial(ask, seeds=seeds, processes=processes, blocks=blocks, timeout=timeout), page, as_json, track)
+    finish(partial(ask, **arguments(options, *_GIVEN)), page, as_json, track)

@@ -18,8 +18,9 @@ def machine(
 ) -> None:
     """Show cores, memory and accelerators, and the measured matmul and copy rates.
 
-    The rates are measured once, in some seconds, and stored. They are measured again when the processor, torch or the
-    number of threads changes.
+    The rates are measured once, in some seconds, and stored for all homes of the user. Those of a home override them.
+    ASSAY_MACHINE names their folder, by default ~/.cache/assay. They are measured again when the processor, torch or
+    the number of threads changes.
 
     \b
         assay machine

@@ -1,8 +1,7 @@
 """`assay`: each verb is a file of this folder, with a function of the same name or an `app` of several commands.
 
-Errors end here, each in one line of at most 500 characters on standard error. Errors that the user can correct exit
-with 2, and a measuring process that was killed with 3. A disk that refuses and unforeseen errors exit with 1, an
-interrupt with 130. A reader that closes a pipe early is no error.
+Errors end here, each in one line of at most 500 characters on standard error, with an exit code of `records.exits`. A
+reader that closes a pipe early is no error.
 
 Help is plain text, because loading the richer kind takes longer than everything else together. A verb's file therefore
 imports typer and typing at its top, and the rest when it runs.
@@ -21,6 +20,7 @@ from assay.cli.consent import consented
 from assay.cli.signals import asked_to_stop, stop_on_signals
 from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, ProcessKilled, StorageError, UsageError, one_line
+from assay.records.exits import Exit
 
 VERBS = (
     "train",
@@ -46,8 +46,6 @@ VERBS = (
 )
 """Verbs in the order in which help lists them."""
 
-_USAGE, _FAILED, _KILLED, _INTERRUPTED = 2, 1, 3, 130
-
 
 class _Verbs(typer.core.TyperGroup):
     """Runs a verb and turns its errors into a sentence and an exit code."""
@@ -57,7 +55,7 @@ class _Verbs(typer.core.TyperGroup):
         try:
             code = super().main(*args, standalone_mode=False, **options)  # type: ignore[misc]
         except typer.Abort:
-            code = _say(_USAGE, "nothing was done")
+            code = _say(Exit.REFUSED, "nothing was done")
         except SystemExit as end:
             # The parser exits like this if the reader of its help has closed the pipe, which is no fault.
             code = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
@@ -87,7 +85,7 @@ class _Verbs(typer.core.TyperGroup):
         except BrokenPipeError:
             # The reader of a pipe has closed it (`assay runs ls | head`), because it needs no more.
             silence()
-            raise typer.Exit(0) from None
+            raise typer.Exit(Exit.DONE) from None
         except BaseException as error:
             if _is_help(error):
                 raise
@@ -103,13 +101,13 @@ def _say(code: int, sentence: str) -> int:
 def _ending(error: BaseException, show_traceback: bool) -> tuple[int, str]:
     """Exit code and sentence of an error."""
     if isinstance(error, KeyboardInterrupt):
-        return _INTERRUPTED, "interrupted"
+        return Exit.INTERRUPTED, "interrupted"
     if isinstance(error, UsageError):
-        return _USAGE, str(error)
+        return Exit.REFUSED, str(error)
     if isinstance(error, ProcessKilled):
-        return _KILLED, str(error)
+        return Exit.NO_RESULT, str(error)
     if isinstance(error, StorageError):
-        return _FAILED, str(error)
+        return Exit.FAULT, str(error)
     if not isinstance(error, Exception):
         raise error
     return _unforeseen(error, show_traceback)
@@ -119,7 +117,7 @@ def _refused_words(error: Exception) -> int:
     """Print help if a verb is missing, else a sentence on the refused words. Return the exit code."""
     if _is_help(error):
         error.show()  # type: ignore[attr-defined]
-        return _USAGE
+        return Exit.REFUSED
     return _say(error.exit_code, error.format_message())  # type: ignore[attr-defined]
 
 
@@ -150,21 +148,21 @@ def _unforeseen(error: Exception, show_traceback: bool) -> tuple[int, str]:
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return error.exit_code, error.format_message()
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        return _FAILED, f"the output could not be written: {error.strerror}"
+        return Exit.FAULT, f"the output could not be written: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _PATH_ERRNOS and error.filename is not None:
-        return _USAGE, f"{error.filename}: {error.strerror}"
+        return Exit.REFUSED, f"{error.filename}: {error.strerror}"
     from assay.config.extensions import own_line
 
     own = own_line(error)
     if show_traceback or os.environ.get("ASSAY_DEBUG"):
         traceback.print_exception(error)
         if own is not None:
-            return _USAGE, f"{own}: this is a fault in an extension of yours"
-        return _FAILED, "this is a fault in assay, not in your input"
+            return Exit.REFUSED, f"{own}: this is a fault in an extension of yours"
+        return Exit.FAULT, "this is a fault in assay, not in your input"
     if own is not None:
-        return _USAGE, f"{own}: {type(error).__name__}: {_cut_message(error)}; correct this extension"
+        return Exit.REFUSED, f"{own}: {type(error).__name__}: {_cut_message(error)}; correct this extension"
     return (
-        _FAILED,
+        Exit.FAULT,
         f"{type(error).__name__}: {_cut_message(error)} (a fault in assay; `assay --traceback …` shows where)",
     )
 
@@ -227,7 +225,7 @@ def main() -> None:
     """The `assay` command."""
     stop_on_signals()
     if not settle():
-        sys.exit(_say(_USAGE, "standard output is closed; redirect it to a file or to /dev/null"))
+        sys.exit(_say(Exit.REFUSED, "standard output is closed; redirect it to a file or to /dev/null"))
     app()
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import Json, RunName
+from assay.records.exits import Exit
 
 _NAMED = 5
 """Most files that an import names one by one."""
@@ -217,7 +218,7 @@ def track_runs(
         note(f"{len(done.runs)} run{'' if len(done.runs) == 1 else 's'} copied to {done.folder}")
     if done.failure is not None:
         note(f"assay: {to} got no further copy ({done.failure})")
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.FAULT)
     if not as_json and done.look is not None:
         typer.echo(done.look)
 

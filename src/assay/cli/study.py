@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from assay.cli.answer import FailOn, check_fail_on, finish, print_answer, unmet
-from assay.cli.options import Json, Overrides, Page
+from assay.cli.belonging import check_used
+from assay.cli.options import AbsentGpu, Json, Overrides, Page
+from assay.cli.predicted_study import print_predicted
 from assay.cli.tracked import Track
+from assay.errors import UsageError
 
 app = typer.Typer(help="Write, plan, run, list, show, follow, stop and resume studies; a comparison is one.")
 
@@ -21,6 +24,17 @@ _Source = Annotated[
     str, typer.Argument(metavar="STUDY|FILE", help="A study of the library by its name, or a YAML file.")
 ]
 _Scale = Annotated[str | None, typer.Option(metavar="NAME", help="A scale of the study, such as small; default: full.")]
+
+
+_Executor = Annotated[
+    str | None,
+    typer.Option("--executor", metavar="NAME", help="Where the waves run: local, ray, slurm; default: local."),
+]
+_RUN_USES = {
+    "": ("--executor", "--max-hours", "--loss-only", "--track", "--fail-on"),
+    "--predicted": ("--device",),
+}
+"""Options of `run` by what it does: measure, or predict."""
 
 
 @app.command("new")
@@ -47,19 +61,25 @@ def plan_study(
         bool, typer.Option("--calibrate", help="First time steps of few blocks, for at most a minute.")
     ] = False,
     cells: Annotated[bool, typer.Option("--cells", help="Also list every cell: each row at each seed.")] = False,
+    loss_only: Annotated[
+        bool, typer.Option("--loss-only", help="Plan it as `run --loss-only` runs it: without times, a seed once.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
 
     The study is not trained. Times need --calibrate, or the rates that `assay machine` measures.
     """
+    from functools import partial
+
     from assay.api.designs import plan
     from assay.cli.console import print_blocks, print_json
     from assay.report.study.outlook import outlook_report
     from assay.report.terminal.progress import watcher
 
     with watcher() as watch:
-        found = plan(source, *(overrides or ()), scale=scale, calibrate=calibrate, on_progress=watch.prepare)
+        asked = partial(plan, source, *(overrides or ()), scale=scale, calibrate=calibrate, loss_only=loss_only)
+        found = asked(on_progress=watch.prepare)
     if as_json:
         print_json(found.plain(cells=cells))
     else:
@@ -71,7 +91,11 @@ def run_study(
     source: _Source,
     overrides: Overrides = None,
     scale: _Scale = None,
-    executor: Annotated[str, typer.Option(metavar="NAME", help="Where the waves run: local, ray, slurm.")] = "local",
+    predicted: Annotated[
+        bool, typer.Option("--predicted", help="Train nothing: predict every row on --device, with deviations.")
+    ] = False,
+    device: AbsentGpu = None,
+    executor: _Executor = None,
     max_hours: _Hours = None,
     loss_only: Annotated[
         bool, typer.Option("--loss-only", help="Measure no times and no heap, and run cells beside each other.")
@@ -95,12 +119,25 @@ def run_study(
     The first level of each factor is that of the control. Settings after the name change the base of all rows:
     `assay study run cpu-fifteen --scale small data.path=input.txt`. Exit codes are those of `assay compare`, and 5
     with --fail-on if an expectation is refuted.
+
+    With --predicted nothing is trained: every row is predicted on a GPU that may be absent, as `assay compare --device`
+    does: `assay study run gpu-twenty-four --predicted --device a100-40gb`.
     """
     from functools import partial
 
-    from assay.api.study import run
+    from assay.api.study import predict, run
 
-    asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor)
+    options = {
+        "--executor": executor, "--max-hours": max_hours, "--loss-only": loss_only, "--track": track,
+        "--fail-on": fail_on, "--device": device,
+    }  # fmt: skip
+    check_used("--predicted" if predicted else "", _RUN_USES, options)
+    if predicted:
+        if device is None:
+            raise UsageError("--predicted needs a GPU; name one, as in --predicted --device a100-40gb")
+        print_predicted(partial(predict, source, *(overrides or ()), scale=scale, device=device), page, as_json)
+        return
+    asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor or "local")
     finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on)
 
 

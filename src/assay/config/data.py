@@ -11,6 +11,8 @@ from assay.config.paths import PathText
 
 KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
 """Vocabulary sizes that are known before any text is read."""
+CHARACTERS = {"shakespeare": 65}
+"""Different characters of a published text, of which no part is left out: nanoGPT, data/shakespeare_char/readme.md."""
 
 NEWER = ("evaluate_on", "encoding", "max_unknown")
 """Fields that runs of earlier versions lack: at their defaults they are no part of the identity of a run or folder."""
@@ -65,6 +67,13 @@ class DataConfig(Setting):
     def newer_defaults(self) -> set[str]:
         """Return the names among `NEWER` that have their defaults."""
         return {name for name in NEWER if getattr(self, name) == type(self).model_fields[name].default}
+
+    @property
+    def known_vocabulary(self) -> int | None:
+        """Size of the vocabulary, if it is known before any text is read."""
+        if self.tokenizer == "char":
+            return CHARACTERS.get(self.source) if self.max_bytes is None else None
+        return {**KNOWN_VOCABULARIES, "bpe": self.bpe_vocab_size}.get(self.tokenizer)
 
     @property
     def source(self) -> str:

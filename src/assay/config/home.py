@@ -9,6 +9,9 @@ from pathlib import Path
 from assay.errors import UsageError
 from assay.files import sweep
 
+MACHINE = "ASSAY_MACHINE"
+"""Variable that names the folder of measured rates; empty: they are kept in the home."""
+
 
 class Home:
     """The folders under `ASSAY_HOME`. Creating this object touches no file; `ready()` creates them and tests
@@ -112,6 +115,22 @@ class Home:
         """True if files of the home can be created or changed; a home that does not exist yet counts as writable."""
         places = [place for place in (self.root, self.store) if os.path.exists(place)]
         return all(os.access(place, os.W_OK) for place in places)
+
+
+def user_folder() -> Path | None:
+    """Return the folder for what belongs to the machine and serves every home of its user: measured rates.
+
+    It is `ASSAY_MACHINE`, by default `assay` in `XDG_CACHE_HOME` or in `~/.cache`. None if the variable is empty, or
+    if the user has no home directory.
+    """
+    named = os.environ.get(MACHINE)
+    if named is not None:
+        return Path(named).absolute() if named else None
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return cache / "assay" if cache.is_absolute() else None
 
 
 def home_of(home: Home | Path | str | None) -> Home:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from assay.config.base import Frozen, Setting
-from assay.config.data import KNOWN_VOCABULARIES, DataConfig
+from assay.config.data import DataConfig
 from assay.config.model import NEWER, ModelConfig
 from assay.config.training import TrainingConfig
 
@@ -158,8 +158,7 @@ class Run(Setting):
         A size that is already set is kept.
         """
         if size is None:
-            known = {**KNOWN_VOCABULARIES, "bpe": self.data.bpe_vocab_size}
-            size = known.get(self.data.tokenizer)
+            size = self.data.known_vocabulary
         if self.model.vocab_size is not None or size is None:
             return self
         return self.model_copy(update={"model": self.model.model_copy(update={"vocab_size": size})})

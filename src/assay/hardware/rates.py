@@ -1,5 +1,6 @@
-"""Rates and step times measured earlier on this machine, read without torch from small JSON files in the cache.
+"""Rates and step times measured earlier on this machine, read without torch from small JSON files.
 
+Rates are kept once for all homes of a user, and step times in the cache of the home, because they are of its models.
 The key of an entry is what its rates depend on: a processor or accelerator, a version of torch and a number of threads.
 Rates under any other key are unknown. A file that cannot be read, or was changed since it was written, counts as empty,
 and `damaged` names it. Figures that cannot be are ignored, and so are rates of an earlier version of assay that
@@ -7,14 +8,14 @@ contradict each other. All of these are measured again.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from assay.config.home import Home
+from assay.config.home import Home, user_folder
 from assay.files import read_file
 from assay.hardware.detect import detect, torch_version
 from assay.hardware.instruction_set import is_lowered
@@ -25,6 +26,7 @@ from assay.sealed import open_file, seal_file
 _FILE = TypeAdapter(dict[str, Rates])
 _TIMES_FILE = TypeAdapter(dict[str, StepTimes])
 _STEP = ", step "
+_RATES = "machine.json"
 _Entry = TypeVar("_Entry", Rates, StepTimes)
 
 
@@ -37,11 +39,16 @@ def known_machine(home: Home, threads: int | None = None) -> Machine:
 
 
 def known_rates(home: Home, machine: Machine, threads: int | None = None) -> dict[str, Rates]:
-    """Return rates by device, `cpu` or `cuda`; a device that was not measured is left out."""
-    entries = _read(rates_file(home), _FILE)
-    keys = {device: _key(device, machine, threads) for device in devices(machine)}
-    found = {device: entries[key] for device, key in keys.items() if key in entries}
-    return {device: rates for device, rates in found.items() if rates.doubtful or not rates.contradictory}
+    """Return rates by device, `cpu` or `cuda`; a device that was not measured is left out.
+
+    They belong to the machine, so those of the user's other homes count. Rates of the home itself come before them.
+    """
+    found: dict[str, Rates] = {}
+    for path in filter(None, (user_rates_file(), rates_file(home))):
+        entries = _read(path, _FILE)
+        known = {device: entries.get(_key(device, machine, threads)) for device in devices(machine)}
+        found |= {device: one for device, one in known.items() if one and (one.doubtful or not one.contradictory)}
+    return found
 
 
 def known_step_times(home: Home, machine: Machine, threads: int | None = None) -> dict[str, StepTimes]:
@@ -65,17 +72,30 @@ def step_times_file(home: Home) -> Path:
     return home.cache / "step_times.json"
 
 
-def with_rates(home: Home, machine: Machine, measured: dict[str, Rates], threads: int | None = None) -> bytes:
-    """Return the new content of `rates_file` after a measurement; entries of other machines and versions are kept."""
-    entries = _read(rates_file(home), _FILE) | {
-        _key(device, machine, threads): rates for device, rates in measured.items()
-    }
+def with_rates(path: Path, machine: Machine, measured: Mapping[str, Rates], threads: int | None = None) -> bytes:
+    """Return the new content of a file of rates after a measurement.
+
+    Entries of other machines and versions are kept.
+    """
+    entries = _read(path, _FILE) | {_key(device, machine, threads): rates for device, rates in measured.items()}
     return seal_file(_FILE.dump_json(entries, indent=1).decode())
 
 
+def overrides(home: Home, machine: Machine, measured: Iterable[str], threads: int | None = None) -> bool:
+    """Return whether a home has rates of its own for one of some devices."""
+    entries = _read(rates_file(home), _FILE)
+    return any(_key(device, machine, threads) in entries for device in measured)
+
+
 def rates_file(home: Home) -> Path:
-    """Path of the file with the rates."""
-    return home.cache / "machine.json"
+    """Path of the file with a home's own rates."""
+    return home.cache / _RATES
+
+
+def user_rates_file() -> Path | None:
+    """Path of the file with the rates for all homes of the user; None if there is no place for it."""
+    folder = user_folder()
+    return None if folder is None else folder / _RATES
 
 
 def devices(machine: Machine) -> tuple[str, ...]:
@@ -101,7 +121,7 @@ def _key(device: str, machine: Machine, threads: int | None) -> str:
 
 def damaged(home: Home) -> list[Path]:
     """Return the files of measurements that are there and cannot be believed."""
-    found = {rates_file(home): _believed(rates_file(home), _FILE)}
+    found = {path: _believed(path, _FILE) for path in filter(None, (user_rates_file(), rates_file(home)))}
     times = {step_times_file(home): _believed(step_times_file(home), _TIMES_FILE)}
     return [path for path, entries in {**found, **times}.items() if entries is None and path.exists()]
 

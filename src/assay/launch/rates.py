@@ -2,13 +2,22 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from assay.config.home import Home
+from assay.errors import StorageError
 from assay.files import write_file
 from assay.hardware import Machine, Rates
-from assay.hardware.rates import damaged, devices, known_machine, rates_file, with_rates
+from assay.hardware.rates import (
+    damaged,
+    devices,
+    known_machine,
+    overrides,
+    rates_file,
+    user_rates_file,
+    with_rates,
+)
 from assay.launch.lifeline import helper
 from assay.launch.outcome import check_alive
 
@@ -44,8 +53,20 @@ def measured_machine(
             tell(f"torch cannot use {device} here, so its rates stay unknown")
         else:
             found[device] = rates
-    write_file(rates_file(home), with_rates(home, machine, found, threads))
+    _keep(home, machine, found, threads)
     return known_machine(home, threads)
+
+
+def _keep(home: Home, machine: Machine, found: Mapping[str, Rates], threads: int | None) -> None:
+    """Write rates for all homes of the user, and into this home if that has rates of its own or nothing else can."""
+    written, place = False, user_rates_file()
+    if place is not None:
+        with suppress(OSError, StorageError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_file(place, with_rates(place, machine, found, threads))
+            written = True
+    if not written or overrides(home, machine, found, threads):
+        write_file(rates_file(home), with_rates(rates_file(home), machine, found, threads))
 
 
 def set_aside_damaged(home: Home, tell: Callable[[str], None]) -> None:

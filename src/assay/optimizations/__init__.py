@@ -2,7 +2,7 @@
 
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.optimizations.card import Card, availability, card
-from assay.optimizations.registry import catalogue, forget, optimizations_of, resolve, search
+from assay.optimizations.registry import catalogue, forget, is_own, optimizations_of, resolve, search
 from assay.optimizations.stack import check, check_divided, expected_of, mesh_of, numerics_of, resolved, trained_model
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "check_divided",
     "expected_of",
     "forget",
+    "is_own",
     "mesh_of",
     "numerics_of",
     "optimizations_of",

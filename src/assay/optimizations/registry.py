@@ -49,6 +49,11 @@ def _extensions(folder: Path | None) -> dict[str, type[Optimization]]:
     return found
 
 
+def is_own(kind: type[Optimization]) -> bool:
+    """Return whether an optimization is one of the user's, and none of assay's own."""
+    return kind.name() not in _own_names()
+
+
 _CONSTANTS = {"title": str, "stage": Stage, "numerics": Numerics, "saves": str, "pays": str, "sources": tuple}
 """Class constants that every optimization has, with their types."""
 

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from assay.records.exits import Exit
+
 
 class Status(StrEnum):
     """Status of a run, determined from its process if the run could not record one itself."""
@@ -38,13 +40,13 @@ class Status(StrEnum):
         return self in {Status.NO_EFFECT, Status.WRONG_VALUES, Status.KILLED, Status.FAILED, Status.TIMED_OUT}
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Exit:
         """The command line's exit code for a single run with this status."""
         return {
-            Status.DONE: 0,
-            Status.RUNNING: 0,
-            Status.FAILED: 1,
-            Status.UNAVAILABLE: 2,
-            Status.BUDGET_REACHED: 4,
-            Status.INTERRUPTED: 130,
-        }.get(self, 3)
+            Status.DONE: Exit.DONE,
+            Status.RUNNING: Exit.DONE,
+            Status.FAILED: Exit.FAULT,
+            Status.UNAVAILABLE: Exit.REFUSED,
+            Status.BUDGET_REACHED: Exit.BUDGET_REACHED,
+            Status.INTERRUPTED: Exit.INTERRUPTED,
+        }.get(self, Exit.NO_RESULT)

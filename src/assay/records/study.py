@@ -111,6 +111,9 @@ class Stated(Setting):
     """Weight of each metric by which the answer ranks the rows, such as step_seconds; empty: no ranking."""
     started_from: str = ""
     """Sentence on the earlier study whose best row is the base; empty if a preset or a file is."""
+    context: tuple[str, ...] = ()
+    """Factors that describe a case, such as size or data, and are no choice: each of their levels has an answer.
+    In `vary`, `{role: context, levels: ...}` says so."""
     published: Published | None = None
     """A published study that this one repeats: its document, its table, and what was wrong with it."""
     ranking: str | None = None

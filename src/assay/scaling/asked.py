@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UsageError
+from assay.scaling.accounting import PLAIN, Accounting
+from assay.scaling.asking.frontier import minimum
 from assay.scaling.extrapolation import extents
 from assay.scaling.fitted import Prediction, check_reach
 from assay.scaling.laws import Law, form_named
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, LIMITS, Floats, Points, planned
+from assay.scaling.points import LIMITS, Floats, Points, planned
 
 _SPOKEN = {"counted_flops": "flops", "compute": "flops"}
 """Names of quantities as users give them, where they differ from the column's."""
@@ -63,10 +65,11 @@ def _check_asked(law: Law, name: str, values: Floats) -> None:
         raise UsageError(f"the law {law.form.name} does not use {spoken}; leave it out, or choose another law")
 
 
-def asked_points(law: Law, columns: Mapping[str, "Floats | float | None"]) -> Points:
+def asked_points(law: Law, columns: Mapping[str, "Floats | float | None"], accounting: Accounting = PLAIN) -> Points:
     """Return the points of a question. Raises `UsageError` if a quantity is missing, or is not positive.
 
-    N or D follows from the other one and from FLOPs, by C = 6·N·D. FLOPs alone ask for the law's optimum.
+    N or D follows from the other one and from FLOPs, by C = 6·N·D or as `accounting` counts them. FLOPs alone ask for
+    the law's optimum.
     """
     given = {name: np.asarray(one, dtype=float) for name, one in columns.items() if one is not None}
     needs = law.form.needs
@@ -79,12 +82,13 @@ def asked_points(law: Law, columns: Mapping[str, "Floats | float | None"]) -> Po
             raise UsageError("give two of parameters, tokens and flops; the third follows from C = 6·N·D")
         flops = np.atleast_1d(given.pop("counted_flops"))
         if "parameters" not in given and "tokens" not in given:
-            best = np.array([law.optimum(float(one)) for one in flops])
-            given |= {"parameters": best[:, 0], "tokens": best[:, 1]}
+            best = [minimum(law, accounting).at(float(one)) for one in flops]
+            given |= {"parameters": np.array([one.parameters for one in best])}
+            given |= {"tokens": np.array([one.tokens for one in best])}
+        elif "parameters" in given:
+            given["tokens"] = accounting.tokens(given["parameters"], flops)
         else:
-            known = "parameters" if "parameters" in given else "tokens"
-            other = "tokens" if known == "parameters" else "parameters"
-            given[other] = flops / FLOPS_PER_PARAMETER_AND_TOKEN / given[known]
+            given["parameters"] = accounting.parameters(given["tokens"], flops)
     points = planned(**given) if given else planned(parameters=np.nan)
     missing = [_SPOKEN.get(name, name) for name in needs if points.column(name) is None]
     if missing:

@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from assay.errors import UsageError
+from assay.scaling.accounting import PLAIN, Accounting, accounting
 from assay.scaling.descent import Problem
 from assay.scaling.extrapolation import Extrapolation, extents, outside, widened
 from assay.scaling.fitting import Fit
@@ -69,6 +70,8 @@ class Prediction:
     """Columns with which the fitted law rises."""
     fitted: int | None = None
     """Points of the fit; None for published constants."""
+    accounting: Accounting = PLAIN
+    """Ratio of the FLOPs that the fitted points count to 6·N·D."""
     law_taken_as_true: bool = False
     """Whether the points were too few for hold-outs, so that intervals do not grow beyond them."""
 
@@ -98,6 +101,11 @@ class FittedLaw:
     def law(self) -> Law:
         """The law with its fitted constants."""
         return self.fit.law
+
+    @property
+    def accounting(self) -> Accounting:
+        """Ratio of the FLOPs that the points count to 6·N·D."""
+        return accounting(self.fit.points)
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -200,6 +208,7 @@ class FittedLaw:
             unidentified=self.unidentified,
             rising=self.rising,
             fitted=len(self.fit.points),
+            accounting=self.accounting,
             law_taken_as_true=self.extrapolation is None,
         )
 

@@ -16,6 +16,9 @@ OPTIMIZATIONS = "optimizations"
 NONE = "none"
 """Level of the factor `optimizations` that turns none on."""
 
+ROLE, CONTEXT = "role", "context"
+"""Key of a factor's role, and the one role that a file can give: the factor describes a case, and is no choice."""
+
 PLACEBO = "placebo"
 """Key of a level that changes nothing; its value is the label."""
 
@@ -51,9 +54,11 @@ def factor(key: str, written: Any) -> Factor:
     """Return the factor of a key and its levels as a file writes them.
 
     A list has values, which may be lists themselves, and placebos as ``{placebo: LABEL}``. A mapping names its levels;
-    each name has a value of the key, or a mapping of the keys that it changes. Raises `ValueError` with one sentence
-    for anything else.
+    each name has a value of the key, or a mapping of the keys that it changes. A factor with a role has either as
+    ``{role: context, levels: …}``. Raises `ValueError` with one sentence for anything else.
     """
+    if has_role(key, written):
+        return factor(key, written["levels"])
     if isinstance(written, Mapping):
         named = {one_line(str(name)): _changes(key, change) for name, change in written.items()}
         return Factor(one_line(key), tuple(named), named)
@@ -61,6 +66,17 @@ def factor(key: str, written: Any) -> Factor:
         raise ValueError(f"{key} has {shown(written)}; give a list of its levels, or a mapping of named levels")
     found = [_listed(key, level) for level in written]
     return Factor(one_line(key), tuple(name for name, _ in found), {name: {} for name, placebo in found if placebo})
+
+
+def has_role(key: str, written: Any) -> bool:
+    """Return whether a file says that a factor is context. Raises `ValueError` for another role."""
+    if not isinstance(written, Mapping) or ROLE not in written:
+        return False
+    if set(written) != {ROLE, "levels"}:
+        raise ValueError(f"{key} has a role; give its levels beside it, as in {{{ROLE}: {CONTEXT}, levels: [1, 2]}}")
+    if written[ROLE] != CONTEXT:
+        raise ValueError(f"{key} has the role {shown(written[ROLE])}; the one role is {CONTEXT}")
+    return True
 
 
 def text(value: Any) -> str:

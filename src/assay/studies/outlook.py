@@ -73,6 +73,8 @@ class Outlook(NamedTuple):
     """Further runs of the control, whose nudged weights show by how much losses drift apart (`studies.drift`)."""
     at_seeds: tuple[int, ...] = ()
     """Seeds of every row."""
+    timed: bool = True
+    """False if the study measures no times, and none are predicted."""
 
     def cells(self) -> tuple[CellOutlook, ...]:
         """Return every cell that can run, in the order of the design: the control twice, then the other rows."""
@@ -108,8 +110,39 @@ class Outlook(NamedTuple):
         return once + sum(row.share * row.processes * (row.seconds or 0.0) for row in able)
 
 
-def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate: bool = False) -> Outlook:
+def outlook(
+    study: Study, base: Run, home: Home, prepare: Progress, *, calibrate: bool = False, timed: bool = True
+) -> Outlook:
     """Predict every row of a study; `calibrate` first times steps of few blocks for those that can run.
+
+    Of a study that is not `timed` no time is predicted. Raises `UsageError` for a fault of the design, and if the
+    control cannot run.
+    """
+    rows, able, seen = _checked(study, base, home, prepare)
+    if calibrate and timed:
+        able = with_step_times(able, home, prepare)
+    rows = [_predicted(row, able[row.label], timed=timed) if row.label in able else row for row in rows]
+    control = [row._replace(label=BASELINE, processes=2 * row.processes) for row in rows[:1]]
+    cells = crossed(seen, study.seeds_from(base.seed), 1)
+    drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
+    return Outlook(
+        name=study.name,
+        kind=study.kind,
+        question=study.question,
+        base=study.base,
+        seeds=study.seeds,
+        rows=(*control, *rows[1:]),
+        notes=_notes(study, seen),
+        drifts=drifts,
+        at_seeds=study.seeds_from(base.seed),
+        timed=timed,
+    )
+
+
+def _checked(
+    study: Study, base: Run, home: Home, prepare: Progress
+) -> tuple[list[RowOutlook], dict[str, ReadyRun], list[Treatment]]:
+    """Return every row, the runs that can start by their labels, and the rows of the design.
 
     Raises `UsageError` for a fault of the design, and if the control cannot run.
     """
@@ -131,23 +164,7 @@ def outlook(study: Study, base: Run, home: Home, prepare: Progress, *, calibrate
             rows.append(empty._replace(problem=str(reason), unavailable=isinstance(reason, Unavailable)))
     if len(rows) < 2:
         raise UsageError(f"the study {study.kind!r} has nothing to compare with its control; add levels")
-    if calibrate:
-        able = with_step_times(able, home, prepare)
-    rows = [_predicted(row, able[row.label]) if row.label in able else row for row in rows]
-    control = [row._replace(label=BASELINE, processes=2 * each) for row in rows[:1]]
-    cells = crossed(seen, study.seeds_from(base.seed), 1)
-    drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
-    return Outlook(
-        name=study.name,
-        kind=study.kind,
-        question=study.question,
-        base=study.base,
-        seeds=study.seeds,
-        rows=(*control, *rows[1:]),
-        notes=_notes(study, seen),
-        drifts=drifts,
-        at_seeds=study.seeds_from(base.seed),
-    )
+    return rows, able, seen
 
 
 def _notes(study: Study, seen: Sequence[Treatment]) -> tuple[str, ...]:
@@ -157,8 +174,8 @@ def _notes(study: Study, seen: Sequence[Treatment]) -> tuple[str, ...]:
     return (*started, *study.notes(), *study.idle(), *held)
 
 
-def _predicted(row: RowOutlook, able: ReadyRun) -> RowOutlook:
+def _predicted(row: RowOutlook, able: ReadyRun, *, timed: bool) -> RowOutlook:
     predicted = able.predicted or Predicted()
-    step = predicted.step_seconds
+    step = predicted.step_seconds if timed else None
     time = None if step is None else process_seconds(able.run, step, able.eval_batches)
     return row._replace(peak_bytes=predicted.tensors_peak_bytes, step_seconds=step, seconds=time)

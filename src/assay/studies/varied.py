@@ -9,7 +9,7 @@ from assay.config.run import Run
 from assay.errors import UsageError
 from assay.studies.base import Study
 from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
-from assay.studies.factors import Factor, factor
+from assay.studies.factors import Factor, factor, has_role
 
 _MOST = 6
 """Most combinations in one sentence."""
@@ -26,6 +26,16 @@ class Varied(Study):
     """Levels of each factor, by a configuration key, by `optimizations`, or by a name if all its levels are named."""
     exclude: tuple[dict[str, str], ...] = ()
     """Combinations to leave out: levels of some factors, or conditions such as ">= 8", at any levels of the others."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_context(cls, values: Any) -> Any:
+        """Read the roles of factors as `context`."""
+        vary = values.get("vary") if isinstance(values, Mapping) else None
+        if not isinstance(vary, Mapping):
+            return values
+        context = [str(key) for key, written in vary.items() if has_role(str(key), written)]
+        return {**values, "context": (*values.get("context", ()), *context)} if context else values
 
     @field_validator("vary", mode="before")
     @classmethod

@@ -2,17 +2,16 @@ import random
 
 import pytest
 
-from assay.analysis.choices.answer import Answer, answer
+from assay.analysis.choices.answer import Answer, answers
 from assay.analysis.comparison import analyse
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
 from support.comparisons import FACTORS, TREATMENTS, record
-from support.swept import cut_short, factorial_record
+from support.swept import cut_short, factorial_record, in_two_sizes
 
 
 def answered(whole: ComparisonRecord) -> Answer:
-    found = answer(analyse(whole))
-    assert found is not None
+    (found,) = answers(analyse(whole))
     return found
 
 
@@ -59,7 +58,7 @@ def test_rows_that_are_as_fast_as_can_be_told_are_rivals() -> None:
 
 def test_nothing_is_answered_if_no_row_finished() -> None:
     lost = {TREATMENTS[0]: {"status": Status.FAILED, "reason": "lost"}}
-    assert answer(analyse(record(treatments=TREATMENTS[:1], changes=lost))) is None
+    assert answers(analyse(record(treatments=TREATMENTS[:1], changes=lost))) == ()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,5 +88,23 @@ def test_a_row_of_which_a_limit_of_time_held_processes_back_can_be_chosen() -> N
 def test_a_study_that_a_person_stopped_chooses_no_row_that_lacks_processes() -> None:
     """Whoever stops a study may have looked at its figures."""
     whole = cut_short(record(seeds=3), (TREATMENTS[0], 0), (TREATMENTS[0], 1))
-    assert answer(analyse(whole)) is not None
-    assert answer(analyse(whole.model_copy(update={"ending": StudyEnding.INTERRUPTED}))) is None
+    assert len(answers(analyse(whole))) == 1
+    assert answers(analyse(whole.model_copy(update={"ending": StudyEnding.INTERRUPTED}))) == ()
+
+
+def test_a_factor_that_is_context_is_no_choice_and_splits_the_answer() -> None:
+    """The small model is the lightest and the fastest row of all, and no answer."""
+    whole = in_two_sizes()
+    assert whole.context == ("shape",)
+    large, small = answers(analyse(whole))
+    assert (large.context.name, small.context.name) == ("shape=large", "shape=small")
+    for one in (large, small):
+        assert one.lightest is not None
+        assert one.fastest is not None
+        assert one.lightest.row.treatment == f"shape={one.context.levels[0][1]}, optimizations=sdpa_attention"
+        assert one.fastest.row.treatment == f"shape={one.context.levels[0][1]}, optimizations=bf16_mixed"
+        assert one.lightest.memory is not None
+        assert one.lightest.memory.fraction == pytest.approx(-0.2, abs=0.001)
+    (without,) = answers(analyse(whole.model_copy(update={"context": ()})))
+    assert without.lightest is not None
+    assert without.lightest.row.treatment.startswith("shape=small")

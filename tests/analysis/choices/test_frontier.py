@@ -8,7 +8,7 @@ from assay.analysis.comparison import analyse
 from assay.records.status import Status
 from assay.records.study import CellResult, ComparisonRecord
 from support.comparisons import TREATMENTS, record
-from support.swept import factorial_record
+from support.swept import factorial_record, in_two_sizes
 
 LEVELS = (0.1, 0.01, 0.02, 0.03, 0.04, 0.05)
 
@@ -65,3 +65,13 @@ def test_cells_in_another_order_give_the_same_front() -> None:
     for name, one in by_name(whole).items():
         assert mixed[name].dominated_by == one.dominated_by
         assert mixed[name].figures == pytest.approx(one.figures)
+
+
+def test_rows_of_another_context_dominate_nothing() -> None:
+    found = by_name(in_two_sizes())
+    front = {name for name, one in found.items() if one.on_front}
+    both = ("optimizations=sdpa_attention", "optimizations=bf16_mixed")
+    assert front == {f"shape={size}, {one}" for size in ("large", "small") for one in both}
+    assert found["baseline"].dominated_by == ("shape=large, optimizations=bf16_mixed",)
+    (control,) = (one for name, one in found.items() if name == "shape=small, optimizations=none")
+    assert control.dominated_by == ("shape=small, optimizations=bf16_mixed",)

@@ -10,7 +10,7 @@ from assay.errors import UsageError
 from assay.records.published import Published
 from assay.studies.documents import published
 from support.comparisons import TREATMENTS, record
-from support.swept import cut_short
+from support.swept import cut_short, in_two_sizes
 
 WEIGHTS = {"step_seconds": 2.0, "tensors_peak_bytes": 1.0, "tokens_per_second": 1.0}
 
@@ -109,3 +109,14 @@ def test_a_formula_ranks_only_rows_that_ran_at_the_seeds_of_the_control() -> Non
     found = formula_ranking(analyse(cut_short(whole, (TREATMENTS[0], 0), (TREATMENTS[0], 1), (TREATMENTS[1], 0))))
     assert found is not None
     assert {name for name, _ in found.scores} == {"baseline", TREATMENTS[0]}
+
+
+def test_rows_are_ranked_within_their_context_against_its_control() -> None:
+    found = ranking(analyse(in_two_sizes(weights={"tensors_peak_bytes": 1.0})))
+    assert found is not None
+    ranks = {one.row.treatment: (one.best, one.worst) for one in found.rows}
+    scores = {one.row.treatment: one.score for one in found.rows}
+    assert ranks["shape=large, optimizations=sdpa_attention"] == (1, 1)
+    assert ranks["shape=small, optimizations=sdpa_attention"] == (1, 1)
+    assert scores["shape=small, optimizations=sdpa_attention"] == pytest.approx(1 / 0.8, abs=0.002)
+    assert scores["shape=small, optimizations=none"] == scores["baseline"] == 1

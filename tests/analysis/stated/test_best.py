@@ -7,6 +7,7 @@ from assay.analysis.stated.best import Best, best_row
 from assay.config import Run
 from assay.records.study import CellResult, ComparisonRecord
 from support.comparisons import record
+from support.swept import in_two_sizes
 
 
 def changed(made: ComparisonRecord, **fields: object) -> ComparisonRecord:
@@ -60,3 +61,7 @@ def test_it_is_said_whether_losses_are_of_another_text(split: str, says: str) ->
 def test_nothing_is_said_of_texts_where_no_split_was_chosen_by() -> None:
     found = best(record())
     assert found.told(found.run) == found.sentence
+
+
+def test_a_row_of_another_context_is_no_start() -> None:
+    assert best(in_two_sizes()).row == "shape=large, optimizations=sdpa_attention"

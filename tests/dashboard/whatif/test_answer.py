@@ -70,7 +70,7 @@ def test_the_time_says_what_it_rests_on(tmp_path: Path) -> None:
     assert "assay machine" in facts(answered(tmp_path))["step time"]
     home = Home(tmp_path)
     home.ready()
-    write_file(rates_file(home), with_rates(home, detect(), {"cpu": MEASURED}))
+    write_file(rates_file(home), with_rates(rates_file(home), detect(), {"cpu": MEASURED}))
     assert "measured on this machine" in facts(answered(tmp_path))["step time"]
     assert "measured on one H200, in proportion" in facts(answered(tmp_path, device="h100"))["step time"]
     offloaded = facts(answered(tmp_path, device="h100", stack="activation_offload"))
@@ -142,7 +142,7 @@ def test_an_answer_is_kept_until_the_rates_change(tmp_path: Path) -> None:
     assert answered(tmp_path) is first
     home = Home(tmp_path)
     home.ready()
-    write_file(rates_file(home), with_rates(home, detect(), {"cpu": MEASURED}))
+    write_file(rates_file(home), with_rates(rates_file(home), detect(), {"cpu": MEASURED}))
     assert answered(tmp_path) is not first
 
 

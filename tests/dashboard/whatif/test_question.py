@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from assay.config.home import Home
+from assay.config.loading import presets
 from assay.dashboard.whatif.answer import answer
-from assay.dashboard.whatif.question import VOCABULARY, commands, cutting, read, search_command
+from assay.dashboard.whatif.question import commands, cutting, read, search_command
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.hardware.detect import detect
@@ -35,8 +36,9 @@ def test_numbers_of_the_preset_are_left_out() -> None:
     assert read({}).query == "preset=demo"
 
 
-def test_a_vocabulary_that_only_the_text_determines_has_a_number() -> None:
-    assert read({"preset": "shakespeare-char"}).changes == (("vocabulary", VOCABULARY),)
+def test_the_vocabulary_of_every_preset_is_known() -> None:
+    unknown = [name for name in presets() if read({"preset": name}).run().with_vocabulary().model.vocab_size is None]
+    assert unknown == []
 
 
 def test_micro_batches_within_a_stack_become_those_of_the_menu() -> None:
@@ -106,7 +108,7 @@ def test_the_first_command_has_the_figures_that_are_shown(
     home = Home(tmp_path)
     home.ready()
     rates = MEASURED.model_copy(update={"matmul_flops": MEASURED.matmul_flops | {"bfloat16": 1e11}})
-    write_file(rates_file(home), with_rates(home, detect(), {"cpu": rates}))
+    write_file(rates_file(home), with_rates(rates_file(home), detect(), {"cpu": rates}))
     question = read(query)
     shown = answer(question, home).predicted
     assert shown is not None

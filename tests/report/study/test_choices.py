@@ -12,6 +12,7 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
 from assay.records.study import Curve, Halving, StudyEnding
 from assay.report.blocks import Table
+from assay.report.closing.study import closing
 from assay.report.page import render
 from assay.report.page.compared import FIGURES
 from assay.report.page.panels import alone
@@ -19,7 +20,7 @@ from assay.report.page.theme import svg
 from assay.report.study.section import Filled
 from assay.report.study.sections import filled, values
 from support.comparisons import TREATMENTS, record
-from support.swept import Figures, cut_short, factorial_record
+from support.swept import Figures, cut_short, factorial_record, in_two_sizes
 
 
 def sections(comparison: Comparison) -> dict[str, Filled]:
@@ -270,3 +271,16 @@ def test_a_study_without_times_says_what_memory_costs() -> None:
     assert "lion (memory −" in said
     assert "saves memory at a worse loss" in said
     assert "step time" not in said
+
+
+def test_an_answer_is_given_at_each_level_of_a_context() -> None:
+    comparison = analyse(in_two_sizes())
+    large, small, untold = sections(comparison)["answer"].blocks
+    assert str(large).startswith("shape=large: At no worse loss")
+    assert "shape=small, optimizations=sdpa_attention is the lightest (tensors, peak −20.0 %" in str(small)
+    assert "shape=small" not in str(large)
+    assert str(untold).startswith("The study cannot tell changes of the step time below")
+    found = values(comparison)["answer"]
+    assert [one["context"] for one in found["by_context"]] == [{"shape": "large"}, {"shape": "small"}]
+    commands = [text for label, text in closing(comparison) if label == "next"]
+    assert any(text.endswith("trains with the chosen row at shape=small") for text in commands)

@@ -1,7 +1,7 @@
 """The whole way, with real processes that train nothing."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +118,20 @@ def test_what_is_not_possible_leaves_nothing_behind(
     with pytest.raises(UsageError):
         measure(**change)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_faulty_extension_ends_a_study_before_its_first_cell(
+    measure: Callable[..., ComparisonRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[ReadyRun] = []
+
+    def refused(prepared: Iterable[ReadyRun], home: Home, tell: object) -> None:
+        tried.extend(prepared)
+        raise UsageError("a step with mine fails")
+
+    monkeypatch.setattr(module, "try_own", refused)
+    with pytest.raises(UsageError, match="a step with mine fails"):
+        measure()
+    assert len(tried) == 3  # the baseline twice, and its treatment
+    assert not list((tmp_path / "reports").iterdir())
+    assert not list((tmp_path / "runs").iterdir())

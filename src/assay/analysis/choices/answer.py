@@ -2,13 +2,17 @@
 
 A row is a choice if it saves time or memory by an amount that can be told from zero. Its loss must also be shown to be
 no worse than the control's by more than the margin. Rows that save and are not shown to be as good are named apart.
+
+A study whose factors describe cases has an answer for each of them (`contexts`): changes count from the row that is
+the control there.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from assay.analysis.choices.contexts import Context, contexts
 from assay.analysis.choices.criteria import finished, memory_metric, time_change
-from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_difference
+from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_between, loss_difference
 from assay.analysis.choices.log_change import LogChange, log_change
 from assay.analysis.choices.target import RowTarget, Targets, targets
 from assay.analysis.comparison import Comparison
@@ -36,6 +40,8 @@ class Candidate(NamedTuple):
 class Answer(NamedTuple):
     """The rows to choose from, and the rows that are left out."""
 
+    context: Context
+    """The rows that are compared with each other."""
     fastest: Candidate | None
     lightest: Candidate | None
     lowest: Candidate | None
@@ -54,21 +60,25 @@ class Answer(NamedTuple):
     """Row that reaches a stated target in the least time; None without a stated target, or if none does."""
 
 
-def answer(comparison: Comparison) -> Answer | None:
-    """Return the answer; None if no row finished."""
-    rows = [row for row in finished(comparison) if row.treatment != BASELINE]
-    if not rows or not comparison.baseline.finished:
+def answers(comparison: Comparison) -> tuple[Answer, ...]:
+    """Return an answer for each context of a study in which the control and another row finished."""
+    found = (_answer(comparison, context) for context in contexts(comparison))
+    return tuple(one for one in found if one is not None)
+
+
+def _answer(comparison: Comparison, context: Context) -> Answer | None:
+    rows = {row.treatment: row for row in finished(comparison) if row.treatment in context.rows}
+    control = rows.pop(context.control, None)
+    if not rows or control is None or not control.finished:
         return None
     metric = memory_metric(comparison)
-    every = [
-        Candidate(row, time_change(comparison, row), log_change(row, metric), loss_difference(comparison, row))
-        for row in rows
-    ]
+    every = [_candidate(comparison, row, control, metric) for row in rows.values()]
     good = [one for one in every if one.as_good]
     saving = [one for one in every if _saves(one.time) or _saves(one.memory)]
     fastest, lightest = _least(good, lambda one: one.time), _least(good, lambda one: one.memory)
     aimed = targets(comparison) if comparison.record.target_loss is not None else None
     return Answer(
+        context=context,
         fastest=fastest,
         lightest=lightest,
         lowest=_lowest(every),
@@ -78,8 +88,29 @@ def answer(comparison: Comparison) -> Answer | None:
         unsure=tuple(_by_time(one for one in saving if not one.loss or one.loss.verdict is LossVerdict.UNKNOWN)),
         memory=metric,
         target=aimed,
-        first=_first(aimed),
+        first=_first(aimed, context),
     )
+
+
+def _candidate(comparison: Comparison, row: Row, control: Row, metric: Metric) -> Candidate:
+    """Return a row with its changes since the control of its context."""
+    time, memory, loss = _changes(comparison, row, metric)
+    if control.treatment == BASELINE:
+        return Candidate(row, time, memory, loss)
+    time_there, memory_there, loss_there = _changes(comparison, control, metric)
+    margin = comparison.record.loss_margin
+    return Candidate(
+        row,
+        None if time is None or time_there is None else time.since(time_there),
+        None if memory is None or memory_there is None else memory.since(memory_there),
+        None if loss is None or loss_there is None else loss_between(loss, loss_there, margin),
+    )
+
+
+def _changes(
+    comparison: Comparison, row: Row, metric: Metric
+) -> tuple[LogChange | None, LogChange | None, LossDifference | None]:
+    return time_change(comparison, row), log_change(row, metric), loss_difference(comparison, row)
 
 
 def _saves(change: LogChange | None) -> bool:
@@ -113,9 +144,8 @@ def _by_time(some: Iterable[Candidate]) -> list[Candidate]:
     return sorted(some, key=lambda one: (one.time.log if one.time else 0.0, one.row.treatment))
 
 
-def _first(aimed: Targets | None) -> RowTarget | None:
-    """Return the row with the least time to a target, among those that reach it at every seed."""
-    known = (
-        [(one.seconds or one.steps or 0, one.row.treatment, one) for one in aimed.rows if one.steps] if aimed else []
-    )
+def _first(aimed: Targets | None, context: Context) -> RowTarget | None:
+    """Return the row of a context with the least time to a target, among those that reach it at every seed."""
+    rows = [one for one in aimed.rows if one.steps and one.row.treatment in context.rows] if aimed else []
+    known = [(one.seconds or one.steps or 0, one.row.treatment, one) for one in rows]
     return min(known, key=lambda one: one[:2])[2] if known else None

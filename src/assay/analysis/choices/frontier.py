@@ -2,11 +2,12 @@
 
 A row is better in memory or time if the difference can be told from zero. It is better in loss if it is so by more than
 the margin. Otherwise it is as good. Where there is no interval, figures decide, and a row is dominated *by its
-figures*.
+figures*. Only rows of one context are compared.
 """
 
 from typing import NamedTuple
 
+from assay.analysis.choices.contexts import contexts
 from assay.analysis.choices.criteria import Criterion, Name, criteria, finished
 from assay.analysis.comparison import Comparison
 from assay.analysis.row import Row
@@ -38,9 +39,10 @@ class Frontier(NamedTuple):
 
 
 def frontier(comparison: Comparison) -> Frontier:
-    """Return the front over all criteria in which the rows differ."""
+    """Return the front of each context over all criteria in which the rows differ."""
     every, able = criteria(comparison), [row.treatment for row in finished(comparison)]
-    above = {name: _dominating(name, able, every) for name in able}
+    alike = {name: one.rows for one in contexts(comparison) for name in one.rows}
+    above = {name: _dominating(name, [one for one in able if one in alike.get(name, ())], every) for name in able}
     found = []
     for row in (comparison.baseline, *comparison.rows):
         if row.treatment not in above or not every:

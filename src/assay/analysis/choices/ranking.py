@@ -5,13 +5,14 @@ control's figure over the row's, or its inverse if more is better. So figures of
 score is 1. The weights are divided by their sum.
 
 A rank is a range if chance could change it. Its best end counts the rows that are shown to be better, and its worst end
-leaves out those that are shown to be worse.
+leaves out those that are shown to be worse. Rows are ranked within their context, against its control.
 """
 
 from collections.abc import Mapping, Sequence
 from math import exp, isfinite, sqrt
 from typing import NamedTuple
 
+from assay.analysis.choices.contexts import contexts
 from assay.analysis.choices.criteria import finished
 from assay.analysis.choices.formulas import FORMULAS
 from assay.analysis.choices.log_change import LogChange, log_change
@@ -34,7 +35,7 @@ class Ranked(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Ranked rows, best first, and the rows that lack a figure."""
+    """Ranked rows, context by context and best first, and the rows that lack a figure."""
 
     weights: Mapping[str, float]
     """Weights by metric; they sum to 1."""
@@ -50,9 +51,15 @@ def ranking(comparison: Comparison) -> Ranking | None:
     weights = {name: weight / sum(stated.values()) for name, weight in sorted(stated.items())}
     scores = {row.treatment: score for row in finished(comparison) if (score := _score(row, weights)) is not None}
     known = {row.treatment: row for row in (comparison.baseline, *comparison.rows)}
-    ranked = [_ranked(known[name], score, list(scores.values())) for name, score in scores.items()]
-    ranked.sort(key=lambda one: (-one.score, one.row.treatment))
-    return Ranking(weights, tuple(ranked), tuple(name for name in known if name not in scores))
+    ranked = []
+    for context in contexts(comparison):
+        alike = {name: score for name, score in scores.items() if name in context.rows and context.control in scores}
+        rows = [
+            _ranked(known[name], score, scores[context.control], [*alike.values()]) for name, score in alike.items()
+        ]
+        ranked += sorted(rows, key=lambda one: (-one.score, one.row.treatment))
+    placed = {one.row.treatment for one in ranked}
+    return Ranking(weights, tuple(ranked), tuple(name for name in known if name not in placed))
 
 
 def check_ranking(weights: Mapping[str, float], formula: str | None) -> None:
@@ -84,7 +91,9 @@ def _score(row: Row, weights: Mapping[str, float]) -> LogChange | None:
     return LogChange(total, sqrt(squares) if told else None)
 
 
-def _ranked(row: Row, score: LogChange, every: Sequence[LogChange]) -> Ranked:
-    signs = [other.since(score).sign for other in every]
+def _ranked(row: Row, own: LogChange, control: LogChange, every: Sequence[LogChange]) -> Ranked:
+    """Return a row among those of its context, with its score against the control there."""
+    signs = [other.since(own).sign for other in every]
+    score = LogChange(0.0, 0.0) if own is control else own.since(control)
     low_high = None if score.half is None else (exp(score.log - score.half), exp(score.log + score.half))
     return Ranked(row, exp(score.log), low_high, 1 + signs.count(1), len(every) - signs.count(-1))

@@ -51,14 +51,18 @@ class MetricDeviations(Frozen):
 
 def deviations(comparison: Comparison) -> tuple[MetricDeviations, ...]:
     """Return the deviations of every metric that has rows with several changes, and rows of each of them alone."""
-    design, found = layout(comparison.record), []
-    for metric in compared_metrics(comparison):
-        changes = row_changes(comparison, metric)
-        singles = {} if changes is None else single_rows(design, changes.rows)
-        if changes is not None and singles:
-            every = _deviations(design, changes, singles)
-            found.append(MetricDeviations(metric=metric.name, deviations=every, bounded=changes.bounded))
-    return tuple(one for one in found if one.deviations)
+    design = layout(comparison.record)
+    found = (deviations_of(design, one.name, row_changes(comparison, one)) for one in compared_metrics(comparison))
+    return tuple(one for one in found if one is not None)
+
+
+def deviations_of(design: Layout, metric: str, changes: RowChanges | None) -> MetricDeviations | None:
+    """Return the deviations in one metric; None if no row has several changes and rows of each of them alone."""
+    singles = {} if changes is None else single_rows(design, changes.rows)
+    if changes is None or not singles:
+        return None
+    every = _deviations(design, changes, singles)
+    return MetricDeviations(metric=metric, deviations=every, bounded=changes.bounded) if every else None
 
 
 def single_rows(design: Layout, rows: Collection[str]) -> dict[str, tuple[str, ...]]:

@@ -10,8 +10,8 @@ from math import isnan
 import numpy as np
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.factors.additivity import deviations
-from assay.analysis.factors.changes import Scale, compared_metrics, row_changes
+from assay.analysis.factors.additivity import deviations_of
+from assay.analysis.factors.changes import RowChanges, Scale, compared_metrics, row_changes
 from assay.analysis.factors.layout import Layout, layout
 from assay.config.base import Frozen
 from assay.records.study import BASELINE
@@ -48,28 +48,34 @@ class Grid(Frozen):
 
 
 def grids(comparison: Comparison) -> tuple[Grid, ...]:
-    """Return a grid for each metric and each pair of factors that change together in some row.
+    """Return the grids of every metric that the study compares."""
+    design = layout(comparison.record)
+    pairs = _pairs(design)
+    known = compared_metrics(comparison) if pairs else []
+    found = ((one.name, row_changes(comparison, one)) for one in known)
+    return tuple(grid for name, changes in found for grid in grids_of(design, name, changes))
+
+
+def grids_of(design: Layout, metric: str, changes: RowChanges | None) -> tuple[Grid, ...]:
+    """Return a grid of one metric for each pair of factors that change together in some row.
 
     Optimizations are down and the other factor is across; of others, the one with more levels is down.
     """
-    design = layout(comparison.record)
-    if len(design.factors) > MOST_FACTORS:
+    if changes is None:
         return ()
+    values = changes.contrasts(np.eye(len(changes.rows)), Scale.POINTS, 1).values
+    by_row = {BASELINE: 0.0, **dict(zip(changes.rows, map(float, values), strict=True))}
+    found = deviations_of(design, metric, changes)
+    deviating = {} if found is None else {row.row: row.points.value for row in found.deviations}
+    return tuple(_grid(metric, design, both, by_row, deviating) for both in _pairs(design))
+
+
+def _pairs(design: Layout) -> list[tuple[int, int]]:
+    """Return the pairs of factors that have a grid, by their places in the design; none of many factors."""
+    if len(design.factors) > MOST_FACTORS:
+        return []
     pairs = combinations(range(len(design.factors)), 2)
-    chosen = [both for pair in pairs if (both := _ordered(design, pair)) and _together(design, both)]
-    deviating = {
-        one.metric: {row.row: row.points.value for row in one.deviations}
-        for one in (deviations(comparison) if chosen else ())
-    }
-    found = []
-    for metric in compared_metrics(comparison) if chosen else ():
-        changes = row_changes(comparison, metric)
-        if changes is None:
-            continue
-        values = changes.contrasts(np.eye(len(changes.rows)), Scale.POINTS, 1).values
-        by_row = {BASELINE: 0.0, **dict(zip(changes.rows, map(float, values), strict=True))}
-        found += [_grid(metric.name, design, both, by_row, deviating.get(metric.name, {})) for both in chosen]
-    return tuple(found)
+    return [both for pair in pairs if (both := _ordered(design, pair)) and _together(design, both)]
 
 
 def _ordered(design: Layout, pair: tuple[int, int]) -> tuple[int, int]:

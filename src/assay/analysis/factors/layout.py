@@ -44,6 +44,14 @@ def layout(record: ComparisonRecord) -> Layout:
     return _layout(record, _levels_by_row(record.cells))
 
 
+def layout_of(named: Mapping[str, Mapping[str, str]]) -> Layout:
+    """Return the factors of rows by their levels; the first row is the control, and each has all of its factors."""
+    keys = tuple(next(iter(named.values()), {}))
+    rows = {name: tuple(levels[key] for key in keys) for name, levels in named.items()}
+    columns = zip(*rows.values(), strict=True)
+    return Layout(tuple(Factor(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows)
+
+
 def planned(record: ComparisonRecord) -> Layout:
     """Return the layout with the rows whose cells a limit of time held back."""
     held_back = {one.treatment: one.levels for one in record.held_back if one.levels}
@@ -52,11 +60,8 @@ def planned(record: ComparisonRecord) -> Layout:
 
 def _layout(record: ComparisonRecord, known: Mapping[str, Mapping[str, str]]) -> Layout:
     control = known.get(BASELINE) or known.get(AGAIN) or {}
-    keys = tuple(control)
-    named = {BASELINE: control, **{name: known[name] for name in record.treatments if name in known}}
-    rows = {name: tuple(levels.get(key, control[key]) for key in keys) for name, levels in named.items()}
-    columns = zip(*rows.values(), strict=True)
-    return Layout(tuple(Factor(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows)
+    others = {name: {**control, **known[name]} for name in record.treatments if name in known}
+    return layout_of({BASELINE: control, **others})
 
 
 def level_name(key: str, level: str) -> str:

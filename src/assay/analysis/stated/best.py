@@ -7,6 +7,7 @@ best by luck as well.
 from statistics import fmean
 from typing import NamedTuple
 
+from assay.analysis.choices.contexts import contexts
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
@@ -40,17 +41,20 @@ class Best(NamedTuple):
 def best_row(comparison: Comparison, metric: str) -> Best:
     """Return the row with the best mean of a metric over seeds, among those that finished at all of them.
 
-    Placebos do not count, because they are the control. Raises `UsageError` for an unknown metric, and if no row has
-    finished with it.
+    Placebos do not count, because they are the control, and neither do rows of another context. Raises `UsageError` for
+    an unknown metric, and if no row has finished with it.
     """
-    record, known = comparison.record, metrics()
+    record, known, like = comparison.record, metrics(), contexts(comparison)[0].rows
     if metric not in known:
         hint = among(metric, known)
         raise UsageError(f"start_from names the metric {shown(metric)}, which does not exist{hint}")
     figures = {
         row.treatment: figure
         for row in (comparison.baseline, *comparison.rows)
-        if row.status is Status.DONE and not _is_placebo(record, row) and (figure := _figure(row, metric)) is not None
+        if row.treatment in like
+        and row.status is Status.DONE
+        and not _is_placebo(record, row)
+        and (figure := _figure(row, metric)) is not None
     }
     if not figures:
         raise UsageError(f"the study {record.id} has no finished row with {metric}, from which to start")

@@ -29,6 +29,7 @@ def optimal(
     points: "Points | Frontier | Path | str | None" = None,
     law: str = "hoffmann",
     drop: int = 0,
+    columns: str | None = None,
     tokens_per_parameter: float | None = None,
     inference_tokens: float | None = None,
     device: str | None = None,
@@ -39,12 +40,12 @@ def optimal(
 ) -> "Optima":
     """Return the best model size and data for a budget, for a size or for an amount of data, under each law.
 
-    `points` are a CSV file, or points, to which one more `law` is fitted, without the `drop` highest losses; or a
-    frontier that was fitted before (`frontier_of`). `tokens_per_parameter` asks for a model with the loss of the
-    optimum and so many tokens for each parameter. `inference_tokens` asks for the one that is cheapest with its
-    inference. With `device`, each answer has hours, energy and money, as in `training_cost`. An answer beyond 10,000
-    times the compute of the largest fitted run is left out, except with `far`. Raises `UsageError` unless exactly one
-    of the first three is given, for impossible numbers, and if no law answers.
+    `points` are a CSV file, with `columns` as in `fit`, or points, to which one more `law` is fitted, without the
+    `drop` highest losses; or a frontier that was fitted before. Its answers cost the budget as they count FLOPs.
+    `tokens_per_parameter` asks for a model with the loss of the optimum and so many tokens for each parameter.
+    `inference_tokens` asks for the one that is cheapest with its inference. With `device`, each answer has hours and
+    money. An answer beyond 10,000 times the compute of the largest fitted run is left out, except with `far`. Raises
+    `UsageError` unless one of the first three is given, and if no law answers.
     """
     from assay.api.asking.results import Optima
     from assay.scaling.asking.answer import answer, check_any
@@ -52,15 +53,14 @@ def optimal(
     quantity, value = _asked({"flops": flops, "parameters": parameters, "tokens": tokens})
     _check("tokens for each parameter", tokens_per_parameter, _RATIOS)
     _check("tokens of inference", inference_tokens, _SERVED)
-    _check_fit(points, law, drop)
-    if device is None and any(one is not None for one in (devices, mfu, price)):
-        raise UsageError("devices, MFU and price are those of a device; name one with --device, such as h100")
-    found = {name: answer(name, law, quantity, value, far) for name, law in _frontiers(points, law, drop).items()}
+    _check_bill(device, devices, mfu, price)
+    laws = _frontiers(points, law, drop, columns)
+    found = {name: answer(name, one, quantity, value, far) for name, one in laws.items()}
     check_any((one.frontier for one in found.values()), (one.flops for one in found.values()), far)
     if device is not None:
         found = {name: _billed(one, device, devices or 1, mfu, price) for name, one in found.items()}
-    whole = {name: _elsewhere(one, tokens_per_parameter, inference_tokens) for name, one in found.items()}
-    return Optima(quantity, value, whole, tokens_per_parameter, inference_tokens)
+    further = tokens_per_parameter, inference_tokens
+    return Optima(quantity, value, {name: _elsewhere(one, *further) for name, one in found.items()}, *further)
 
 
 def growth(
@@ -72,6 +72,7 @@ def growth(
     points: "Points | Path | str | None" = None,
     law: str = "hoffmann",
     drop: int = 0,
+    columns: str | None = None,
     far: bool = False,
 ) -> "Grown":
     """Return how N and D should grow with `times` the compute, under each law.
@@ -92,10 +93,11 @@ def growth(
         _check(_NAMES[quantity], value, (_LEAST, _MOST[quantity]))
     run = None if parameters is None or tokens is None else (parameters, tokens)
     start = flops if run is None else FLOPS_PER_PARAMETER_AND_TOKEN * run[0] * run[1]
-    laws = _frontiers(points, law, drop)
+    laws = _frontiers(points, law, drop, columns)
+    starts = {name: start if run is None else float(law.accounting.flops(*run)) for name, law in laws.items()}
     if start is not None:
-        check_any(laws.values(), [times * start] * len(laws), far)
-    found = {name: grow(name, law, times, start, far) for name, law in laws.items()}
+        check_any(laws.values(), [times * (one or start) for one in starts.values()], far)
+    found = {name: grow(name, law, times, starts[name], far) for name, law in laws.items()}
     return Grown(times, start, run, found)
 
 
@@ -114,21 +116,25 @@ def _check(name: str, value: float | None, ends: tuple[float, float]) -> None:
         raise UsageError(f"{value:g} {name} are not possible; give a number from {ends[0]:g} to {ends[1]:g}")
 
 
-def _check_fit(points: object, law: str, drop: int) -> None:
-    if points is None and (law != "hoffmann" or drop):
-        raise UsageError("a law and dropped points are those of a fit; name its points")
+def _check_bill(device: str | None, *others: float | None) -> None:
+    if device is None and any(one is not None for one in others):
+        raise UsageError("devices, MFU and price are those of a device; name one with --device, such as h100")
 
 
-def _frontiers(points: "Points | Frontier | Path | str | None", law: str, drop: int) -> "Mapping[str, Frontier]":
+def _frontiers(
+    points: "Points | Frontier | Path | str | None", law: str, drop: int, columns: str | None
+) -> "Mapping[str, Frontier]":
     from assay.api.laws.fitting import fit
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.published import FRONTIERS
 
+    if points is None and (law != "hoffmann" or drop or columns):
+        raise UsageError("a law, dropped points and columns are those of a fit; name its points")
     if points is None:
         return FRONTIERS
     if isinstance(points, Frontier):
         return {FITTED: points, **FRONTIERS}
-    found = fit(points, law=law, drop=drop, hold_out=False)
+    found = fit(points, law=law, drop=drop, hold_out=False, columns=columns)
     count = f"{len(found.fit.points)} points"
     place = f"the {count} of {points}" if isinstance(points, Path | str) else count
     return {FITTED: frontier_of(found, place), **FRONTIERS}
@@ -139,19 +145,21 @@ def frontier_of(found: "FittedLaw", place: str) -> "Frontier":
 
     Raises `UsageError` for a law without an optimum.
     """
-    from assay.scaling.asking.frontier import Frontier, Minimum, Reach, Spread
+    from assay.scaling.asking.frontier import Frontier, Reach, Spread, minimum
 
-    form, flops = found.law.form, found.fit.points.flops
+    form, flops, counted = found.law.form, found.fit.points.flops, found.accounting
     found.law.optimum(float(flops.max()))  # refuses a law without an optimum
     if not found.supports_optimum:
         raise UsageError(
             f"no best size is near the sizes of {place}, so they do not show how large a model should be; add points "
             "whose losses fall with both size and data"
         )
-    reach = Reach(float(flops.min()), float(flops.max()), place)
+    spent = flops if counted.plain else found.fit.points.compute
+    reach = Reach(float(spent.min()), float(spent.max()), place)
     able = [one for one in found.draws if form.optimum(one.values, float(flops.max())) is not None]
-    spread = Spread(tuple(map(Minimum, able)), 0.95, f"bootstrap of {len(able)} draws")
-    return Frontier(Minimum(found.law), f"{form.formula}, fitted; {form.counts}", reach, spread, found.law)
+    spread = Spread(tuple(minimum(law, counted) for law in able), 0.95, f"bootstrap of {len(able)} draws")
+    source = f"{form.formula}, fitted; {form.counts}"
+    return Frontier(minimum(found.law, counted), source, reach, spread, found.law, counted)
 
 
 def _billed(one: "Answer", device: str, devices: int, mfu: float | None, price: float | None) -> "Answer":
@@ -170,6 +178,6 @@ def _elsewhere(one: "Answer", ratio: float | None, inference_tokens: float | Non
         return one
     return replace(
         one,
-        overtrained=None if ratio is None else overtrained(law, best, ratio),
-        served=None if inference_tokens is None else served(law, best, inference_tokens),
+        overtrained=None if ratio is None else overtrained(law, best, ratio, one.frontier.accounting),
+        served=None if inference_tokens is None else served(law, best, inference_tokens, one.frontier.accounting),
     )

@@ -123,9 +123,11 @@ def predict(
     """Return the loss that a fitted law predicts, with a 95 % interval, or that of published constants, without one.
 
     A law of N and D may be asked by `flops` alone: then N and D are its optimum. Raises `UsageError` if a quantity that
-    the law needs is missing, and beyond 10,000 times the fitted points unless `far`.
+    the law needs is missing, and beyond 10,000 times the fitted points unless `far`. FLOPs are as the points count
+    them.
     """
     from assay.api.laws.results import LossAnswer
+    from assay.scaling.accounting import PLAIN
     from assay.scaling.asked import asked_points, published
     from assay.scaling.fitted import FittedLaw
 
@@ -142,5 +144,6 @@ def predict(
         "min_steps": min_steps,
         "unique_tokens": unique_tokens,
     }
-    answer = found.predict(asked_points(found.law, columns), far)
+    counted = found.accounting if isinstance(found, FittedLaw) else PLAIN
+    answer = found.predict(asked_points(found.law, columns, counted), far)
     return LossAnswer(**vars(answer))

@@ -59,7 +59,7 @@ def answer(question: Question, home: Home) -> Answer:
         facts=Facts.of(_facts(question, one, own)),
         report=tuple(optimal_report(found)),
         sizes=sizes_figure(found, chosen),
-        losses=None if law is None else losses_figure(law, question.flops, own),
+        losses=None if law is None else losses_figure(law, one.frontier.accounting, question.flops, own),
     )
 
 

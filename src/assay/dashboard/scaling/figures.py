@@ -8,8 +8,9 @@ import numpy as np
 
 from assay.dashboard.scaling.laws import Budget, OwnLaw
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
+from assay.scaling.accounting import Accounting
 from assay.scaling.asking.answer import Answers
-from assay.scaling.asking.frontier import Frontier, LossLaw
+from assay.scaling.asking.frontier import Frontier, LossLaw, minimum
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 from assay.scaling.published import FRONTIERS, Line
 from assay.units import format_count, format_power
@@ -32,24 +33,29 @@ def sizes_figure(found: Answers, chosen: str) -> dict[str, Any]:
     return {"lines": lines}
 
 
-def losses_figure(law: LossLaw, flops: float, own: OwnLaw | None) -> dict[str, Any]:
-    """Return the loss by N at the budget, and at each budget of the home's own points with its runs."""
-    curves = [{"name": f"{format_power(flops)} FLOPs", "asked": True, **_losses(law, flops), "runs": []}]
-    best = law.optimum(flops)
-    curves[0]["best"] = [best[0], float(law.loss(*best))]
+def losses_figure(law: LossLaw, accounting: Accounting, flops: float, own: OwnLaw | None) -> dict[str, Any]:
+    """Return the loss by N at the budget, and at each budget of the home's own points with its runs.
+
+    FLOPs are as the points of the law count them.
+    """
+    asked = _losses(law, accounting, flops)
+    curves = [{"name": f"{format_power(flops)} FLOPs", "asked": True, **asked, "runs": []}]
+    best = minimum(law, accounting).at(flops)
+    curves[0]["best"] = [best.parameters, best.loss]
     if own is not None:
-        curves += [_budget(law, one) for one in own.budgets]
+        curves += [_budget(law, accounting, one) for one in own.budgets]
     return {"curves": curves}
 
 
-def _budget(law: LossLaw, one: Budget) -> dict[str, Any]:
-    return {"name": one.name, "asked": False, **_losses(law, one.flops), "runs": [list(run) for run in one.runs]}
+def _budget(law: LossLaw, accounting: Accounting, one: Budget) -> dict[str, Any]:
+    runs = [list(run) for run in one.runs]
+    return {"name": one.name, "asked": False, **_losses(law, accounting, one.flops), "runs": runs}
 
 
-def _losses(law: LossLaw, flops: float) -> dict[str, Any]:
-    best = law.optimum(flops)[0]
+def _losses(law: LossLaw, accounting: Accounting, flops: float) -> dict[str, Any]:
+    best = minimum(law, accounting).at(flops).parameters
     sizes = np.geomspace(best / _AROUND, best * _AROUND, 61)
-    losses = law.loss(sizes, flops / FLOPS_PER_PARAMETER_AND_TOKEN / sizes)
+    losses = law.loss(sizes, accounting.tokens(sizes, flops))
     return {"x": sizes.tolist(), "y": losses.tolist(), "texts": list(map(format_count, sizes))}
 
 

@@ -21,9 +21,9 @@ from assay.config.home import Home
 from assay.config.reading import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, shown
+from assay.scaling.accounting import spent_flops
 from assay.scaling.asking.frontier import Frontier
 from assay.scaling.fitted import FittedLaw
-from assay.scaling.points import Points
 from assay.scaling.studied.points import StudyPoint
 from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
@@ -122,7 +122,7 @@ def _of_file(path: Path, changed: int) -> OwnLaw:
     _check_size(path)
     found = fit(path, hold_out=False)
     frontier = frontier_of(found, f"the {len(found.fit.points)} points of {path.name}")
-    return OwnLaw(found, tuple(_groups(found.fit.points)), frontier)
+    return OwnLaw(found, tuple(_groups(found)), frontier)
 
 
 def _check_size(path: Path) -> None:
@@ -152,10 +152,11 @@ def _budgets(points: Iterable[StudyPoint]) -> Iterator[Budget]:
         yield Budget(f"{name} FLOPs{held_out}", median(one.flops for one in runs), at)
 
 
-def _groups(points: Points) -> Iterator[Budget]:
+def _groups(found: FittedLaw) -> Iterator[Budget]:
     """Yield the runs of a file by half powers of ten of compute, because their budgets are not named."""
     groups: dict[int, list[tuple[float, float, float]]] = {}
-    columns = (one.tolist() for one in (points.flops, points.parameters, points.loss))
+    points = found.fit.points
+    columns = (one.tolist() for one in (spent_flops(points), points.parameters, points.loss))
     for flops, size, loss in sorted(zip(*columns, strict=True)):
         groups.setdefault(floor(_IN_A_DECADE * log10(flops)), []).append((flops, size, loss))
     for runs in groups.values():

@@ -5,14 +5,17 @@ request, because a study may have been imported from anywhere.
 """
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from assay.dashboard.pages import page
 from assay.dashboard.state import state_of
 from assay.dashboard.stream import follow
 from assay.dashboard.studies.answer import page_of
+from assay.dashboard.studies.predicted import Asked, controls, predicted, read
 from assay.dashboard.studies.progress import cell_names, merged, planned_cells
+from assay.errors import UsageError
+from assay.report.page.predicted import render_predicted, texts
 from assay.studies.folder import StudyFolder, find
 
 WRITTEN = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"
@@ -40,6 +43,24 @@ def one_study(request: Request) -> Response:
     )
 
 
+def predicted_study(request: Request) -> Response:
+    """Page of a study of the library that is predicted on a GPU; a refusal is a sentence on it."""
+    asked, found, refusal = Asked("", ""), {}, ""
+    try:
+        asked = read(request.query_params)
+        if asked.study:
+            found = texts(predicted(asked, request.app.state.home))
+    except UsageError as reason:
+        refusal = str(reason)
+    return page(request, "predicted-study.html", answer=found, refusal=refusal, **controls(asked))
+
+
+def predicted_page(request: Request) -> Response:
+    """The written page of such a study, with heat maps and without any right to run scripts."""
+    found = predicted(read(request.query_params), request.app.state.home)
+    return HTMLResponse(render_predicted(found), headers={"content-security-policy": WRITTEN})
+
+
 def study_events(request: Request) -> Response:
     """Events of one study from an offset, as a stream."""
     folder = _folder(request)
@@ -58,6 +79,8 @@ def _folder(request: Request) -> StudyFolder:
 
 routes = [
     Route("/studies", every_study),
+    Route("/studies/predicted", predicted_study),
+    Route("/studies/predicted/page", predicted_page),
     Route("/studies/{study}", one_study),
     Route("/studies/{study}/events", study_events),
     Route("/studies/{study}/page", written_page),

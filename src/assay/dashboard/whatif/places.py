@@ -11,7 +11,7 @@ from assay.config.home import Home
 from assay.dashboard.whatif.question import HERE, Question
 from assay.hardware import Machine
 from assay.hardware.devices import absent_machine
-from assay.hardware.rates import known_machine, rates_file, step_times_file
+from assay.hardware.rates import known_machine, rates_file, step_times_file, user_rates_file
 
 
 class Places:
@@ -40,7 +40,7 @@ def this_machine(home: Home) -> Machine:
 
 def known_since(home: Home) -> tuple[int, ...]:
     """Return the times at which the files of rates and of step times last changed."""
-    return tuple(map(_changed, (rates_file(home), step_times_file(home))))
+    return tuple(map(_changed, filter(None, (user_rates_file(), rates_file(home), step_times_file(home)))))
 
 
 @cache

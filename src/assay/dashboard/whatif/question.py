@@ -23,8 +23,6 @@ HERE = "here"
 """The machine that serves the dashboard."""
 ABSENT = tuple(name for name, one in DEVICES.items() if one.source.startswith("NVIDIA"))
 """Devices whose memory is predicted: those that run CUDA."""
-VOCABULARY = 128
-"""Tokens of a vocabulary that only the text determines, until the reader gives another number."""
 _KEPT = 256
 """Configurations that are kept."""
 _LONGEST, _DIGITS = 2000, 12
@@ -109,8 +107,6 @@ def read(query: Mapping[str, str]) -> Question:
         given = _number(setting.label, query.get(name), setting.least, setting.most)
         if given is not None and given != value(bare, name):
             changes[name] = given
-    if "vocabulary" not in changes and value(bare, "vocabulary") is None:
-        changes["vocabulary"] = VOCABULARY
     counts = {name: _number(label, query.get(name), 1, most) or 1 for name, (label, most) in COUNTS.items()}
     device = _chosen("device", query.get("device") or HERE, (HERE, *ABSENT))
     if counts["gpus"] > 1 and device == HERE:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from assay.analysis.choices.answer import Answer, answer
+from assay.analysis.choices.answer import Answer, answers
 from assay.analysis.comparison import Comparison
 from assay.analysis.typical import LEAST_SEEDS
 from assay.records.study import StudyEnding
@@ -43,11 +43,12 @@ def _hints(comparison: Comparison) -> Iterator[str]:
         yield f"assay study resume {record.id}    runs the cells that have no result"
     lost = [row for row in comparison.rows if row.status.failure and row.runs]
     yield from (f"assay runs show {row.runs[0]}    {row.treatment}: {status(row)}" for row in lost[:_MOST])
-    found = answer(comparison)
-    if found is not None:
-        yield from _trained(comparison, found)
-        yield from _surer(comparison, found)
-    if found is None and record.ending is StudyEnding.COMPLETE and not lost:
+    found = answers(comparison)
+    for one in found:
+        yield from _trained(comparison, one)
+    for one in found:
+        yield from _surer(comparison, one)
+    if not found and record.ending is StudyEnding.COMPLETE and not lost:
         yield f"assay study status {record.id}    shows what failed"
 
 
@@ -59,7 +60,8 @@ def _trained(comparison: Comparison, found: Answer) -> Iterator[str]:
     written = None if run is None else arguments(run, comparison.record.title, seed=False)
     if chosen is not None and written is not None:
         told = f"{written} {_with(comparison, chosen.row.treatment)}".strip()
-        yield f"assay train {told}    trains with the chosen row"
+        where = f" at {found.context.name}" if found.context.levels else ""
+        yield f"assay train {told}    trains with the chosen row{where}"
 
 
 def _surer(comparison: Comparison, found: Answer) -> Iterator[str]:

@@ -48,7 +48,8 @@ def _powers(found: "Optima", published: str) -> Iterator[Block]:
         for name, one in (("N ∝ C^a", found.size), ("D ∝ C^b", found.data))
     ]
     yield Table.of(columns, rows, columns[1:])
-    yield f"C = 6·N·D. Intervals are by a bootstrap of runs, {found.draws} draws. In Hoffmann et al. 2022 {published}."
+    counted = "C = 6·N·D" if found.accounting.plain else "C is as the runs count it"
+    yield f"{counted}. Intervals are by a bootstrap of runs, {found.draws} draws. In Hoffmann et al. 2022 {published}."
     yield from found.warnings
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
-from assay.report.predicted.optimal import interval, mark, sources
+from assay.report.predicted.optimal import accounting_values, interval, mark, sources, warnings
 from assay.units import format_count
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def growth_report(found: "Growths") -> Iterator[Block]:
     if found.flops is not None:
         columns += ("optimal N", "optimal D", "beyond")
     yield Table.of(columns, (_row(found, one) for one in found.answers.values()), columns[1:])
+    yield from warnings(found.answers)
     if found.run is not None:
         parameters, tokens = map(format_count, found.run)
         yield (
@@ -64,4 +65,5 @@ def _values(found: "Growths", one: "Growth") -> dict[str, Any]:
         "beyond": one.beyond,
         "refused": one.refused,
         "source": one.frontier.source,
+        **accounting_values(one.frontier.accounting),
     }

@@ -63,6 +63,8 @@ def prediction_report(found: "Prediction") -> Iterator[Block]:
         for place in range(len(found.loss))
     ]
     yield Table.of(columns, rows, columns)
+    if warning := found.accounting.warning:
+        yield f"! {warning} FLOPs that are asked for are as the points count them."
     if source:
         yield (
             "Published constants have no points here, so there is no interval. The loss is of the paper's text and "

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
-from assay.units import format_count, format_seconds
+from assay.units import finite, format_count, format_seconds
 
 if TYPE_CHECKING:
+    from assay.scaling.accounting import Accounting
     from assay.scaling.asking.answer import Answer, Answers, Quantity
     from assay.scaling.asking.elsewhere import Elsewhere
     from assay.scaling.asking.frontier import Frontier
@@ -29,6 +30,7 @@ def optimal_report(found: "Answers") -> Iterator[Block]:
         "beyond",
     )
     yield Table.of(columns, (_row(one, interval) for one in found.answers.values()), columns[1:-1])
+    yield from warnings(found.answers)
     yield from _refusals(found)
     if found.tokens_per_parameter is not None:
         yield from _overtrained(found, found.tokens_per_parameter)
@@ -51,6 +53,13 @@ def sources(answers: "Mapping[str, Answer] | Mapping[str, Growth]") -> Iterator[
     spreads = ((name, law.spread) for name, law in laws.items())
     texts = ((name, f"{_percent(spread.level)}, {spread.source}") for name, spread in spreads if spread is not None)
     yield " ".join(f"Intervals of {text}: {names}." for text, names in _named(texts).items())
+
+
+def warnings(answers: "Mapping[str, Answer] | Mapping[str, Growth]") -> Iterator[str]:
+    """Yield a sentence on each law whose points count other FLOPs than 6·N·D."""
+    for name, one in answers.items():
+        if said := one.frontier.accounting.warning:
+            yield f"! {name}: {said} Answers cost what was asked in FLOPs as the points count them."
 
 
 def _named(pairs: "Iterable[tuple[str, str]]") -> dict[str, str]:
@@ -225,6 +234,7 @@ def _values(one: "Answer") -> dict[str, Any]:
         "far": one.far,
         "refused": best is None,
         "source": one.frontier.source,
+        **accounting_values(one.frontier.accounting),
     }
     if best is not None:
         text = Text(best.tokens)
@@ -236,6 +246,14 @@ def _values(one: "Answer") -> dict[str, Any]:
         names = ("seconds", "device_hours", "kilowatt_hours", "money")
         values["cost"] = one.bill.model_dump(mode="json") | {name: getattr(one.bill, name) for name in names}
     return values
+
+
+def accounting_values(found: "Accounting") -> dict[str, Any]:
+    """Return how points count FLOPs for programs; empty if these are 6·N·D."""
+    if found.plain:
+        return {}
+    names = ("level", "power", "sizes", "ends", "warning")
+    return {"flops_over_6nd": {name: finite(getattr(found, name)) for name in names}}
 
 
 def _elsewhere_values(there: "Elsewhere") -> dict[str, Any]:

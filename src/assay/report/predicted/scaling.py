@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
+from assay.report.predicted.optimal import accounting_values
 from assay.scaling.points import QUANTITIES
 from assay.units import finite, format_count, format_flops
 
@@ -25,6 +26,8 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
     dropped = f", without the {found.dropped} highest losses" if found.dropped else ""
     yield f"{form.name}: {form.formula}, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
     yield f"Counts: {form.counts}. Source: {form.source}."
+    if warning := found.accounting.warning:
+        yield f"! {warning} The law is one of N and D, and C below is 6·N·D."
     yield _constants(found)
     yield (
         f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than the "
@@ -205,6 +208,7 @@ def _values(found: "FittedLaw") -> dict[str, Any]:
             "objective": found.undropped.objective,
             "constants": found.undropped.law.printed,
         },
+        **accounting_values(found.accounting),
         "draws": len(found.draws),
         "extrapolation": None if found.extrapolation is None else vars(found.extrapolation),
         "held_out": None if tested is None else vars(tested),

@@ -25,7 +25,9 @@ def outlook_report(plan: "Outlook", *, cells: bool = False) -> Iterator[Block]:
         if plan.drifts:
             yield f"Further runs of the baseline with nudged weights: {plan.drifts}."
     yield from plan.notes
-    if plan.seconds is None and any(row.problem is None and row.step_seconds is None for row in plan.rows):
+    if not plan.timed:
+        yield "The study measures losses and memory only, so no time is predicted."
+    elif plan.seconds is None and any(row.problem is None and row.step_seconds is None for row in plan.rows):
         yield "Times are not predicted; --calibrate times steps of few blocks, and `assay machine` measures rates."
 
 

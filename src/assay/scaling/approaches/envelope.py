@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from assay.errors import UsageError
+from assay.scaling.accounting import Accounting, accounting
 from assay.scaling.approaches.frontier import Line, Optima, line, optima
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, read_points, run_names
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, planned, read_points, run_names
 from assay.units import format_count
 
 _COMPUTES = 1500
@@ -32,10 +33,14 @@ class TrainingCurve:
     tokens: Floats
     """Increasing."""
     loss: Floats
+    counted: Floats | None = None
+    """Training FLOPs so far as the run counts them, where they contradict 6·N·D."""
 
     @property
     def flops(self) -> Floats:
-        """Training FLOPs so far, 6·N·D."""
+        """Training FLOPs so far, 6·N·D or as counted."""
+        if self.counted is not None:
+            return self.counted
         return np.asarray(FLOPS_PER_PARAMETER_AND_TOKEN * self.parameters * self.tokens)
 
 
@@ -72,9 +77,15 @@ def envelope(curves: Sequence[TrainingCurve], draws: int = 200, seed: int = 0) -
     warning = (
         f"{counted.mean():.0%} of the computes count; at the others the best run is of the smallest or largest size."
     )
-    return Envelope(
-        flops, lowest, best, tuple(map(bool, counted)), optima(flops[counted], best[counted], drawn, [warning])
-    )
+    best_sizes = optima(flops[counted], best[counted], drawn, [warning], _accounting(curves))
+    return Envelope(flops, lowest, best, tuple(map(bool, counted)), best_sizes)
+
+
+def _accounting(curves: Sequence[TrainingCurve]) -> Accounting:
+    """Return how the points of all curves count FLOPs."""
+    sizes = np.concatenate([np.full(len(one.tokens), one.parameters) for one in curves])
+    tokens, flops = (np.concatenate([getattr(one, name) for one in curves]) for name in ("tokens", "flops"))
+    return accounting(planned(parameters=sizes, tokens=tokens, counted_flops=flops))
 
 
 def read_curves(path: Path, columns: str | None = None) -> list[TrainingCurve]:
@@ -83,6 +94,7 @@ def read_curves(path: Path, columns: str | None = None) -> list[TrainingCurve]:
     Raises `UsageError` if the file cannot be read, lacks a column, or has an impossible number.
     """
     points = read_points(path, named=columns)
+    counts = not accounting(points).plain
     named = run_names(path) or list(map(str, points.parameters))
     curves = []
     for name in dict.fromkeys(named):
@@ -90,7 +102,8 @@ def read_curves(path: Path, columns: str | None = None) -> list[TrainingCurve]:
         rows = rows.where(np.argsort(rows.tokens, kind="stable"))
         if len(np.unique(rows.parameters)) > 1:
             raise UsageError(f"{path}: run {name} has several sizes; give each run a name of its own")
-        curves.append(TrainingCurve(float(rows.parameters[0]), rows.tokens, rows.loss))
+        counted = rows.counted_flops if counts else None
+        curves.append(TrainingCurve(float(rows.parameters[0]), rows.tokens, rows.loss, counted))
     return curves
 
 

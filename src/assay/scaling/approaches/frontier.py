@@ -1,7 +1,8 @@
 """Optima at several computes, and the power laws N ∝ C^a and D ∝ C^b through them.
 
-D follows from C = 6·N·D, so a + b = 1. The published exponents of approach 1 are 0.50 and 0.50, and of approach 2 0.49
-and 0.51 (Hoffmann et al. 2022, table 2). Intervals are those of a bootstrap of the runs.
+D follows from C = 6·N·D, so a + b = 1, or from C as the runs count it (`scaling.accounting`). The published exponents
+of approach 1 are 0.50 and 0.50, and of approach 2 0.49 and 0.51 (Hoffmann et al. 2022, table 2). Intervals are those of
+a bootstrap of the runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UsageError
+from assay.scaling.accounting import PLAIN, Accounting
 from assay.scaling.interval import LEAST_DRAWS, Interval, quantiles
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
 
@@ -43,11 +45,12 @@ class Optima:
     """Draws of the bootstrap that had an optimum."""
     warnings: tuple[str, ...] = ()
     """Sentences on what the runs do not determine."""
+    accounting: Accounting = PLAIN
+    """Ratio of counted FLOPs to 6·N·D."""
 
     def at(self, flops: float) -> tuple[float, float]:
         """Return the optimal N and D of a compute."""
-        parameters = self.size.at(flops)
-        return parameters, flops / FLOPS_PER_PARAMETER_AND_TOKEN / parameters
+        return self.size.at(flops), self.data.at(flops)
 
 
 Line = tuple[float, float]
@@ -62,19 +65,34 @@ def line(flops: Floats, parameters: Floats) -> Line:
     return float(exponent), float(level)
 
 
-def optima(flops: Floats, parameters: Floats, drawn: Sequence[Line | None], warnings: Sequence[str]) -> Optima:
-    """Return the power laws through optima, with intervals from the lines of a bootstrap; None is a draw without."""
+def optima(
+    flops: Floats,
+    parameters: Floats,
+    drawn: Sequence[Line | None],
+    warnings: Sequence[str],
+    accounting: Accounting = PLAIN,
+) -> Optima:
+    """Return the power laws through optima, with intervals from the lines of a bootstrap; None is a draw without.
+
+    FLOPs are as `accounting` counts them.
+    """
     exponent, level = line(flops, parameters)
     exponents = [one[0] for one in drawn if one is not None]
     ends = _interval(exponents)
-    per_size = np.log(FLOPS_PER_PARAMETER_AND_TOKEN)
+    grown = 1 + accounting.power  # power of N by which the FLOPs of a token grow
+    per_token = np.log(FLOPS_PER_PARAMETER_AND_TOKEN * accounting.level)
     return Optima(
         flops,
         parameters,
         PowerOfCompute(float(np.exp(level)), exponent, ends),
-        PowerOfCompute(float(np.exp(-level - per_size)), 1 - exponent, ends and (1 - ends[1], 1 - ends[0])),
+        PowerOfCompute(
+            float(np.exp(-grown * level - per_token)),
+            1 - grown * exponent,
+            ends and (1 - grown * ends[1], 1 - grown * ends[0]),
+        ),
         len(exponents),
-        (*warnings, *_cautions(len(exponents), len(drawn), ends)),
+        (*filter(None, (accounting.warning,)), *warnings, *_cautions(len(exponents), len(drawn), ends)),
+        accounting,
     )
 
 

@@ -1,9 +1,9 @@
 """Approach 2: at each budget a parabola of the loss in log N, its minimum, and a power law through the minima.
 
-Budgets are found in the points: runs whose C = 6·N·D differ by at most a tenth share one (Hoffmann et al. 2022, section
-3.2). A budget needs three sizes. Three determine a parabola exactly, so that its minimum has no error that shows. A
-minimum outside of the sizes of its budget is an extrapolation, and does not count. The bootstrap draws runs within
-budgets.
+Budgets are found in the points: runs whose C differ by at most a tenth share one (Hoffmann et al. 2022, section 3.2). C
+is 6·N·D, or what the runs count where that contradicts it. A budget needs three sizes. Three determine a parabola
+exactly, so that its minimum has no error that shows. A minimum outside of the sizes of its budget is an extrapolation,
+and does not count. The bootstrap draws runs within budgets.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UsageError
+from assay.scaling.accounting import accounting, spent_flops
 from assay.scaling.approaches.frontier import Line, Optima, line, optima
 from assay.scaling.points import Floats, Points
 
@@ -58,6 +59,7 @@ class IsoFlop:
 
 def isoflop(points: Points, draws: int = 200, seed: int = 0) -> IsoFlop:
     """Fit approach 2 to points. Raises `UsageError` if fewer than two budgets have a minimum within their sizes."""
+    counted = accounting(points)
     groups = budgets(points)
     if not groups:
         raise UsageError(
@@ -75,14 +77,15 @@ def isoflop(points: Points, draws: int = 200, seed: int = 0) -> IsoFlop:
     chance = np.random.default_rng(seed)
     drawn = [_drawn(groups, chance) for _ in range(draws)]
     flops, sizes = np.array(best).T
-    return IsoFlop(found, optima(flops, sizes, drawn, warnings))
+    return IsoFlop(found, optima(flops, sizes, drawn, warnings, counted))
 
 
 def budgets(points: Points) -> list[Points]:
     """Return the points of each budget that has three sizes or more, the smallest budget first."""
     groups: list[list[int]] = []
-    for place in np.argsort(points.flops, kind="stable"):
-        if groups and points.flops[place] <= _SAME_BUDGET * points.flops[groups[-1][0]]:
+    spent = spent_flops(points)
+    for place in np.argsort(spent, kind="stable"):
+        if groups and spent[place] <= _SAME_BUDGET * spent[groups[-1][0]]:
             groups[-1].append(int(place))
         else:
             groups.append([int(place)])
@@ -93,7 +96,7 @@ def budgets(points: Points) -> list[Points]:
 def _parabola(points: Points) -> Parabola:
     logs = np.log(points.parameters)
     a, b, c = np.polyfit(logs - logs.mean(), points.loss, 2)
-    flops = float(np.exp(np.log(points.flops).mean()))
+    flops = float(np.exp(np.log(spent_flops(points)).mean()))
     return Parabola(flops, points.parameters, points.loss, float(np.exp(logs.mean())), (float(a), float(b), float(c)))
 
 

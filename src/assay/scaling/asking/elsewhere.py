@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
+from assay.scaling.accounting import PLAIN, Accounting
 from assay.scaling.asking.frontier import LossLaw, Optimum
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 
 INFERENCE_FLOPS = 2.0
 """FLOPs of inference for each parameter and token."""
@@ -54,26 +54,34 @@ class Elsewhere(NamedTuple):
         return self.flops / _whole(self.optimum, self.inference_tokens)
 
 
-def overtrained(law: LossLaw, optimum: Optimum, ratio: float) -> Elsewhere:
-    """Return the model with the loss of an optimum that trains on `ratio` tokens for each parameter."""
+def overtrained(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accounting = PLAIN) -> Elsewhere:
+    """Return the model with the loss of an optimum that trains on `ratio` tokens for each parameter.
+
+    `accounting` counts its FLOPs.
+    """
     loss = _loss(law, optimum)
     power = brentq(lambda one: np.log(law.loss(10.0**one, ratio * 10.0**one) / loss), *_POWERS, xtol=1e-12)
     parameters = 10.0 ** float(power)
-    return Elsewhere(_model(parameters, ratio * parameters, loss), optimum, 0.0)
+    return Elsewhere(_model(parameters, ratio * parameters, loss, accounting), optimum, 0.0)
 
 
-def served(law: LossLaw, optimum: Optimum, inference_tokens: float) -> Elsewhere:
-    """Return the model with the loss of an optimum that takes the fewest FLOPs, if it serves so many tokens."""
+def served(law: LossLaw, optimum: Optimum, inference_tokens: float, accounting: Accounting = PLAIN) -> Elsewhere:
+    """Return the model with the loss of an optimum that takes the fewest FLOPs, if it serves so many tokens.
+
+    `accounting` counts those of training.
+    """
     loss, largest = _loss(law, optimum), np.log10(optimum.parameters)
     least = brentq(lambda one: np.log(law.loss(10.0**one, _ENDLESS) / loss), _POWERS[0], largest)
 
     def flops(power: float) -> float:
-        tokens = _tokens(law, 10.0**power, loss)
-        return float(np.log(10.0**power * (FLOPS_PER_PARAMETER_AND_TOKEN * tokens + _served(inference_tokens))))
+        size = 10.0**power
+        training = float(accounting.flops(size, _tokens(law, size, loss)))
+        return float(np.log(training + size * _served(inference_tokens)))
 
     found = minimize_scalar(flops, bounds=(least, largest), method="bounded", options={"xatol": 1e-10})
     parameters = 10.0 ** float(found.x)
-    return Elsewhere(_model(parameters, _tokens(law, parameters, loss), loss), optimum, inference_tokens)
+    model = _model(parameters, _tokens(law, parameters, loss), loss, accounting)
+    return Elsewhere(model, optimum, inference_tokens)
 
 
 def _tokens(law: LossLaw, parameters: float, loss: float) -> float:
@@ -88,8 +96,8 @@ def _loss(law: LossLaw, optimum: Optimum) -> float:
     return float(law.loss(optimum.parameters, optimum.tokens))
 
 
-def _model(parameters: float, tokens: float, loss: float) -> Optimum:
-    return Optimum(parameters, tokens, FLOPS_PER_PARAMETER_AND_TOKEN * parameters * tokens, loss)
+def _model(parameters: float, tokens: float, loss: float, accounting: Accounting) -> Optimum:
+    return Optimum(parameters, tokens, float(accounting.flops(parameters, tokens)), loss)
 
 
 def _served(tokens: float) -> float:

@@ -1,8 +1,8 @@
 """Frontiers: the best model size and data as a function of compute, with intervals and the reach of a law.
 
-A frontier answers from compute, C = 6·N·D. Its answer for a size or for an amount of data is found by bisection of
-log C. An interval is made of other curves that could be true: draws of a bootstrap, or the ends of an exponent's
-published interval.
+A frontier answers from compute, C = 6·N·D, or as its points count it (`scaling.accounting`). Its answer for a size or
+for an amount of data is found by bisection of log C. An interval is made of other curves that could be true: draws of a
+bootstrap, or the ends of an exponent's published interval.
 
 Few papers publish more than that exponent. `Tilted` changes it and holds the line at one compute. For the laws of
 Hoffmann et al. and Besiroglu et al. that is their smallest budget, 6e18 FLOPs. A bootstrap of their points gives about
@@ -16,9 +16,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.optimize import brentq
 
+from assay.scaling.accounting import PLAIN, Accounting
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
 
 Interval = tuple[float, float]
+_AROUND, _SIZES, _CLOSE = 1e3, 64, 1e-7
+"""Factor about a law's own optimum within which that of other FLOPs is searched; sizes at once, and their last step."""
 _POWERS = (-40.0, 90.0)
 """Powers of ten of the FLOPs among which an optimum is searched."""
 
@@ -67,6 +70,28 @@ class Minimum:
     def at(self, flops: float) -> Optimum:
         """Return the optimum of a budget of training FLOPs."""
         parameters, tokens = self.law.optimum(flops)
+        return Optimum(parameters, tokens, flops, float(self.law.loss(parameters, tokens)))
+
+
+@dataclass(frozen=True)
+class CountedMinimum:
+    """The minimum of a law of the loss among trainings of equal FLOPs, as points count them.
+
+    The lowest of 64 sizes is found, then that of 64 between its neighbours, and so on until they are equal to 1e-7.
+    """
+
+    law: LossLaw
+    accounting: Accounting
+
+    def at(self, flops: float) -> Optimum:
+        """Return the optimum of a budget of training FLOPs."""
+        middle, reach = np.log(self.law.optimum(flops)[0]), np.log(_AROUND)
+        while reach > _CLOSE:
+            sizes = np.exp(np.linspace(middle - reach, middle + reach, _SIZES))
+            losses = self.law.loss(sizes, self.accounting.tokens(sizes, flops))
+            middle, reach = np.log(sizes[np.argmin(losses)]), 2 * reach / (_SIZES - 1)
+        parameters = float(np.exp(middle))
+        tokens = float(self.accounting.tokens(parameters, flops))
         return Optimum(parameters, tokens, flops, float(self.law.loss(parameters, tokens)))
 
 
@@ -128,10 +153,17 @@ class Frontier:
     """None if no error of the law's optimum is known."""
     law: LossLaw | None = None
     """Loss by size and data; None for laws that state the optimum only."""
+    accounting: Accounting = PLAIN
+    """Ratio of the FLOPs that its points count to 6·N·D."""
 
     def at(self, flops: float) -> Optimum:
         """Return the optimum of a budget of training FLOPs."""
         return self.curve.at(flops)
+
+
+def minimum(law: LossLaw, accounting: Accounting = PLAIN) -> Curve:
+    """Return the optimum of a law for any compute, as its points count FLOPs."""
+    return Minimum(law) if accounting.plain else CountedMinimum(law, accounting)
 
 
 def exponent(curve: Curve) -> float:

@@ -20,6 +20,7 @@ from assay.executors.local import Local
 from assay.executors.news import to_event
 from assay.hardware import detect
 from assay.launch.prepare import ReadyRun
+from assay.launch.trial import try_own
 from assay.optimizations import resolved
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged
@@ -86,7 +87,8 @@ class How:
 def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     """Measure the cells of a design, and save the record.
 
-    Raises `UsageError` for a fault of any cell before one is run, and `StorageError` if the disk refuses.
+    Raises `UsageError` for a fault of any cell, or of an extension, before one is run, and `StorageError` if the disk
+    refuses.
     """
     how.check()
     runs_waves = executor(how.executor)
@@ -94,6 +96,8 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
     machine = detect()
     asked = cells if how.timed else single_threaded(cells)
     cells, prepared = ready_cells(asked, machine, how.home, how.prepare, timed=how.timed)
+    if runs_waves.name == Local.name:
+        try_own(prepared.values(), how.home, how.prepare)
     if how.timed and runs_waves.name == Local.name:
         prepared = with_step_times(prepared, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (cells[0].seed, 0))

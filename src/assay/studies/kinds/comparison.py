@@ -72,12 +72,12 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:
     return found
 
 
-def usual(base: Run, tell: Progress) -> tuple[str, ...]:
-    """Return the first well-known techniques that this configuration can have on this machine, and tell which.
+def usual(base: Run, tell: Progress, machine: Machine | None = None) -> tuple[str, ...]:
+    """Return the first well-known techniques that a configuration can have on a machine, by default this one.
 
-    There are none if the baseline lists optimizations, which `treatments` refuses.
+    `tell` receives their names. There are none if the baseline lists optimizations, which `treatments` refuses.
     """
-    machine = detect()
+    machine = machine or detect()
     known = (name for name, kind in catalogue().items() if kind.usual)
     able = () if base.optimizations else tuple(name for name in known if _applies(base, name, machine))[:_MOST_USUAL]
     if able:

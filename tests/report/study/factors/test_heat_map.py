@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from assay.analysis.factors.grids import Field, Grid
 from assay.report.page.panels import WIDTH, alone
 from assay.report.study.factors.heat_map import map_panels
+from assay.report.study.factors.wording import title
 
 DOWN = ("none", "placebo: mixed precision")
 
@@ -29,7 +30,7 @@ def grid(*across: str) -> Grid:
     ],
 )
 def test_names_of_columns_do_not_touch(across: tuple[str, ...]) -> None:
-    for panel in map_panels([grid(*across)]):
+    for panel in map_panels([grid(*across)], title):
         figure: Any = alone(panel)
         renderer = FigureCanvasAgg(figure).get_renderer()
         boxes = [label.get_window_extent(renderer) for label in figure.axes[0].get_xticklabels()]
@@ -38,4 +39,4 @@ def test_names_of_columns_do_not_touch(across: tuple[str, ...]) -> None:
 
 
 def test_a_map_with_short_names_is_as_wide_as_other_panels() -> None:
-    assert {panel.width for panel in map_panels([grid("8", "16")])} == {WIDTH}
+    assert {panel.width for panel in map_panels([grid("8", "16")], title)} == {WIDTH}

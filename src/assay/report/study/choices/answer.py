@@ -1,9 +1,12 @@
-"""The answer in at most three sentences: the rows to choose from, a target or a warning, and what remains open."""
+"""The answer in at most three sentences: the rows to choose from, a target or a warning, and what remains open.
+
+A study with factors that are context has them for each of their levels.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from assay.analysis.choices.answer import Answer, Candidate, answer
+from assay.analysis.choices.answer import Answer, Candidate, answers
 from assay.analysis.choices.log_change import LogChange
 from assay.analysis.choices.search import Found
 from assay.analysis.choices.search import found as found_by
@@ -27,11 +30,19 @@ def _content(comparison: Comparison) -> Iterator[Block]:
     search = found_by(comparison.record)
     if search is not None:
         yield _search(search)
-    found = answer(comparison)
-    if found is not None:
-        yield " ".join(filter(None, (_choice(comparison, found), _second(comparison, found), _open(comparison, found))))
-        if said := limited(comparison):
-            yield said
+    found = answers(comparison)
+    for one in found:
+        said = " ".join(filter(None, (_choice(comparison, one), _second(comparison, one), _open(comparison, one))))
+        yield f"{_at(one)}{said}"
+    if found and comparison.record.context and (untold := _untold(comparison)):
+        yield f"The study cannot tell {untold}."
+    if found and (said := limited(comparison)):
+        yield said
+
+
+def _at(found: Answer) -> str:
+    """Return the context of an answer and a colon, to stand before it; empty if a study has one context."""
+    return f"{found.context.name}: " if found.context.levels else ""
 
 
 def limited(comparison: Comparison) -> str:
@@ -45,9 +56,16 @@ def limited(comparison: Comparison) -> str:
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
-    found = answer(comparison)
-    if found is None:
+    found = answers(comparison)
+    if not found:
         return {}
+    text = {"text": " ".join(map(str, _content(comparison)))}
+    if not comparison.record.context:
+        return {**_chosen(found[0]), **text}
+    return {"by_context": [{"context": dict(one.context.levels), **_chosen(one)} for one in found], **text}
+
+
+def _chosen(found: Answer) -> dict[str, Any]:
     return {
         "fastest": _plain(found.fastest),
         "as_fast": list(found.rivals),
@@ -57,7 +75,6 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         "saving_at_worse_loss": [_plain(one) for one in found.worse],
         "saving_at_unknown_loss": [_plain(one) for one in found.unsure],
         "first_at_target": None if found.first is None else found.first.row.treatment,
-        "text": " ".join(map(str, _content(comparison))),
     }
 
 
@@ -158,14 +175,21 @@ def _open(comparison: Comparison, found: Answer) -> str:
         few = any(len(seeds_of(comparison.record.of(one.row.treatment))) < LEAST_SEEDS for one in found.unsure)
         seeds = ", with fewer than three seeds" if few else ""
         parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
-    if resolution := comparison.resolution.get(STEP_SECONDS.name):
-        parts.append(f"changes of the step time below about {100 * resolution.told:.1f} %")
-    if lost := [row.treatment for row in comparison.rows if row.status not in _RESULTS]:
+    if not found.context.levels and (untold := _untold(comparison)):
+        parts.append(untold)
+    lost = [row.treatment for row in comparison.rows if row.status not in _RESULTS]
+    if lost := [name for name in lost if name in found.context.rows]:
         parts.append(f"how {names(lost)} would have ended")
     said = [f"the study cannot tell {'; '.join(parts)}"] if parts else []
     if found.target is not None and found.worse:
         said.insert(0, _worse(comparison, found.worse))
     return "; ".join(said)[:1].upper() + "; ".join(said)[1:] + "." if said else ""
+
+
+def _untold(comparison: Comparison) -> str:
+    """Return which changes of the step time are too small for the study; empty if that is not known."""
+    resolution = comparison.resolution.get(STEP_SECONDS.name)
+    return f"changes of the step time below about {100 * resolution.told:.1f} %" if resolution else ""
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:

@@ -15,14 +15,14 @@ from assay.report.study.section import Section
 
 def _content(comparison: Comparison) -> Iterator[Block]:
     if (own := ranking(comparison)) is not None:
-        yield from _weighted(own)
+        yield from _weighted(own, comparison.record.context)
     if (formula := formula_ranking(comparison)) is not None:
         yield from _published(formula)
     elif comparison.record.ranking:
         yield f"The formula {comparison.record.ranking} needs a loss, a time and a memory of every row; one is missing."
 
 
-def _weighted(own: Ranking) -> Iterator[Block]:
+def _weighted(own: Ranking, context: tuple[str, ...]) -> Iterator[Block]:
     columns = ("rank", "row", "score", "interval")
     yield Table.of(columns, map(_row, own.rows), right=("rank", "score"))
     known = metrics()
@@ -34,6 +34,8 @@ def _weighted(own: Ranking) -> Iterator[Block]:
         "better. Each improvement is a ratio to the control's figure, so units do not matter. A rank such as 1–3 "
         "means that chance decides between them."
     )
+    if context:
+        yield f"Rows are ranked at each level of {names(context)}, against the control there."
     if any(one.interval is None for one in own.rows):
         yield "Rows without an interval have too few seeds or processes, and share a rank with all others."
     if own.unranked:
@@ -44,7 +46,7 @@ def _row(one: Ranked) -> tuple[str, ...]:
     rank = f"{one.best}" if one.best == one.worst else f"{one.best}–{one.worst}"
     ends = (
         ""
-        if one.interval is None or one.row.treatment == BASELINE
+        if one.interval is None or one.row.treatment == BASELINE or one.interval == (1.0, 1.0)
         else f"[{one.interval[0]:.3f}, {one.interval[1]:.3f}]"
     )
     return rank, one.row.treatment, f"{one.score:.3f}", ends

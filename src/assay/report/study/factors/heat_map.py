@@ -4,7 +4,7 @@ A field is filled with a colour of the theme, the fainter the smaller its number
 through, and the same figure is readable on light paper and on a dark screen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from assay.analysis.factors.grids import Grid
 from assay.report.formats import UNKNOWN
 from assay.report.page.panels import CHARACTER, WIDTH, Panel, broken
 from assay.report.page.theme import INK, SOFT, series
-from assay.report.study.factors.wording import points, title
+from assay.report.study.factors.wording import points
 
 _FIELD, _MARGIN = 0.5, 0.2
 """Least width of a field, and the margin at the right, in inches."""
@@ -27,8 +27,11 @@ _LONG = 14
 Numbers = Sequence[Sequence[float | None]]
 
 
-def map_panels(grids: Sequence[Grid]) -> tuple[Panel, ...]:
-    """Return two maps for each grid: changes against the control, and deviations from additivity."""
+def map_panels(grids: Sequence[Grid], title: Callable[[str], str]) -> tuple[Panel, ...]:
+    """Return two maps for each grid: changes against the control, and deviations from additivity.
+
+    `title` returns the heading of a metric.
+    """
     found = []
     for grid in grids:
         changes = [[None if one is None else one.change for one in row] for row in grid.fields]

@@ -47,7 +47,7 @@ def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
     from assay.report.study.factors.heat_map import map_panels
 
-    return map_panels(grids(comparison))
+    return map_panels(grids(comparison), title)
 
 
 SECTION = Section(
