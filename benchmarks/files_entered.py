@@ -71,13 +71,14 @@ def page(folder: Path) -> set[tuple[str, str]]:
     from assay.cli.answer import print_answer
     from assay.config import Home
     from assay.report.page import write_page
+    from assay.report.views import view
 
     home = Home(folder)
     (study,) = (one.removeprefix("reports/") for one in import_archive(STUDY, home=home).new if "reports/" in one)
 
     def ask() -> None:
         with contextlib.redirect_stdout(io.StringIO()):
-            answer = show(study, home)
+            answer = view(show(study, home))
             print_answer(answer, write_page(answer, home), as_json=False)
 
     ask()

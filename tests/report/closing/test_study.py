@@ -3,7 +3,7 @@
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
 from assay.records.study import StudyEnding
-from assay.report.closing.study import closing
+from assay.report.study.view import StudyView
 from support.comparisons import TREATMENTS, record
 from support.swept import cut_short
 
@@ -11,7 +11,7 @@ from support.swept import cut_short
 def lines(comparison: Comparison) -> dict[str, list[str]]:
     """Texts of the last lines by label."""
     found: dict[str, list[str]] = {}
-    for label, text in closing(comparison):
+    for label, text in StudyView(comparison).closing():
         found.setdefault(label, []).append(text)
     return found
 

@@ -1,7 +1,7 @@
 """The answer in at most three sentences: the rows to choose from, a target or a warning, and what remains open."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.answer import Answer, Candidate, answer
 from assay.analysis.choices.log_change import LogChange
@@ -19,17 +19,21 @@ from assay.report.study.expectations import counted
 from assay.report.study.section import Section
 from assay.units import format_seconds
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
+
 _RESULTS = (Status.DONE, Status.BUDGET_REACHED, Status.DIVERGED, Status.OUT_OF_MEMORY)
 """Endings of a row that say something of it."""
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    search = found_by(comparison.record)
+def _content(study: "StudyView") -> Iterator[Block]:
+    comparison, search = study.comparison, found_by(study.comparison.record)
     if search is not None:
         yield _search(search)
-    found = answer(comparison)
+    found = study.of(answer)
     if found is not None:
-        yield " ".join(filter(None, (_choice(comparison, found), _second(comparison, found), _open(comparison, found))))
+        yield " ".join(filter(None, (_choice(study, found), _second(comparison, found), _open(comparison, found))))
         if said := limited(comparison):
             yield said
 
@@ -44,8 +48,8 @@ def limited(comparison: Comparison) -> str:
     return f"The limit of time ended the study{before(record)}; the notes say what it therefore cannot conclude."
 
 
-def _values(comparison: Comparison) -> dict[str, Any]:
-    found = answer(comparison)
+def _values(study: "StudyView") -> dict[str, Any]:
+    found = study.of(answer)
     if found is None:
         return {}
     return {
@@ -57,7 +61,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
         "saving_at_worse_loss": [_plain(one) for one in found.worse],
         "saving_at_unknown_loss": [_plain(one) for one in found.unsure],
         "first_at_target": None if found.first is None else found.first.row.treatment,
-        "text": " ".join(map(str, _content(comparison))),
+        "text": study.answer,
     }
 
 
@@ -78,12 +82,13 @@ def _search(search: Found) -> str:
     )
 
 
-def _choice(comparison: Comparison, found: Answer) -> str:
+def _choice(study: "StudyView", found: Answer) -> str:
     """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
+    comparison = study.comparison
     as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
     fast, light, low = found.fastest, found.lightest, found.lowest
     if fast is None and light is None and comparison.record.expects and not comparison.record.timed:
-        said = counted(comparison)  # such a study asks of losses, not of savings
+        said = counted(study)  # such a study asks of losses, not of savings
     elif fast is None and light is None:
         said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
     elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:
