@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from assay.config import Home
 from assay.data import load_tokenizer
 from assay.model.weights import load_model
-from assay.worker.ending.sample import add_sample
+from assay.worker.ending import add_sample
 from assay.worker.result import Findings
 from cli.conftest import Assay
 from support.trained import Trained

@@ -14,7 +14,7 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import Block
 from assay.optimizations import Conflict, check, resolve
-from assay.records.trace.parts import CompiledGraph, Graphs
+from assay.records.trace import CompiledGraph, Graphs
 from support.runs import SHAPE, run_with
 from support.steps import losses, measured_peak, traced
 from support.swapped import proof_of, traced_after

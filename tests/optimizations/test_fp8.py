@@ -12,8 +12,7 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
-from assay.records.trace import Operation, Phase
-from assay.records.trace.float8_products import Float8Product
+from assay.records.trace import Float8Product, Operation, Phase
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, losses, traced

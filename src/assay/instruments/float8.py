@@ -5,8 +5,7 @@ from collections import Counter
 import torch
 
 from assay.instruments.memory.storages import dtype_name
-from assay.records.trace import Phase
-from assay.records.trace.float8_products import Float8Product
+from assay.records.trace import Float8Product, Phase
 from assay.step.compiled import CompiledCall
 
 _PRODUCT = torch.ops.aten._scaled_mm

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from assay.parallel.loss_scale import GROWTH_INTERVAL
-from assay.records.trace.loss_scaling import Scaling
+from assay.records.trace import Scaling
 from assay.step.program import LossScale
 
 _Pair = tuple[torch.Tensor, torch.Tensor]

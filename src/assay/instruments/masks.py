@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch._ops import OpOverload
 
-from assay.records.trace import Phase
-from assay.records.trace.masks import Masks
+from assay.records.trace import Masks, Phase
 
 _LEAST_ELEMENTS = 256
 """Two masks of this many elements agree by chance less than once in 10¹⁰ steps at any usual dropout rate."""

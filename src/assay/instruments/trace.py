@@ -36,8 +36,7 @@ from assay.instruments.recomputation import BlockForwards
 from assay.instruments.recorder import Recorder
 from assay.instruments.witnesses import WitnessCounts
 from assay.model.backward import in_backward
-from assay.records.trace import Trace
-from assay.records.trace.parts import Batch, Memory, Optimizer, Precision
+from assay.records.trace import Batch, Memory, Optimizer, Precision, Trace
 from assay.step.program import MicroBatch, Share, Step
 
 
