@@ -27,7 +27,7 @@ from torch.utils.hooks import RemovableHandle
 
 from assay.instruments import operations
 from assay.instruments.collectives.stage_order import recorded
-from assay.instruments.loss_scaling import ScaledLosses
+from assay.instruments.counters import ScaledLosses
 from assay.instruments.memory.saved import SavedTensors
 from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.instruments.optimizer import groups, updated
