@@ -119,6 +119,16 @@ def test_imports_run_one_way() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_test_is_named_by_a_statement_with_a_subject() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{number}: {line}"
+        for path in TESTS.rglob("*.py")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if re.match(r"\s*(?:async )?def test_(?:what|of|by|that|those|for|to|how)_", line)
+    ]
+    assert found == []
+
+
 def test_no_test_module_imports_another() -> None:
     """Shared helpers are in `support`, those of one folder beside its tests."""
     found = {
@@ -138,6 +148,6 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 @pytest.mark.parametrize("code", ["import assay", "import assay.api", "import assay.estimator, assay.optimizations"])
-def test_what_is_quick_imports_no_torch(code: str) -> None:
+def test_quick_imports_load_no_torch(code: str) -> None:
     check = f"{code}; import sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0

@@ -170,7 +170,7 @@ def test_an_export_without_its_prepared_text_has_no_tokenizer(assay: Assay, trai
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
 
 
-def test_what_gpt2_cannot_express_is_exported_as_it_is(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+def test_a_model_that_gpt2_cannot_express_is_exported_as_it_is(assay: Assay, trained: Trained, tmp_path: Path) -> None:
     folder = trained(3, position="rotary", init_from="somewhere")
     said = assay("export", "last", str(tmp_path / "out"))
     assert said.code == 2

@@ -85,7 +85,7 @@ def test_a_study_of_losses_only_has_no_times(comparison: Comparison) -> None:
     assert titles == {"tensors, peak", "process, peak", "validation loss"}
 
 
-def test_what_cannot_be_told_apart_is_said() -> None:
+def test_changes_that_cannot_be_told_apart_are_named() -> None:
     half = [{**row, "c": str(int(row["a"]) ^ int(row["b"]))} for row in factorial({"a": "01", "b": "01"})]
     found = shown(compared(half, lambda _: (1.0, 1.0, 1.0)))
     assert (

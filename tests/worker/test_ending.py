@@ -43,7 +43,7 @@ def test_nothing_is_missing_where_all_is_told() -> None:
     assert not dict(missing(MEASURED, [POOR, WHOLE], ONE_RANK))
 
 
-def test_what_is_not_told_has_a_reason() -> None:
+def test_a_figure_that_is_not_told_has_a_reason() -> None:
     told = dict(missing(Memory(library_scratch_bytes=0), [POOR], ONE_RANK))
     memory = {"memory.process_peak_bytes", "memory.heap_peak_bytes"}
     assert set(told) == {*memory, "blocks.others_seconds", "blocks.load", "blocks.clock_hertz"}
@@ -58,7 +58,7 @@ def test_a_heap_that_was_left_out_says_so() -> None:
     assert "without times" in left_out
 
 
-def test_what_was_not_to_be_measured_is_not_missing() -> None:
+def test_a_figure_that_was_not_to_be_measured_is_not_missing() -> None:
     """Runs that end before their first block, GPUs, and ranks, over which the heap is not counted."""
     assert not dict(missing(Memory(), [], ONE_RANK))
     assert not dict(missing(Memory(process_peak_bytes=1, tensors_peak_bytes=1), [WHOLE], ONE_RANK))

@@ -102,7 +102,7 @@ def test_agreement_of_gradients_is_a_column_where_runs_compare_them() -> None:
     assert asked[:-2] == columns(resolved(validate({})))
 
 
-def test_those_of_a_folder_follow_by_name(folder: Path) -> None:
+def test_metrics_of_a_folder_follow_by_name(folder: Path) -> None:
     (folder / "toys.py").write_text(TOYS)
     (folder / "a_later_name.py").write_text(TOYS.replace("parameters", "zeal").replace("block_tokens", "calls"))
     assert tuple(metrics()) == (*BUILT_IN, "block_tokens", "calls", "parameters", "zeal")
@@ -237,6 +237,6 @@ def test_a_faulty_metric_is_refused_before_anything_runs(folder: Path, of: str, 
 
 
 @pytest.mark.parametrize("of", ["run.extra['mine']", "1 / (run.steps - 1)", "run.memory.tensors_peak_bytes", "None"])
-def test_what_another_run_may_have_is_no_fault(folder: Path, of: str) -> None:
+def test_a_key_that_another_run_may_have_is_no_fault(folder: Path, of: str) -> None:
     (folder / "mine.py").write_text(METRIC.format(of=of))
     check_own(CONFIG)

@@ -107,7 +107,7 @@ def test_figures_take_their_colours_from_the_page(text: str) -> None:
         assert text.count(f"{name}:") >= 2, f"{name} has no light and dark colour"
 
 
-def test_what_came_from_outside_is_escaped() -> None:
+def test_texts_from_outside_are_escaped() -> None:
     proof = Evidence(optimization="bf16_mixed", observed=HOSTILE, verdict=True)
     changes: dict[str, dict[str, Any]] = {
         TREATMENTS[0]: {"status": Status.FAILED, "reason": HOSTILE},
