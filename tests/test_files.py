@@ -46,7 +46,7 @@ def old(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "what", ["new_folder(Path({place!r}) / 'made', lambda there: True)", "new_file(Path({place!r}) / 'made')"]
 )
-def test_what_a_kill_left_is_removed_and_what_is_being_made_is_not(what: str, tmp_path: Path) -> None:
+def test_remains_of_a_killed_process_are_removed_and_files_in_the_making_are_not(what: str, tmp_path: Path) -> None:
     call = what.format(place=str(tmp_path))
     with started(call, "sys.stdin.read()") as living, started(call, "os.kill(os.getpid(), 9)") as dead:
         dead.wait()
@@ -74,7 +74,7 @@ def test_scratch_of_a_killed_process_is_removed_by_the_next(tmp_path: Path, monk
             )
 
 
-def test_what_is_young_or_cannot_be_held_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_young_or_cannot_be_held_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".making-young").mkdir()
     files.sweep(tmp_path)
     assert len(old(tmp_path)) == 1

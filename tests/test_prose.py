@@ -19,9 +19,9 @@ _END = re.compile(r"(?<=[.:;!?])[)\"”]?\s+(?=[\"“(`*]*[A-Z0-9`*])|\n\n+")
 _ABBREVIATED = re.compile(r"\b(?:e\.g|i\.e|et al|cf|vs|No|Fig|Sec|Eq|pp)\.")
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
     """Line and text of every docstring, of attributes too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
 
@@ -34,19 +34,37 @@ def prose(text: str) -> str:
     return "\n".join("" if _NO_PROSE.match(one) else one for one in plain)
 
 
-def faults(path: Path) -> list[str]:
-    """What is wrong with the docstrings of a file."""
-    found = []
-    for line, text in docstrings(path):
-        if _NO_SUBJECT.match(text.lstrip()):
-            found.append(f"{line}: opens without its subject: {text.strip().splitlines()[0]}")
-        for sentence in _END.split(_ABBREVIATED.sub("etc", prose(text))):
+def faults(path: Path, text: str) -> Iterator[str]:
+    """Yield what is wrong with the docstrings of a file, each with its line."""
+    for line, said in docstrings(text):
+        if _NO_SUBJECT.match(said.lstrip()):
+            yield f"{path}:{line}: opens without its subject: {said.strip().splitlines()[0]}"
+        for sentence in _END.split(_ABBREVIATED.sub("etc", prose(said))):
             words = re.findall(r"\S*\w\S*", sentence)
             if len(words) > LONGEST_SENTENCE:
-                found.append(f"{line}: {len(words)} words: {' '.join(words[:8])} …")
-    return found
+                yield f"{path}:{line}: {len(words)} words: {' '.join(words[:8])} …"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_docstrings_are_short_sentences_with_a_subject(path: Path) -> None:
-    assert not faults(path)
+def test_docstrings_are_short_sentences_with_a_subject() -> None:
+    assert [fault for path in FILES for fault in faults(path.relative_to(SOURCE), path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "What it is.",
+        "The sum. " + "word " * LONGEST_SENTENCE + "end.",
+        "Sum, e.g. of " + "word " * LONGEST_SENTENCE + "end.",
+    ],
+)
+def test_a_planted_docstring_is_a_fault_with_its_line(said: str) -> None:
+    opening = '"""A file."""\n\n'
+    for text in (f'X = 1\n"""{said}"""\n', f'class X:\n    """{said}"""\n', f'def x():\n    """{said}"""\n'):
+        (fault,) = faults(Path("room/file.py"), opening + text)
+        assert fault.startswith("room/file.py:4: ")
+
+
+def test_tables_lists_and_code_are_no_sentences() -> None:
+    words = "word " * (LONGEST_SENTENCE - 5)
+    said = f"A table.\n\n    {words}{words}\n| {words}{words}\n- {words}{words}\n\n{words}end. More {words}end."
+    assert list(faults(Path("file.py"), f'"""{said}"""\n')) == []

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,36 +29,36 @@ def test_the_architecture_names_every_room_and_no_other() -> None:
     assert sorted(named) == sorted([*rooms, *files])
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_files_and_functions_stay_small(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    reasoned = any(line.startswith(LARGER) and len(line) > len(LARGER) for line in text.splitlines())
-    assert reasoned == (text.count("\n") > LARGEST_FILE), (
-        f"{path} has {text.count(chr(10))} lines: divide it, or say why"
-    )
+def test_files_functions_and_classes_stay_small() -> None:
+    assert [
+        fault for path in FILES for fault in sizes(path.relative_to(SOURCE), path.read_text(encoding="utf-8"))
+    ] == []
+
+
+def sizes(path: Path, text: str) -> Iterator[str]:
+    """Yield what is too large in a file, and what has a reason but no need of it, each with its line."""
+    lines, count = text.splitlines(), text.count("\n")
+    reasoned = any(line.startswith(LARGER) and len(line) > len(LARGER) for line in lines)
+    if reasoned != (count > LARGEST_FILE):
+        yield f"{path}:1: {count} lines; divide it, or say why in a line {LARGER!r}"
     tree = ast.parse(text)
-    assert ast.get_docstring(tree), "a file opens with its idea"
+    if not ast.get_docstring(tree):
+        yield f"{path}:1: a file opens with its idea"
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            too_long = f"{node.name} is longer than {LONGEST_FUNCTION} lines; divide it"
-            assert _lines(node, path) <= LONGEST_FUNCTION, too_long
-
-
-def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> int:
-    """Lines of a function; the declared options of a verb of the command line do not count."""
-    first = function.body[0].lineno if "cli" in path.relative_to(SOURCE).parts else function.lineno
-    return (function.end_lineno or 0) - first + 1
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_classes_have_few_fields_or_a_reason(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _length(node, path) > LONGEST_FUNCTION:
+            yield f"{path}:{node.lineno}: {node.name} has {_length(node, path)} lines; divide it"
         if isinstance(node, ast.ClassDef):
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             above = lines[first - 2] if first > 1 else ""
             reasoned = above.startswith(REASON) and len(above) > len(REASON)
-            assert reasoned == (_fields(node) > MOST_FIELDS), f"{node.name} has {_fields(node)} fields"
+            if reasoned != (_fields(node) > MOST_FIELDS):
+                yield f"{path}:{node.lineno}: {node.name} has {_fields(node)} fields; divide it, or say why above it"
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> int:
+    """Lines of a function; the declared options of a verb of the command line do not count."""
+    first = function.body[0].lineno if "cli" in path.parts else function.lineno
+    return (function.end_lineno or 0) - first + 1
 
 
 def _fields(node: ast.ClassDef) -> int:
@@ -66,10 +67,55 @@ def _fields(node: ast.ClassDef) -> int:
     return sum(not annotation.startswith("ClassVar") for annotation in declared)
 
 
+_OPENING = '"""An idea."""\n'
+_LONG = "def long():\n" + "    x = 1\n" * LONGEST_FUNCTION
+_WIDE = "class Wide:\n" + "".join(f"    f{number}: int\n" for number in range(MOST_FIELDS + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (_OPENING + "x = 1\n" * LARGEST_FILE, 1),
+        (f"{_OPENING}{LARGER}no need\n", 1),
+        (f"{_OPENING}{LARGER}\n" + "x = 1\n" * LARGEST_FILE, 1),
+        ("x = 1\n", 1),
+        (_OPENING + _LONG, 2),
+        (_OPENING + "async " + _LONG, 2),
+        (_OPENING + _WIDE, 2),
+        (f"{_OPENING}{REASON}no need\nclass Narrow:\n    f: int\n", 3),
+        (f"{_OPENING}{REASON}\n{_WIDE}", 3),
+    ],
+)
+def test_each_planted_size_is_a_fault_with_its_line(text: str, line: int) -> None:
+    (fault,) = sizes(Path("room/file.py"), text)
+    assert fault.startswith(f"room/file.py:{line}: ")
+
+
+def test_sizes_with_a_reason_and_constants_are_no_fault() -> None:
+    constants = _WIDE.replace(": int", ": ClassVar[int]")
+    reasoned = (
+        f"{_OPENING}{LARGER}one table\n{REASON}one record\n@frozen\n{_WIDE}{constants}" + "x = 1\n" * LARGEST_FILE
+    )
+    assert list(sizes(Path("room/file.py"), reasoned)) == []
+    options = "def verb(\n" + "".join(f"    a{number}: int,\n" for number in range(LONGEST_FUNCTION)) + "):\n    pass\n"
+    assert list(sizes(Path("cli/verb.py"), _OPENING + options)) == []
+    assert len(list(sizes(Path("api/verb.py"), _OPENING + options))) == 1
+
+
 def test_imports_run_one_way() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_test_is_named_by_a_statement_with_a_subject() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}:{number}: {line}"
+        for path in TESTS.rglob("*.py")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if re.match(r"\s*(?:async )?def test_(?:what|of|by|that|those|for|to|how)_", line)
+    ]
+    assert found == []
 
 
 def test_no_test_module_imports_another() -> None:
@@ -91,6 +137,6 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 @pytest.mark.parametrize("code", ["import assay", "import assay.api", "import assay.estimator, assay.optimizations"])
-def test_what_is_quick_imports_no_torch(code: str) -> None:
+def test_quick_imports_load_no_torch(code: str) -> None:
     check = f"{code}; import sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0

@@ -32,7 +32,7 @@ def test_every_page_is_current(pages: Any, archive: Path, monkeypatch: pytest.Mo
     current(pages, archive)
 
 
-def test_what_differs_is_missing_or_too_much_is_named(pages: Any, tmp_path: Path) -> None:
+def test_files_that_differ_or_are_missing_or_too_many_are_named(pages: Any, tmp_path: Path) -> None:
     for name, content in {"study.tar.gz": b"", "equal": b"1", "other": b"1", "beyond": b"1"}.items():
         (tmp_path / name).write_bytes(content)
     made = {"equal": b"1", "other": b"2", "missing": b"1"}

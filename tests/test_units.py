@@ -27,7 +27,7 @@ def test_amounts_of_memory_are_read(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1 GB", "1 GiBB", "one"])
-def test_what_is_no_amount_is_refused(text: str) -> None:
+def test_a_text_that_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="amount of memory"):
         parse_bytes(text)
 
@@ -64,7 +64,7 @@ def test_counts_are_read(text: str, count: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "B", "x", "10x", "1.2.3"])
-def test_what_is_no_count_is_refused(text: str) -> None:
+def test_a_text_that_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="could not convert"):
         parse_count(text)
 

@@ -173,7 +173,7 @@ def test_other_sizes_are_told_from_values(run: Run, line: str) -> None:
     assert ran.answer.fit is Fit.UNKNOWN
 
 
-def test_what_was_only_sent_comes_back(run: Run) -> None:
+def test_bytes_that_were_only_sent_come_back(run: Run) -> None:
     run_text = """
 import torch
 small, large = torch.tensor(7), torch.randn(3_000_000)

@@ -65,7 +65,7 @@ def test_some_functions_stay_real(name: str) -> None:
     assert library_of(name) is None
 
 
-def test_what_is_defined_by_hand_is_not_generated() -> None:
+def test_functions_defined_by_hand_are_not_generated() -> None:
     text = source(prototypes(HEADER), {"cusolverDnCreate", "cublasSgemm_v2"}, {"cublasSgemm_v2"}, ())
     assert "cusolverDnCreate(" in text
     assert "cublasSgemm_v2(" not in text

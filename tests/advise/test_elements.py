@@ -45,6 +45,6 @@ def test_techniques_that_train_differently_are_apart_and_parameters_are_those_th
     assert {"selective_checkpointing", "selective_checkpointing:policy=matmuls"} <= set(names)
 
 
-def test_what_the_configuration_turns_on_stays_and_is_no_element() -> None:
+def test_techniques_of_the_configuration_stay_and_are_no_elements() -> None:
     found, _ = elements(small("optimizations=sdpa_attention"), HERE)
     assert "sdpa_attention" not in [str(one) for one in found]

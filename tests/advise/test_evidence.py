@@ -24,7 +24,7 @@ def test_exact_and_reassociated_stacks_always_keep_the_loss() -> None:
     assert numerics(()) is Numerics.EXACT
 
 
-def test_what_lossy_techniques_may_add_is_summed() -> None:
+def test_errors_that_lossy_techniques_may_add_are_summed() -> None:
     stack = _named("bf16_mixed", "adamw_bf16_state")
     assert keeps(stack, LOSSES, 0.0121)
     assert not keeps(stack, LOSSES, 0.0119)

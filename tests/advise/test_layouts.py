@@ -167,7 +167,7 @@ def test_nothing_that_fits_is_a_sentence_with_the_smallest_memory() -> None:
     assert _advice(least.need_bytes, loss=None).recommended.need_bytes == least.need_bytes
 
 
-def test_what_no_layout_serves_is_a_sentence() -> None:
+def test_a_model_that_no_layout_serves_is_a_sentence() -> None:
     with pytest.raises(UsageError, match="no layout of these GPUs can be planned; choose a number that divides"):
         _advice(ALL, cluster("a100", 1, 7))
     with pytest.raises(UsageError, match=r"no layout of these GPUs can be planned: .*model\.n_kv_head=2"):

@@ -34,7 +34,7 @@ def test_the_proof_of_a_stack_is_that_of_its_own(entry: CatalogueEntry) -> None:
     assert measured(analyse(record()), "compile", TREATMENTS[4], "demo").proven is None
 
 
-def test_what_computes_wrong_values_is_not_proven() -> None:
+def test_a_program_that_computes_wrong_values_is_not_proven() -> None:
     comparison = analyse(record(factors={**FACTORS, TREATMENTS[2]: (0.5, 0.6, 1.2, 1e-9)}))
     found = measured(comparison, TREATMENTS[2], TREATMENTS[2], "demo")
     assert (found.status, found.proven) == (Status.WRONG_VALUES, None)
@@ -53,7 +53,7 @@ def test_a_new_entry_replaces_the_same_device_s_only(entry: CatalogueEntry) -> N
     assert found.by_device() == {entry.device: {"bf16_mixed": later}, "another": {"bf16_mixed": elsewhere}}
 
 
-def test_what_ships_with_the_package_can_be_read_and_names_what_there_is() -> None:
+def test_the_measurements_of_the_package_can_be_read_and_name_known_techniques() -> None:
     assert {one.optimization for one in read(shipped()).entries} <= set(catalogue())
 
 

@@ -36,7 +36,7 @@ def test_two_seeds_of_a_loss_have_no_interval_and_three_do() -> None:
     assert three.interval == pytest.approx(tuple(end / 2.0 for end in expected))
 
 
-def test_of_several_comparisons_the_interval_is_bonferronis() -> None:
+def test_the_interval_of_several_comparisons_is_bonferronis() -> None:
     pairs = [[(2.0, 2.1)], [(2.2, 2.2)], [(1.8, 2.0)]]
     effect = loss(pairs, comparisons=5)
     assert effect is not None

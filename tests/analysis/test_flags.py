@@ -10,7 +10,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
-from assay.report.study.sections import filled
+from assay.report.study.view import StudyView
 from support.comparisons import ENVIRONMENT, FACTORS, TREATMENTS, record
 
 BF16, CHECKPOINTING = TREATMENTS[1], TREATMENTS[2]
@@ -205,4 +205,4 @@ def test_a_study_with_a_technique_that_is_gone_is_still_analysed() -> None:
         found["gone_technique"].metrics
         == {row.treatment.partition(":")[0]: row for row in analyse(known).rows}["sdpa_attention"].metrics
     )
-    assert [one.section.name for one in filled(analyse(gone))]
+    assert [one.section.name for one in StudyView(analyse(gone)).sections]

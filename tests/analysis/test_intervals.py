@@ -97,7 +97,7 @@ def test_rounded_values_seldom_differ(step: float) -> None:
     assert made.differences(np.round(values)).differs.any(axis=-1).mean() < 0.05
 
 
-def test_what_a_block_has_in_common_cancels() -> None:
+def test_a_share_that_all_rows_of_a_block_have_cancels() -> None:
     made, rows = design(2, 3)
     values = np.random.default_rng(0).normal(size=len(rows))
     slow = values + np.repeat([0.0, 5.0, -3.0], 4)

@@ -22,7 +22,7 @@ def test_every_optimization_has_a_setting_in_which_it_does_something(name: str) 
     assert name in planned.treatment
 
 
-def test_what_needs_another_baseline_or_is_not_predicted_stands_alone() -> None:
+def test_a_technique_with_another_baseline_or_no_prediction_stands_alone() -> None:
     from catalogue import Plan, groups
 
     plans = [Plan(name, (), predictable=name != "b") for name in "abcde"] + [Plan("f", ("seed=1",))]
@@ -30,7 +30,7 @@ def test_what_needs_another_baseline_or_is_not_predicted_stands_alone() -> None:
 
 
 @pytest.mark.parametrize("reason", [Unavailable("no such unit"), Unpredicted("that")])
-def test_what_was_refused_is_written_down(reason: UsageError) -> None:
+def test_a_refused_technique_is_written_down(reason: UsageError) -> None:
     from catalogue import refused
 
     entry = refused("fp8", "demo", reason, SMALL)

@@ -24,7 +24,7 @@ def test_the_constants_are_those_that_make_their_rows_exact() -> None:
     assert fitted() == pytest.approx((MODULES, RECOMPUTED_SECONDS), rel=0.01)
 
 
-def test_what_is_beyond_a_limit_is_named() -> None:
+def test_a_figure_beyond_a_limit_is_named() -> None:
     from predicted_times import Row, Rung, failures
 
     def row(name: str, measured: float, predicted: float, bound: str = "device") -> Row:

@@ -79,7 +79,7 @@ def test_rows_are_kept_as_they_come_and_the_page_says_what_is_there(tmp_path: Pa
     assert "Simulated" not in text
 
 
-def test_what_ships_is_the_page_of_its_rows() -> None:
+def test_the_published_page_is_that_of_its_rows() -> None:
     import validity
 
     rows = validity.read(validity.DATA)

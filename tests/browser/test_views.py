@@ -97,7 +97,7 @@ def test_the_curves_of_a_run_move_while_it_trains(opened: Open, tmp_path: Path) 
         page.goto("about:blank")
 
 
-def test_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> None:
+def test_the_view_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
     peak, fit = page.inner_text("#answer dd >> nth=0"), page.inner_text("#fit tbody")
     slider = page.get_by_label("layers, slider")
@@ -115,7 +115,7 @@ def test_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> N
     assert again.inner_text("#answer dd >> nth=0") == page.inner_text("#answer dd >> nth=0")
 
 
-def test_what_if_turns_a_technique_on_and_bars_those_that_do_not_go_with_it(opened: Open) -> None:
+def test_the_view_what_if_turns_a_technique_on_and_bars_those_that_do_not_go_with_it(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
     page.get_by_label("lion", exact=True).check()
     page.wait_for_url(re.compile("with=lion"))
@@ -134,14 +134,14 @@ def test_a_command_is_copied(opened: Open) -> None:
     assert page.evaluate("() => navigator.clipboard.readText()") == "assay estimate demo"
 
 
-def test_what_if_recommends_and_shows_the_stack(opened: Open) -> None:
+def test_the_view_what_if_recommends_and_shows_the_stack(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo&layers=1&batch=1&device=l4"))
     page.get_by_text("Show this stack above").click()
     assert "with=" in page.url
     assert "--with" in page.inner_text("#answer .commands")
 
 
-def test_what_if_says_what_is_not_possible_and_goes_on(opened: Open) -> None:
+def test_the_view_what_if_names_the_impossible_and_goes_on(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
     page.fill("#number-layers", "99999")
     page.wait_for_selector("#answer .caution")

@@ -34,7 +34,7 @@ def copied(sound: Sound, place: Path) -> tuple[RunFolder, bytes]:
 
 
 @pytest.mark.parametrize("every", BYTES)
-def test_what_a_cut_at_any_byte_leaves_is_read_and_nothing_else(sound: Sound, tmp_path: Path, every: int) -> None:
+def test_a_log_that_is_cut_at_any_byte_is_read_as_far_as_it_is_whole(sound: Sound, tmp_path: Path, every: int) -> None:
     folder, content = copied(sound, tmp_path)
     assert len(content) > 1000
     for length in range(0, len(content) + 1, every):
@@ -61,7 +61,7 @@ def test_figures_of_a_run_cut_at_any_line_are_those_of_its_steps(sound: Sound, t
 
 
 @pytest.mark.parametrize("every", BYTES)
-def test_what_is_said_after_a_cut_at_any_byte_is_a_line_of_its_own(sound: Sound, tmp_path: Path, every: int) -> None:
+def test_an_event_after_a_cut_at_any_byte_is_a_line_of_its_own(sound: Sound, tmp_path: Path, every: int) -> None:
     folder, content = copied(sound, tmp_path)
     for length in range(0, len(content) + 1, every):
         folder.events_file.write_bytes(content[:length])

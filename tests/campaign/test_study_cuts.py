@@ -76,7 +76,7 @@ def test_the_log_of_a_study_cut_anywhere(tmp_path: Path, every: int) -> None:
 
 
 @pytest.mark.parametrize("every", EVERY)
-def test_what_the_log_of_a_study_has_lost_is_in_those_of_its_waves(tmp_path: Path, every: int) -> None:
+def test_events_that_the_log_of_a_study_has_lost_are_in_those_of_its_waves(tmp_path: Path, every: int) -> None:
     whole = Home(tmp_path / "whole")
     before = run(whole, "here")
     content = find(whole, "last").events_file.read_bytes()

@@ -33,7 +33,7 @@ def test_without_a_device_all_are_listed(assay: Assay) -> None:
     assert [line.split("\t")[0] for line in assay("absent").out.splitlines()[1:]] == list(ABSENT)
 
 
-def test_what_follows_two_dashes_is_the_command(assay: Assay, asked: list[dict[str, Any]]) -> None:
+def test_words_after_two_dashes_are_the_command(assay: Assay, asked: list[dict[str, Any]]) -> None:
     words = ("h100", "--steps", "3", "--devices", "2", "--read", "a.py:3=7", "--", "python", "train.py", "--steps", "9")
     said = assay("absent", *words)
     assert said.code == 0

@@ -44,7 +44,9 @@ def test_classes_and_modules_in_lines(assay: Assay, home: Home) -> None:
 
 
 @pytest.mark.usefixtures("measured")
-def test_what_took_no_effect_ends_with_its_own_code(assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_technique_without_effect_ends_with_its_own_code(
+    assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proofs = (Evidence(optimization="lion", observed="0 of 21 parameters", verdict=False),)
     monkeypatch.setattr(source, "taken_apart", lambda *_, **options: FOUND.model_copy(update={"evidence": proofs}))
     said = assay("anatomy", "demo", "training.steps=5", "--with", "lion:learning_rate=1e-5")
@@ -78,7 +80,7 @@ def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, 
         (("ranks=2", "oversubscribe=true", "--with", "data_parallel"), "measures the step of one device"),
     ],
 )
-def test_what_cannot_be_is_a_sentence(assay: Assay, home: Home, arguments: tuple[str, ...], says: str) -> None:
+def test_impossible_arguments_are_a_sentence(assay: Assay, home: Home, arguments: tuple[str, ...], says: str) -> None:
     said = assay("anatomy", *arguments)
     assert said.code == 2
     assert says in said.sentence()

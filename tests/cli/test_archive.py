@@ -48,7 +48,7 @@ def test_a_study_goes_with_all_its_runs_and_its_page_is_drawn_from_them(
     assert Path(page).read_text()
 
 
-def test_what_cannot_be_exported_is_said(assay: Assay, home: Home, tmp_path: Path) -> None:
+def test_weights_that_cannot_be_exported_are_named(assay: Assay, home: Home, tmp_path: Path) -> None:
     file = tmp_path / "a.tar.gz"
     assert "there are no runs and no studies" in assay("runs", "export", str(file)).sentence()
     assert "there are no runs" in assay("runs", "export", str(file), "nosuch").sentence()

@@ -32,7 +32,7 @@ def test_an_option_without_effect_is_refused(assay: Assay, line: str, says: str)
     assert says in said.sentence()
 
 
-def test_what_belongs_together_is_left_alone(assay: Assay) -> None:
+def test_options_that_belong_together_are_left_alone(assay: Assay) -> None:
     assert assay("capacity", "demo", "device=cuda", "--device", "t4", "--memory", "2GB").code == 0
     assert assay("scaling", "predict", "--law", "kaplan-size", "--params", "1B", "--source", "Kaplan 2020").code == 0
 

@@ -27,7 +27,7 @@ def test_the_table_has_the_largest_of_each_setting(assay: Assay) -> None:
     assert all(one["peak_bytes"] <= 9_000_000 < one["next_bytes"] for one in value["largest"])
 
 
-def test_what_does_not_fit_at_all_is_refused_with_the_smallest_budget_that_would_do(assay: Assay) -> None:
+def test_a_model_that_does_not_fit_at_all_is_refused_with_the_smallest_budget_that_would_do(assay: Assay) -> None:
     said = assay("capacity", "demo", *TINY, "--memory", "10kB")
     assert said.code == 2
     (least,) = re.findall(r"the smallest budget that would do is (\d+) bytes \(.*\), with (\S+)$", said.sentence())
@@ -37,7 +37,7 @@ def test_what_does_not_fit_at_all_is_refused_with_the_smallest_budget_that_would
     assert least[1] in [f"{row['key']}={row['value']}" for row in rows]
 
 
-def test_what_one_setting_cannot_mend_says_what_it_would_need(assay: Assay) -> None:
+def test_a_model_that_no_single_smaller_setting_fits_is_told_so(assay: Assay) -> None:
     said = assay("capacity", "demo", *TINY, "model.vocab_size=50000", "training.batch_size=1", "--memory", "14MB")
     assert said.code == 0
     assert "Nothing fits into 13.4 MiB by a smaller" in said.out
@@ -55,7 +55,7 @@ def test_a_budget_of_the_process_or_of_a_device_leaves_less(assay: Assay) -> Non
 
 
 @pytest.mark.slow
-def test_what_fits_by_the_ledger_fits_in_truth(assay: Assay, tmp_path: Path) -> None:
+def test_a_batch_that_fits_by_the_ledger_fits_in_truth(assay: Assay, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 9000)
     words = ("capacity", "demo", *TINY, f"data.path={tmp_path / 'text.txt'}", "--memory", "12MB", "--verify", "--json")
     for one in assay(*words).value["largest"]:

@@ -18,7 +18,7 @@ def findings(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     return found
 
 
-def test_what_is_to_be_mended_comes_last(assay: Assay, findings: list[Finding]) -> None:
+def test_findings_to_be_mended_come_last(assay: Assay, findings: list[Finding]) -> None:
     said = assay("doctor")
     assert "mend\tdisk\tnot known\tit is full" in said.out
     assert said.out.splitlines()[-1] == "mend disk: free some space"

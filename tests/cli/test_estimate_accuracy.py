@@ -61,7 +61,7 @@ def test_the_page_is_written_and_named(assay: Assay, home: Home, tmp_path: Path)
         (("--accuracy", "--page=/nowhere/x.html"), "cannot be written"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(assay: Assay, words: tuple[str, ...], says: str) -> None:
+def test_options_that_do_not_belong_together_are_refused(assay: Assay, words: tuple[str, ...], says: str) -> None:
     said = assay("estimate", *words)
     assert said.code == 2
     assert says in said.sentence()

@@ -50,7 +50,7 @@ def test_the_cost_of_a_training_is_hours_energy_and_money(assay: Assay) -> None:
         (("--device", "a100", "ranks=2", "--with", "data_parallel"), "a device is one GPU, and the run has ranks=2"),
     ],
 )
-def test_what_cannot_be_predicted_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
+def test_an_impossible_prediction_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
     said = assay("estimate", "gpt2-124m", *words)
     assert said.code == 2
     assert says in said.sentence()

@@ -124,7 +124,7 @@ def test_a_model_of_a_users_own_is_traced_also_from_the_meta_device(assay: Assay
         (("demo", "model.vocab_size=65", "--absent", "--device", "h100"), "name a Python that has one in the variable"),
     ],
 )
-def test_what_cannot_be_told_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
+def test_a_question_without_an_answer_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
     said = assay("estimate", *words)
     assert said.code == 2
     assert says in said.sentence()

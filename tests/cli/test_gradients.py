@@ -52,7 +52,9 @@ def test_it_prints_a_table_and_what_the_noise_scale_means(assay: Assay, trained:
         (("last", "--sequences", "2147483648"), "2,147,483,648 sequences need at least "),
     ],
 )
-def test_what_cannot_be_is_a_sentence(assay: Assay, trained: Trained, words: tuple[str, ...], sentence: str) -> None:
+def test_impossible_arguments_are_a_sentence(
+    assay: Assay, trained: Trained, words: tuple[str, ...], sentence: str
+) -> None:
     trained()
     said = assay("gradients", *words)
     assert said.code == 2

@@ -119,7 +119,7 @@ def failing(error: BaseException) -> Callable[..., None]:
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_what_is_raised_becomes_a_sentence(
+def test_an_error_that_is_raised_becomes_a_sentence(
     assay: Assay, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, expected: str
 ) -> None:
     monkeypatch.setattr("assay.api.train", failing(error))

@@ -49,7 +49,7 @@ def test_json_is_the_mesh(assay: Assay) -> None:
     assert "nodes" not in bare
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_groups_that_are_left_out_are_named() -> None:
     lines = list(drawn(Mesh(pp=64, dp=6, tp=8), 8, width=80))
     assert lines[0] == "3072 ranks: pp=64 × dp=6 × tp=8; 384 nodes of 8"
     assert lines[3] == "pp 0   [   0    1 …    7]  [   8    9 …   15]  …  [  40   41 …   47]  0–5"

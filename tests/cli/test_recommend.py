@@ -69,7 +69,7 @@ def test_an_absent_device_is_answered_by_its_datasheet(assay: Assay) -> None:
         assert text in said.out
 
 
-def test_what_does_not_fit_is_refused_with_the_smallest_budget_that_would_do(assay: Assay, rated: Home) -> None:
+def test_a_model_that_does_not_fit_is_refused_with_the_smallest_budget_that_would_do(assay: Assay, rated: Home) -> None:
     said = assay("recommend", *RUN, "--memory", "10kB", *QUICK)
     assert said.code == 2
     (least,) = re.findall(r"the smallest budget that would do is (\d+) bytes", said.sentence())

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from assay.config import Home
 from assay.data import load_tokenizer
 from assay.model.weights import load_model
-from assay.worker.ending.sample import add_sample
+from assay.worker.ending import add_sample
 from assay.worker.result import Findings
 from cli.conftest import Assay
 from support.trained import Trained
@@ -170,7 +170,7 @@ def test_an_export_without_its_prepared_text_has_no_tokenizer(assay: Assay, trai
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
 
 
-def test_what_gpt2_cannot_express_is_exported_as_it_is(assay: Assay, trained: Trained, tmp_path: Path) -> None:
+def test_a_model_that_gpt2_cannot_express_is_exported_as_it_is(assay: Assay, trained: Trained, tmp_path: Path) -> None:
     folder = trained(3, position="rotary", init_from="somewhere")
     said = assay("export", "last", str(tmp_path / "out"))
     assert said.code == 2

@@ -210,9 +210,7 @@ def test_a_plan_has_the_times_of_steps_that_are_timed_first(
     assert len({digest(run, "cpu") for run in asked}) == 1
 
 
-def test_what_was_expected_is_in_the_answer_and_on_the_page(
-    assay: Assay, fake: Fake, corpus: str, tmp_path: Path
-) -> None:
+def test_expectations_are_in_the_answer_and_on_the_page(assay: Assay, fake: Fake, corpus: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     overrides = ", ".join((corpus, *TINY))
     path.write_text(

@@ -183,7 +183,7 @@ def test_a_faulty_start_is_a_sentence(
     assert says in said.sentence()
 
 
-def test_what_exclude_leaves_out_and_no_row_has_is_said_before_and_after(
+def test_levels_that_exclude_leaves_out_of_every_row_are_named_before_and_after(
     assay: Assay, fake: Fake, tmp_path: Path, corpus: str
 ) -> None:
     path = tmp_path / "idle.yaml"

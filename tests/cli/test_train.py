@@ -212,7 +212,9 @@ def test_resume_goes_on_in_the_same_folder(assay: Assay, fake: Fake, corpus: str
         ([], "give a higher training.steps"),
     ],
 )
-def test_what_cannot_be_resumed(assay: Assay, fake: Fake, corpus: str, words: list[str], expected: str) -> None:
+def test_impossible_resumptions_are_refused(
+    assay: Assay, fake: Fake, corpus: str, words: list[str], expected: str
+) -> None:
     run = assay("train", corpus, *TINY, "--json").value["run"]
     before = assay("runs", "show", run, "--json").value
     said = assay("train", "--resume", run, *words)

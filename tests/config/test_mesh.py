@@ -54,7 +54,7 @@ def test_an_open_axis_takes_what_is_left() -> None:
         (2, {"tp": 0}, "give a degree of at least 1"),
     ],
 )
-def test_what_does_not_multiply_is_refused(world: int, degrees: dict[str, int | None], says: str) -> None:
+def test_degrees_that_do_not_multiply_are_refused(world: int, degrees: dict[str, int | None], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         fill(world, degrees)
 

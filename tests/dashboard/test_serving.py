@@ -34,7 +34,7 @@ def test_a_token_is_made_elsewhere_only() -> None:
     assert len(one.token or "") >= 32
 
 
-def test_what_cannot_be_bound_is_one_sentence() -> None:
+def test_an_address_that_cannot_be_bound_is_one_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

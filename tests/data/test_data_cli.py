@@ -38,7 +38,7 @@ def test_prepare_mends_and_ls_shows_damage(home: Home, story: Path) -> None:
     assert "is damaged" in run.invoke(app, ["ls"]).stdout
 
 
-def test_what_is_wrong_is_raised_for_the_main_command(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_raised_for_the_main_command(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["prepare", "data.path=absent.txt"], ["prepare", "no-preset"], ["prepare", "data.tokeniser=char"]):
         assert isinstance(run.invoke(app, words).exception, UsageError)
     monkeypatch.setenv("ASSAY_HOME", "/dev/null/home")

@@ -245,7 +245,7 @@ def test_a_tokenizer_that_cannot_spell_the_text_is_refused_from_a_stated_share_o
     assert (remark.kind, remark.count) == ("unknown", 100)
 
 
-def test_what_is_left_out_is_in_the_manifest_and_said_when_it_is_read(home: Home, tmp_path: Path) -> None:
+def test_documents_that_are_left_out_are_in_the_manifest_and_named_when_it_is_read(home: Home, tmp_path: Path) -> None:
     books = tmp_path / "books"
     books.mkdir()
     for number in range(5):

@@ -123,7 +123,7 @@ def test_a_bad_parquet_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "b.parquet")
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file or folder"):
         read(tmp_path / "absent.txt")
     with pytest.raises(UsageError, match="no file matches"):
@@ -231,7 +231,7 @@ def test_a_named_file_without_records_is_refused_and_none_is_lost_in_a_folder(
         assert said.startswith("read as it is: 1 file")
 
 
-def test_what_datasets_saved_is_read_without_it(tmp_path: Path) -> None:
+def test_a_folder_that_datasets_saved_is_read_without_it(tmp_path: Path) -> None:
     for place, texts in ((tmp_path / "one", ["a", None, "b"]), (tmp_path / "many" / "train", ["c"])):
         place.mkdir(parents=True)
         table = arrow.table({"text": texts})

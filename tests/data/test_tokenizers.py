@@ -199,7 +199,9 @@ def test_a_vocabulary_with_holes_is_as_large_as_its_largest_id(tmp_path: Path) -
     ],
     ids=["unknown-words", "dropped-characters", "unknown-pieces"],
 )
-def test_what_a_tokenizer_cannot_spell_is_counted(model: dict[str, object], unknown: int, tmp_path: Path) -> None:
+def test_characters_that_a_tokenizer_cannot_spell_are_counted(
+    model: dict[str, object], unknown: int, tmp_path: Path
+) -> None:
     tokenizer = _saved(tmp_path, model, pre_tokenizer={"type": "WhitespaceSplit"})
     assert sum(piece.unknown for piece in tokenizer.encode_long("a é a ü [UNK]")) == unknown
     assert sum(piece.unknown for piece in tokenizer.encode_long("a a")) == 0

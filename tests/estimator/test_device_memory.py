@@ -84,6 +84,6 @@ def test_scratch_of_a_library_is_no_more_than_its_bound() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, one in DEVICES.items() if not one.source.startswith("NVIDIA")])
-def test_what_has_no_cuda_is_refused(name: str) -> None:
+def test_a_python_without_cuda_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="does not run CUDA"):
         absent_machine(name)

@@ -87,7 +87,7 @@ def test_an_update_that_multiplies_takes_that_much_longer() -> None:
         (["data.tokenizer=char"], UsageError, "once the corpus is prepared"),
     ],
 )
-def test_what_cannot_be_is_refused(overrides: list[str], error: type[UsageError], says: str) -> None:
+def test_impossible_settings_are_refused(overrides: list[str], error: type[UsageError], says: str) -> None:
     with pytest.raises(error, match=says):
         estimate(load("demo", overrides), MACHINE)
 

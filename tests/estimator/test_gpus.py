@@ -19,5 +19,5 @@ def test_a_known_capability_is_that_of_the_largest() -> None:
     assert gpu_of(machine((8, 9))) == Gpu((8, 9), 142, 1536)
 
 
-def test_what_is_not_known_is_a_hopper() -> None:
+def test_an_unknown_gpu_is_a_hopper() -> None:
     assert gpu_of(machine(None)) == gpu_of(machine((99, 0))) == CUDA.gpu

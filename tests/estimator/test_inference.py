@@ -126,7 +126,7 @@ def test_reports_have_a_row_for_each_number_of_sequences() -> None:
         ({"bits": 3}, "weights have 32 or 16 or 8 or 4 bits, and not 3"),
     ],
 )
-def test_what_cannot_be_predicted_is_a_sentence(asked: dict[str, object], says: str) -> None:
+def test_an_impossible_prediction_is_a_sentence(asked: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         api.inference("gpt2-124m", **asked)  # type: ignore[arg-type]
 

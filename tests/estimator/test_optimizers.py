@@ -42,7 +42,7 @@ def test_the_peak_and_the_state_are_the_measured_ones(name: str) -> None:
 @pytest.mark.usefixtures("updates_as_written")
 @pytest.mark.parametrize("narrow", [(), (Spec(name="bf16_full"),)], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["", *OPTIMIZERS])
-def test_what_an_update_multiplies_is_what_the_trace_counts(name: str, narrow: tuple[Spec, ...]) -> None:
+def test_products_of_an_update_are_those_that_the_trace_counts(name: str, narrow: tuple[Spec, ...]) -> None:
     run = run_with(*((Spec(name=name),) if name else ()), *narrow)
     try:
         check(run, MACHINE)

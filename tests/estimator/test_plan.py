@@ -48,7 +48,7 @@ def test_steps_of_large_models_take_the_published_seconds(row: Korthikanti) -> N
 
 
 @pytest.mark.parametrize("row", KORTHIKANTI, ids=lambda row: f"{row.billions}B")
-def test_what_recomputation_costs_hardly_depends_on_the_rate(row: Korthikanti) -> None:
+def test_the_cost_of_recomputation_hardly_depends_on_the_rate(row: Korthikanti) -> None:
     """Full over selective: 1.29 to 1.32 in table 5; within 2 % at every size, the smallest included."""
     ratio = korthikanti(row, full=True).step_seconds / korthikanti(row).step_seconds
     assert ratio == pytest.approx(row.full_seconds / row.seconds, rel=0.02)

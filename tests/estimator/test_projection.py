@@ -119,7 +119,7 @@ def test_a_hundred_trillion_parameters() -> None:
     assert 500 * 365 * DAY < floor < found.plan.training_seconds(found.training_tokens) < 10 * floor
 
 
-def test_what_does_not_fit_says_so() -> None:
+def test_a_model_that_does_not_fit_is_marked() -> None:
     sequences = "training.batch_size=16"
     whole = project("gpt2-1558m", sequences, optimizations="data_parallel", gpu="a100", nodes=2)
     huge = project("gpt2-1558m", sequences, "model.n_embd=6400", optimizations="data_parallel", gpu="a100", nodes=2)
@@ -165,7 +165,7 @@ def test_more_nodes_take_less_time() -> None:
         (("model.vocab_size=null", "data.tokenizer=char"), "data_parallel", "set model.vocab_size"),
     ],
 )
-def test_what_cannot_be_planned_is_a_sentence(overrides: tuple[str, ...], stack: Any, says: str) -> None:
+def test_an_impossible_plan_is_a_sentence(overrides: tuple[str, ...], stack: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says) as caught:
         planned(*overrides, stack=stack)
     assert "\n" not in str(caught.value)

@@ -135,7 +135,7 @@ def test_a_job_that_is_repeated_counts_once(tmp_path: Path, monkeypatch: pytest.
     assert {one.result.run for one in again.cells} == {one.result.run for one in record.cells}
 
 
-def test_what_a_lost_coordinator_did_not_copy_is_gathered(home: Home) -> None:
+def test_results_that_a_lost_coordinator_did_not_copy_are_gathered(home: Home) -> None:
     run(home, "here")
     folder = find(home, "last")
     lines = folder.events_file.read_bytes().splitlines(keepends=True)

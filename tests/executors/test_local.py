@@ -196,7 +196,9 @@ class Spinning(Trees):
         return {name: {(1, 0.0): Account(own, 0.0)} for name, own in used.items()}
 
 
-def test_what_waiting_cells_use_is_read_at_the_edges_of_each_timed_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_time_of_waiting_cells_is_read_at_the_edges_of_each_timed_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(local, "Trees", Spinning)
     rounds = [one for one in run(Stage()).rounds if one.seed == 0]
     assert len(rounds) == 10, "all were disturbed, so all were repeated"

@@ -42,7 +42,7 @@ def test_blocks_that_run_again_are_recorded_too() -> None:
     assert losses(on_cuda(*names), 6) == losses(on_cuda(*names[:1]), 6)
 
 
-def test_what_graphs_keep_is_predicted_and_measured() -> None:
+def test_memory_that_graphs_keep_is_predicted_and_measured() -> None:
     run = run_with(Spec(name="cuda_graphs"), model=WIDE).model_copy(update={"device": "cuda"})
     others = live_tensor_bytes(torch.device("cuda"))  # of tests before, in the same process
     step = build_step(run)

@@ -48,7 +48,7 @@ def test_losses_are_those_of_one_gpu(stack: str, alone: list[str], tmp_path: Pat
         "fully_sharded:offload=true,mixed_precision=true",
     ],
 )
-def test_what_a_rank_sends_and_holds_is_predicted(stack: str, tmp_path: Path) -> None:
+def test_payload_and_memory_of_a_rank_are_predicted(stack: str, tmp_path: Path) -> None:
     asked = case(stack, 2, "float32")
     run = {**asked["run"], "model": MODEL, "device": "cuda"}
     (found,) = compute([{**asked, "run": run, "steps": 2, "peaks": True}], tmp_path)

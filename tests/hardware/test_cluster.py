@@ -42,6 +42,6 @@ def test_nodes_of_gpus() -> None:
         (("a100", 10**6, 8), "at most a million"),
     ],
 )
-def test_what_cannot_be(words: tuple[str, int, int], says: str) -> None:
+def test_impossible_clusters_are_refused(words: tuple[str, int, int], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         cluster(*words)

@@ -74,7 +74,7 @@ def test_a_good_machine_has_nothing_to_mend(host: Host) -> None:
         ({"jitter": lambda: 0.5}, "steadiness", "end other programs"),
     ],
 )
-def test_what_is_wrong_has_a_remedy(host: Host, changed: dict[str, Any], subject: str, words: str) -> None:
+def test_each_fault_has_a_remedy(host: Host, changed: dict[str, Any], subject: str, words: str) -> None:
     one = found(host, **changed)[subject]
     assert one.state is State.MEND
     assert words in one.remedy

@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return home
 
 
-def test_what_was_measured_is_known(home: Home) -> None:
+def test_measured_rates_are_known(home: Home) -> None:
     assert rates.known_rates(home, MACHINE) == {"cpu": MEASURED}
     assert rates.known_rates(Home(home.root / "elsewhere"), MACHINE) == {}
 

@@ -68,7 +68,7 @@ def test_backward_has_twice_the_products_of_forward_in_every_module(variant: str
         assert flops(parts, module, "backward") == 2 * flops(parts, module, "forward") > 0, module
 
 
-def test_what_a_checkpoint_repeats_is_its_own_modules() -> None:
+def test_operators_that_a_checkpoint_repeats_are_its_own_modules() -> None:
     parts = apart(run_with(CHECKPOINTING))
     for layer in range(SHAPE.n_layer):
         for module in ("attention.qkv", "attention.core", "attention.projection", "mlp.up"):
@@ -79,7 +79,7 @@ def test_what_a_checkpoint_repeats_is_its_own_modules() -> None:
 
 
 @pytest.mark.parametrize("policy", ["attention", "matmuls"])
-def test_what_selective_checkpointing_repeats_is_its_own_modules(policy: str) -> None:
+def test_operators_that_selective_checkpointing_repeats_are_its_own_modules(policy: str) -> None:
     parts = apart(run_with(Spec(name="selective_checkpointing", fields={"policy": policy})))
     again = {part.module for part in parts if part.phase == "recompute" and part.operation_class != "movement"}
     cores = {f"blocks.{layer}.attention.core" for layer in range(SHAPE.n_layer)}
@@ -90,7 +90,7 @@ def test_what_selective_checkpointing_repeats_is_its_own_modules(policy: str) ->
         assert all(flops(parts, core, "recompute") == flops(parts, core, "forward") // 2 > 0 for core in cores)
 
 
-def test_what_a_block_itself_repeats_is_the_blocks() -> None:
+def test_operators_that_a_block_itself_repeats_are_the_blocks() -> None:
     parts = apart(run_with(CHECKPOINTING))
     own = {part.module for part in parts if part.phase == "recompute" and part.module.count(".") < 2}
     assert own == {f"blocks.{layer}" for layer in range(SHAPE.n_layer)}

@@ -211,7 +211,7 @@ def test_a_stubborn_child_is_killed_after_the_grace(home: Home, ready_run: Ready
     assert result.steps == 2
 
 
-def test_what_a_child_started_does_not_outlive_it(home: Home, ready_run: ReadyRun, fake: Fake) -> None:
+def test_processes_that_a_child_started_do_not_outlive_it(home: Home, ready_run: ReadyRun, fake: Fake) -> None:
     fake.behaves("clinging")
     with start(ready_run, home) as child:
         group = child._process.pid

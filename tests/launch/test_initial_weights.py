@@ -111,7 +111,7 @@ def test_every_mismatch_is_listed_with_what_to_set(home: Home, tmp_path: Path) -
         assert "(now 3, 4, " in str(error.value)
 
 
-def test_what_hugging_faces_checkpoints_allow(home: Home, tmp_path: Path) -> None:
+def test_checkpoints_of_hugging_face_go_with_the_runs_that_they_allow(home: Home, tmp_path: Path) -> None:
     folder = hugging_face(tmp_path / "hf")
     assert with_initial_weights(asked(folder, context_length=5, bias=False), home).model.context_length == 5
     with pytest.raises(UsageError, match=r"set model\.context_length=12 \(now 5\)"):

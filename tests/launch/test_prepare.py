@@ -75,7 +75,7 @@ def test_a_smaller_one_is_refused(place: Home, text: Path, tokenizer: str) -> No
 
 
 @pytest.mark.parametrize("kind", [Unavailable, Conflict])
-def test_what_the_machine_cannot_do_leaves_nothing(
+def test_a_study_that_the_machine_cannot_run_leaves_nothing(
     place: Home, text: Path, kind: type[UsageError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(run: Run, machine: object) -> None:

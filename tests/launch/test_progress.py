@@ -56,7 +56,7 @@ def test_lines_are_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     ]
 
 
-def test_what_is_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_that_is_worth_a_line_has_one(capsys: pytest.CaptureFixture[str]) -> None:
     lines = RunLines()
     lines({"event": "prepare", "message": "tokenizing", "fraction": 0.5})
     lines({"event": "start", "resumed_at": 4})

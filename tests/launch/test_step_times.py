@@ -70,7 +70,7 @@ def test_a_shallow_model_is_timed_by_itself(home: Home, log: Path) -> None:
     assert estimate(run("model.n_layer=2"), known_machine(home)).step_seconds == 1.0
 
 
-def test_what_cannot_be_timed_has_a_reason(home: Home, log: Path) -> None:
+def test_a_run_that_cannot_be_timed_has_a_reason(home: Home, log: Path) -> None:
     ranks = run("ranks=2", stack="data_parallel")
     untimed = calibrate([run(stack="lion"), ranks, run(stack="activation_checkpointing:every=2")], home)
     assert {name.partition(":")[0]: reason for name, reason in untimed.items()} == {

@@ -98,7 +98,7 @@ def test_logits_follow_the_definition_of_embedding_blocks_and_head(config: Model
 
 @settings(max_examples=25, deadline=None)
 @given(configurations())
-def test_what_is_there_is_what_the_configuration_names(config: ModelConfig) -> None:
+def test_the_modules_are_those_that_the_configuration_names(config: ModelConfig) -> None:
     model = GPT(config)
     names = dict(model.named_parameters())
     biased = [name for name in names if name.endswith(".bias")]

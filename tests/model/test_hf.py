@@ -238,7 +238,9 @@ def test_files_that_are_missing_or_pickled_are_refused(tmp_path: Path) -> None:
         {"norm_position": "post"},
     ],
 )
-def test_what_gpt2_cannot_express_is_refused_and_nothing_is_written(tmp_path: Path, change: dict[str, object]) -> None:
+def test_a_model_that_gpt2_cannot_express_is_refused_and_nothing_is_written(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
     config = SMALL.model_copy(update=change)
     with pytest.raises(UsageError, match=f"GPT-2 cannot express model.{next(iter(change))}"):
         save_hf(random_model(config).state_dict(), config, tmp_path / "out")

@@ -304,7 +304,9 @@ def test_a_run_that_disagrees_is_told_what_to_set(tmp_path: Path) -> None:
         ({"bias": True, "qkv_bias": False}, r"Qwen2 cannot express model\.bias=true"),
     ],
 )
-def test_what_none_of_them_can_express_is_refused(tmp_path: Path, change: dict[str, object], sentence: str) -> None:
+def test_a_model_that_none_of_them_can_express_is_refused(
+    tmp_path: Path, change: dict[str, object], sentence: str
+) -> None:
     config = load("llama-tiny", ["model.vocab_size=61"]).model.model_copy(update=change)
     with pytest.raises(UsageError, match=sentence):
         save_hf(random_model(config).state_dict(), config, tmp_path / "out")

@@ -208,7 +208,7 @@ def test_gpt2_cannot_express_a_mixture() -> None:
         ({"expert_capacity": 1.5}, "needs experts; set n_expert"),
     ],
 )
-def test_what_cannot_be_is_refused(fields: dict[str, float], message: str) -> None:
+def test_impossible_settings_are_refused(fields: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ModelConfig(**fields)
 

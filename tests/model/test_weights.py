@@ -27,7 +27,7 @@ SMALL = ModelConfig(n_layer=1, n_head=2, n_embd=8, context_length=4, vocab_size=
 
 @settings(max_examples=20, deadline=None)
 @given(configurations())
-def test_what_is_saved_is_loaded_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> None:
+def test_a_saved_state_is_loaded_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, config: ModelConfig) -> None:
     folder = tmp_path_factory.mktemp("weights") / "out"
     model = random_model(config)
     save_weights(model.state_dict(), config, folder)

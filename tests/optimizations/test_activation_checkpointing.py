@@ -14,7 +14,7 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import Block
 from assay.optimizations import Conflict, check, resolve
-from assay.records.trace.parts import CompiledGraph, Graphs
+from assay.records.trace import CompiledGraph, Graphs
 from support.runs import SHAPE, run_with
 from support.steps import losses, measured_peak, traced
 from support.swapped import proof_of, traced_after
@@ -87,7 +87,7 @@ def test_without_dropout_the_down_projection_never_runs_twice() -> None:
 
 
 @pytest.mark.parametrize(("change", "beside"), [*((one, "") for one in VARIANTS), *(({}, one) for one in BESIDE)])
-def test_what_must_run_again_is_known_whatever_the_shape(change: Mapping[str, Any], beside: str) -> None:
+def test_modules_that_must_run_again_are_known_whatever_the_shape(change: Mapping[str, Any], beside: str) -> None:
     model = FIVE.model_copy(update=dict(change))
     run = run_with(checkpointing(2), *([Spec.parse(beside)] if beside else []), model=model)
     evidence = resolve(checkpointing(2)).verify(traced(run), run)

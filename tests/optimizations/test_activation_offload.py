@@ -27,7 +27,7 @@ def on_cuda(*specs: Spec) -> Run:
 
 
 @pytest.mark.parametrize("beside", [(), ("bf16_mixed", "sdpa_attention"), ("gradient_accumulation",)], ids=len)
-def test_what_is_copied_when_saved_gives_the_same_losses(beside: tuple[str, ...]) -> None:
+def test_saved_copies_give_the_same_losses(beside: tuple[str, ...]) -> None:
     run = run_with(*specs_of(beside))
     step = build_step(run)
     offload = Offload(step.parts)

@@ -129,7 +129,7 @@ def test_rows_that_padding_adds_are_part_of_the_proof() -> None:
     assert evidence.verdict, evidence.observed
 
 
-def test_of_a_model_whose_weights_mostly_stay_wide_the_rest_is_proven() -> None:
+def test_the_rest_of_a_model_whose_weights_mostly_stay_wide_is_proven() -> None:
     model = ModelConfig(n_layer=1, n_head=2, n_embd=32, context_length=16, vocab_size=50257)
     run = run_with(EIGHT, model=model)
     evidence = proof_of(run, traced(run))

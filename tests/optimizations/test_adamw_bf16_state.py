@@ -10,8 +10,7 @@ from assay.config import Spec
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
 from assay.optimizations.adamw_bf16_state.step import NarrowAdamW
-from assay.optimizers.groups import decay_groups
-from assay.optimizers.recipes import sgd
+from assay.optimizers.recipes import decay_groups, sgd
 from assay.step.program import NamedParameters, OptimizerLike
 from support.runs import run_with
 from support.swapped import proof_of, traced_with

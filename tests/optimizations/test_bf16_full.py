@@ -26,7 +26,7 @@ def verdict(**changes: object) -> bool:
     return resolve(FULL).verify(altered(traced(run), **changes), run).verdict
 
 
-def test_what_stayed_in_float32_does_not_pass() -> None:
+def test_weights_that_stayed_in_float32_do_not_pass() -> None:
     whole = traced(run_with(FULL))
     assert verdict()
     assert not verdict(gradient_bytes=2 * whole.memory.gradient_bytes)

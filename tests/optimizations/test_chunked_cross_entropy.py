@@ -105,7 +105,7 @@ def test_logits_of_a_piece_are_predicted_in_float32_whatever_the_rest_computes_i
     assert peak.label == instant
 
 
-def test_of_a_micro_batch_with_fewer_tokens_than_pieces_some_are_empty() -> None:
+def test_some_pieces_of_a_micro_batch_with_fewer_tokens_are_empty() -> None:
     one_token = SHAPE.model_copy(update={"context_length": 1})
     run = run_with(CHUNKED, Spec.parse("gradient_accumulation:micro_batches=2"), model=one_token)
     fewer = run.model_copy(update={"training": run.training.model_copy(update={"batch_size": 8})})
@@ -113,7 +113,7 @@ def test_of_a_micro_batch_with_fewer_tokens_than_pieces_some_are_empty() -> None
     assert evidence.verdict, evidence.observed
 
 
-def test_what_cannot_be_cut_is_refused() -> None:
+def test_an_impossible_cut_is_refused() -> None:
     with pytest.raises(Conflict, match="chunks=65 is more than the step's 64 tokens"):
         resolve(Spec(name="chunked_cross_entropy", fields={"chunks": 65})).check(run_with(), CPU)
     both = (CHUNKED, Spec(name="tensor_parallel"))

@@ -220,19 +220,19 @@ def test_a_compiler_that_goes_on_keeps_no_weights(regions: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("other", ["activation_checkpointing", "optimizer_in_backward", "chunked_cross_entropy"])
-def test_what_needs_regions_by_block_refuses_the_whole(other: str) -> None:
+def test_a_technique_that_needs_regions_by_block_refuses_the_whole(other: str) -> None:
     run = run_with(*WHOLE.optimizations, Spec(name=other), model=ONE_LAYER)
     unclipped = run.training.model_copy(update={"gradient_clip": 0.0})
     with pytest.raises(Conflict, match=f"{other} .*; use compile:regions=blocks"):
         check(run.model_copy(update={"training": unclipped}), CPU)
 
 
-def test_what_one_region_keeps_is_not_predicted() -> None:
+def test_memory_that_one_region_keeps_is_not_predicted() -> None:
     with pytest.raises(Unpredicted, match="a model that is compiled as one region"):
         estimate(WHOLE, CPU)
 
 
-def test_what_regions_keep_is_predicted_to_the_byte(compiled: Trained) -> None:
+def test_memory_that_regions_keep_is_predicted_to_the_byte(compiled: Trained) -> None:
     assert estimate(RUN, CPU).timeline.saved_bytes == compiled.traces[1].memory.saved_total_bytes
 
 
@@ -269,7 +269,7 @@ def test_an_absent_gpu_needs_none_of_its_software(monkeypatch: pytest.MonkeyPatc
     assert estimate(run, absent_machine("h200")).timeline.requested.nbytes > 64 * 2**20
 
 
-def test_what_was_not_tried_is_refused() -> None:
+def test_a_combination_that_was_not_tried_is_refused() -> None:
     with pytest.raises(Conflict, match="dense models only"):
         check(run_with(COMPILE, model=SHAPE.model_copy(update={"n_expert": 4})), CPU)
     ranks = Run(model=SHAPE, ranks=2, device="cpu", optimizations=(COMPILE, Spec(name="data_parallel")))

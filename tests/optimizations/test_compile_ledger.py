@@ -28,7 +28,7 @@ def compiled(cost: Cost) -> Cost:
     return fused(cost, ("embedding", *cost.block_sites, "head"))
 
 
-def test_what_is_kept_is_what_products_read_statistics_and_a_mask_for_each_block() -> None:
+def test_the_kept_tensors_are_those_that_products_read_statistics_and_a_mask_for_each_block() -> None:
     wide, rows = B * T * C * 4, B * T * 4
     block = (
         2 * (wide + 2 * rows + wide)  # norms: what comes in, mean and deviation; what the product reads

@@ -38,7 +38,7 @@ def test_with_fused_attention_it_is_accepted_on_gpus_and_not_on_a_cpu() -> None:
         (f"{RING}+sequence_parallel+tensor_parallel", {}, 4, "both replace the step's activations between matrices"),
     ],
 )
-def test_what_would_be_wrong_is_refused(text: str, changes: dict[str, float], ranks: int, says: str) -> None:
+def test_a_request_that_would_be_wrong_is_refused(text: str, changes: dict[str, float], ranks: int, says: str) -> None:
     with pytest.raises(Conflict, match=says):
         check(stacked(text, LONG.model_copy(update=changes), ranks=ranks), GPUS)
 
@@ -55,7 +55,7 @@ def test_what_would_be_wrong_is_refused(text: str, changes: dict[str, float], ra
         ("gradient_accumulation", 2),
     ],
 )
-def test_what_a_rank_of_it_holds_beside_others_is_predicted(beside: str, ranks: int) -> None:
+def test_memory_of_a_rank_beside_other_techniques_is_predicted(beside: str, ranks: int) -> None:
     machine = GPUS.model_copy(update={"accelerators": GPUS.accelerators * 2})
     ring, both = (
         estimate(stacked(text, ranks=count), machine) for text, count in ((RING, 2), (f"{RING}+{beside}", ranks))

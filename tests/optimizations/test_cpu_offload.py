@@ -54,7 +54,7 @@ def test_the_update_of_copies_is_that_of_the_weights_themselves() -> None:
     )
 
 
-def test_what_was_loaded_into_the_weights_is_what_is_updated() -> None:
+def test_weights_that_were_loaded_are_those_that_are_updated() -> None:
     plain, away = build_step(run_with()), moved(run_with())
     for index in range(2):
         train_step(plain, index)
@@ -169,7 +169,7 @@ def test_weights_are_the_parameters_own_again_after_each_module() -> None:
 
 
 @pytest.mark.parametrize("other", ["activation_offload", "compile", "cuda_graphs", "fp8", "selective_checkpointing"])
-def test_what_cannot_have_weights_that_come_and_go_is_refused(other: str) -> None:
+def test_a_program_that_cannot_have_weights_that_come_and_go_is_refused(other: str) -> None:
     run = on_cuda(Spec(name=other), WEIGHTS)
     with pytest.raises(Conflict, match=f"{other} .*leave it out, or cpu_offload:parameters=true"):
         check(run, CUDA)

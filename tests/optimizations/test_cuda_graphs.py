@@ -60,13 +60,13 @@ def test_on_a_cpu_there_is_nothing_to_replay() -> None:
         ("optimizer_in_backward", "a learning rate that changes between steps"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(other: str, reason: str) -> None:
+def test_a_technique_that_cannot_be_recorded_is_refused(other: str, reason: str) -> None:
     with pytest.raises(Conflict, match=f"{other} .*{reason}; leave out cuda_graphs"):
         check(on_cuda(*specs_of([other, "cuda_graphs"])), CUDA)
 
 
 @pytest.mark.parametrize("other", ["compile", "fp8"])
-def test_what_was_not_proven_inside_a_recording_is_refused(other: str) -> None:
+def test_a_technique_that_was_not_proven_inside_a_recording_is_refused(other: str) -> None:
     with pytest.raises(Conflict, match="not proven inside a capture"):
         check(on_cuda(*specs_of([other, "cuda_graphs"])), CUDA)
 
@@ -84,7 +84,7 @@ def test_noise_that_is_drawn_twice_ranks_and_mixtures_are_refused() -> None:
 
 
 @pytest.mark.parametrize("beside", [(), ("gradient_accumulation",), ("fused_adamw",)], ids=len)
-def test_what_a_step_held_at_its_highest_is_kept_beside_the_update(beside: tuple[str, ...]) -> None:
+def test_memory_of_a_step_at_its_highest_is_kept_beside_the_update(beside: tuple[str, ...]) -> None:
     plain, graphs = predicted(*beside), predicted(*beside, "cuda_graphs")
     micro_batches = plain.cost.micro_batches
     inputs = 2 * 8 * (4 // micro_batches) * SHAPE.context_length

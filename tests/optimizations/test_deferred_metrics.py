@@ -73,7 +73,7 @@ def test_the_proof_fails_where_figures_are_read_within_the_step() -> None:
 
 
 @pytest.mark.parametrize(("every", "unread"), [(4, 3), (1_000_000, 4)], ids=["of more steps", "of all five steps"])
-def test_what_is_held_until_it_is_read_is_predicted(every: int, unread: int) -> None:
+def test_figures_held_until_they_are_read_are_predicted(every: int, unread: int) -> None:
     run = run_with(Spec(name="deferred_metrics", fields={"every": every}))
     step = build_step(run)
     held = sum(take(step, index, ActivationNorms(step)).figures.nbytes for index in range(unread))
@@ -81,12 +81,12 @@ def test_what_is_held_until_it_is_read_is_predicted(every: int, unread: int) -> 
 
 
 @pytest.mark.parametrize("other", ["fp16_mixed", "fp16_full", "adafactor"])
-def test_what_reads_before_each_update_is_refused(other: str) -> None:
+def test_a_technique_that_reads_before_each_update_is_refused(other: str) -> None:
     with pytest.raises(Conflict, match=f"{other} makes the host read .* leave out deferred_metrics"):
         check(run_with(*specs_of([other, "deferred_metrics"])), CPU)
 
 
-def test_what_a_plain_step_on_a_gpu_does_already_is_refused() -> None:
+def test_a_technique_that_a_plain_step_on_a_gpu_has_already_is_refused() -> None:
     run = run_with(DEFERRED).model_copy(update={"device": "cuda"})
     with pytest.raises(Conflict, match=r"every 10 steps here already; give deferred_metrics:every=100, set training"):
         check(run, GPU)

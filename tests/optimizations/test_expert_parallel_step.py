@@ -135,7 +135,7 @@ def test_whole_experts_on_one_device_are_no_proof() -> None:
         ({}, "expert_parallel+data_parallel+tensor_parallel", "both replace the step's experts"),
     ],
 )
-def test_what_cannot_be_had_is_refused(model: dict[str, Any], stack: str, says: str) -> None:
+def test_an_impossible_layout_of_experts_is_refused(model: dict[str, Any], stack: str, says: str) -> None:
     fields = {**MIXTURE.model_dump(), **model}
     specs = [Spec.parse(one) for one in stack.split("+")]
     run = run_with(model=ModelConfig.model_validate(fields))

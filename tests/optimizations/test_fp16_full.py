@@ -17,7 +17,7 @@ FULL = Spec(name="fp16_full")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 
 
-def test_what_stayed_in_float32_or_unscaled_does_not_pass() -> None:
+def test_products_that_stayed_in_float32_or_unscaled_do_not_pass() -> None:
     run = run_with(FULL)
     trace = traced(run)
     bare = tuple(one for one in trace.operations if "unscale" not in one.name)

@@ -12,8 +12,7 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
-from assay.records.trace import Operation, Phase
-from assay.records.trace.float8_products import Float8Product
+from assay.records.trace import Float8Product, Operation, Phase
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, losses, traced
@@ -33,7 +32,7 @@ def gpu(capability: tuple[int, int]) -> Machine:
     return CPU.model_copy(update={"accelerators": (card,)})
 
 
-def test_what_cannot_do_it_is_refused_with_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_do_it_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     there = run_with(FP8).model_copy(update={"device": "cuda"})
     with pytest.raises(Unavailable, match=r"a GPU cannot multiply in float8; use a GPU of compute capability 8\.9"):
         resolve(FP8).check(there, gpu((8, 0)))

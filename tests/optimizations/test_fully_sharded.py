@@ -31,7 +31,9 @@ def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> ResolvedRu
         (LOW, {"n_expert": 4}, 2, "must stay in float32"),
     ],
 )
-def test_what_its_bfloat16_excludes_is_refused(text: str, changes: dict[str, int], ranks: int, says: str) -> None:
+def test_a_technique_that_its_bfloat16_excludes_is_refused(
+    text: str, changes: dict[str, int], ranks: int, says: str
+) -> None:
     model = SHAPE.model_copy(update=changes)
     check(stacked(text.replace(LOW, "fully_sharded"), model, ranks), CPU)
     with pytest.raises(Conflict, match=says):
@@ -58,7 +60,7 @@ def test_offloading_leaves_no_experts_on_the_host_that_are_in_use() -> None:
 
 
 @pytest.mark.parametrize("fields", ["", ",reshard=false", ",mixed_precision=true"])
-def test_what_stays_on_a_gpu_beside_offloaded_shards_is_predicted(fields: str) -> None:
+def test_memory_that_stays_on_a_gpu_beside_offloaded_shards_is_predicted(fields: str) -> None:
     here, away = (
         estimate(stacked(f"fully_sharded:offload={offload}{fields}").model_copy(update={"device": "cuda"}), GPUS)
         for offload in ("false", "true")

@@ -13,8 +13,7 @@ from assay.data import Prepared
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, check, resolve
 from assay.optimizers.clipping import _not_finite, clipping_inside
-from assay.optimizers.groups import decay_groups
-from assay.optimizers.recipes import adamw
+from assay.optimizers.recipes import adamw, decay_groups
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.loop import train_step
 from assay.training.stops import Diverged

@@ -130,7 +130,7 @@ def test_a_step_that_is_not_finite_is_divergence_and_no_skipped_update() -> None
 
 
 @pytest.mark.parametrize("other", ["gradient_accumulation", "pipeline_parallel", "zero_optimizer"])
-def test_what_needs_all_gradients_is_refused(other: str) -> None:
+def test_a_technique_that_needs_all_gradients_is_refused(other: str) -> None:
     run = run_with(IN_BACKWARD, Spec(name=other)) if other == "gradient_accumulation" else over_two(other)
     with pytest.raises(Conflict, match="both replace the step's"):
         check(run, CPU)

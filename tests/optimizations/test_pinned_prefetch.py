@@ -75,7 +75,7 @@ def test_a_step_that_is_not_the_next_is_read_and_what_was_fetched_is_dropped() -
         step.program.batches.fetch_next(step)  # type: ignore[attr-defined]
 
 
-def test_what_cannot_be_fetched_ahead_fails_in_the_step_that_wants_it() -> None:
+def test_a_batch_that_cannot_be_fetched_ahead_fails_in_the_step_that_wants_it() -> None:
     copier = Copier()
     step, plain = prefetching(copier, run_with()), build_step(run_with())
     batches = step.program.batches

@@ -102,7 +102,7 @@ EXCLUDING = TOY.replace("CLAIM", "patience").replace(
 )
 
 
-def test_what_another_bears_is_excluded_or_required_without_its_name(tmp_path: Path) -> None:
+def test_traits_of_another_are_excluded_or_required_without_its_name(tmp_path: Path) -> None:
     (tmp_path / "halved_rate.py").write_text(EXCLUDING)
     names, model, machine = search(tmp_path), ModelConfig(vocab_size=10), MACHINE
     try:

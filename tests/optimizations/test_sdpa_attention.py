@@ -130,9 +130,7 @@ def test_products_of_unfused_attention_stay_wide_and_are_told_apart(name: str, a
 
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("variant", [{}, {"dropout": 0.1}, {"position": "rotary", "qk_norm": True}], ids=len)
-def test_of_one_sequence_in_a_micro_batch_heads_are_merged_without_a_copy(
-    variant: dict[str, object], batch: int
-) -> None:
+def test_heads_of_one_sequence_are_merged_without_a_copy(variant: dict[str, object], batch: int) -> None:
     cut = [Spec(name="gradient_accumulation", fields={"micro_batches": batch})] if batch > 1 else []
     run = run_with(backend("math"), *cut, model=SHAPE.model_copy(update=variant))
     run = run.model_copy(update={"training": run.training.model_copy(update={"batch_size": batch})})

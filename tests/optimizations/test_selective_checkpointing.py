@@ -119,7 +119,7 @@ def test_one_product_a_block_runs_again_or_none() -> None:
     assert observed["matmuls"].observed.startswith("0 matmuls and 28 other computations of 4 blocks")
 
 
-def test_what_was_not_proven_is_refused() -> None:
+def test_a_combination_that_was_not_proven_is_refused() -> None:
     ranks = run_with().model_copy(
         update={"ranks": 2, "optimizations": (selective("attention"), Spec(name="data_parallel"))}
     )

@@ -27,6 +27,6 @@ def test_beside_tensor_parallelism_it_is_accepted() -> None:
         ("sequence_parallel+tensor_parallel", {"n_expert": 4}, "a mixture of experts routes all tokens"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(text: str, changes: dict[str, int], says: str) -> None:
+def test_an_impossible_division_is_refused(text: str, changes: dict[str, int], says: str) -> None:
     with pytest.raises(Conflict, match=says):
         check(stacked(text, SHAPE.model_copy(update=changes)), CPU)

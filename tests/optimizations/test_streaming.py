@@ -94,7 +94,7 @@ def test_the_proof_fails_where_prepared_tokens_were_read(folder: Path) -> None:
     assert not evidence.verdict
 
 
-def test_what_cannot_be_streamed_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_cannot_be_streamed_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(streaming(folder), CPU)
     (here,) = streaming(Path("documents")).optimizations
     assert here.fields["path"] == str(Path.cwd() / "documents")

@@ -50,7 +50,7 @@ def test_the_peak_is_the_measured_one() -> None:
     assert_peak("vocab_padding:multiple=96")
 
 
-def test_what_is_held_is_predicted_and_the_model_needs_no_more_flops() -> None:
+def test_held_bytes_are_predicted_and_the_model_needs_no_more_flops() -> None:
     trace, predicted = traced(run_with(PADDED)), estimate(run_with(PADDED), CPU)
     assert predicted.cost.parameter_bytes == trace.memory.parameter_bytes
     assert predicted.cost.optimizer_state_bytes == trace.memory.optimizer_state_bytes
@@ -98,7 +98,7 @@ def test_log_probabilities_in_16_bits_have_as_many_columns() -> None:
     assert evidence.verdict, evidence.observed
 
 
-def test_what_needs_no_padding_or_lies_on_ranks_is_refused() -> None:
+def test_a_vocabulary_that_needs_no_padding_or_lies_on_ranks_is_refused() -> None:
     with pytest.raises(Conflict, match="divides the vocabulary of 61 already"):
         resolve(Spec(name="vocab_padding", fields={"multiple": 61})).check(run_with(), CPU)
     with pytest.raises(Conflict, match="on one device only; with several ranks"):

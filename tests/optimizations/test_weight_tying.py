@@ -42,7 +42,7 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
     assert not resolve(TYING).verify(traced(without(run)), run).verdict
 
 
-def test_what_was_trained_is_read_as_a_tied_model(tmp_path: Path) -> None:
+def test_a_trained_model_is_read_as_a_tied_one(tmp_path: Path) -> None:
     from assay.model.weights import load_model, write_safetensors
     from assay.training.checkpoints.state import weights_at_rest
 

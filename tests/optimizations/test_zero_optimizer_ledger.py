@@ -43,7 +43,7 @@ def test_weights_and_gradients_stay_whole_and_state_is_of_pieces() -> None:
     assert elements(after.updated) < 0.51 * elements(before.updated)
 
 
-def test_what_tensor_parallelism_divides_by_rows_is_divided_by_columns() -> None:
+def test_weights_that_tensor_parallelism_divides_by_rows_are_divided_by_columns() -> None:
     before = replica(Mesh(dp=2, tp=2), 0)
     after = divided(before, WHOLE)
     name = "blocks.0.mlp.up"

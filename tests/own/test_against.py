@@ -165,7 +165,7 @@ def shared_steps() -> ValueProof:
         (lambda: compared(lambda: None, build(), "exact"), "made no update with an optimizer of torch"),
     ],
 )
-def test_what_cannot_be_compared_says_why(proof: Callable[[], ValueProof], says: str) -> None:
+def test_an_impossible_comparison_says_why(proof: Callable[[], ValueProof], says: str) -> None:
     found = proof()
     assert says in found.unchecked
     assert not found.checked

@@ -87,7 +87,7 @@ def test_nothing_is_said_of_text(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("forked")
-def test_what_reads_weights_of_assays_own_model_refuses_the_run(folder: Path) -> None:
+def test_a_technique_that_reads_weights_of_assays_own_model_refuses_the_run(folder: Path) -> None:
     run = trained("blind", folder)
     with pytest.raises(
         UsageError, match=r"trained waves\.py:blind, and this reads checkpoints of assay's own model only"

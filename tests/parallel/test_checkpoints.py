@@ -19,7 +19,7 @@ ON = {
 
 
 @pytest.mark.parametrize("ranks", list(ON))
-def test_what_is_resumed_goes_on_bit_for_bit(ranks: int, tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_bit_for_bit(ranks: int, tmp_path: Path) -> None:
     folders = [tmp_path / str(index) for index in range(len(ON[ranks]))]
     for folder in folders:
         folder.mkdir()

@@ -73,7 +73,9 @@ def every(found: Mapping[str, Any], predicted: Any, stack: str) -> list[tuple[Ma
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_a_rank_sends_and_keeps_is_predicted_exactly(found: Mapping[str, Any], predicted: Any, stack: str) -> None:
+def test_payload_and_saved_tensors_of_a_rank_are_predicted_exactly(
+    found: Mapping[str, Any], predicted: Any, stack: str
+) -> None:
     for measured, said in every(found, predicted, stack):
         trace = measured["trace"]
         assert handed(measured) == payloads(said)
@@ -83,7 +85,7 @@ def test_what_a_rank_sends_and_keeps_is_predicted_exactly(found: Mapping[str, An
 
 
 @pytest.mark.parametrize("stack", PEAKS)
-def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], predicted: Any, stack: str, tmp_path: Path) -> None:
+def test_memory_of_a_rank_is_predicted(found: Mapping[str, Any], predicted: Any, stack: str, tmp_path: Path) -> None:
     both = every(found, predicted, stack)
     near = pytest.approx([said.timeline.peak.nbytes for _, said in both], rel=0.03)
     assert settled_peaks(found[stack]["ranks"], case(stack, len(both)), near, tmp_path) == near

@@ -80,7 +80,9 @@ def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any],
 @pytest.mark.parametrize(
     ("name", "stack"), [("sequence_parallel", "tensor_parallel"), ("zero_optimizer", "data_parallel")]
 )
-def test_what_it_goes_beyond_is_no_proof_of_it(found: Mapping[tuple[str, str], Any], name: str, stack: str) -> None:
+def test_a_trace_without_its_operations_is_no_proof_of_it(
+    found: Mapping[tuple[str, str], Any], name: str, stack: str
+) -> None:
     seen = found[stack, "float32"]["ranks"][0]["trace"]
     trace = Trace.model_validate_json(json.dumps({**seen, "operations": []}))
     evidence = resolve(Spec(name=name)).verify(trace, run_with())

@@ -45,12 +45,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
-def test_what_a_rank_hands_to_collectives_is_predicted_exactly(found: Mapping[str, Any], stack: str) -> None:
+def test_bytes_that_a_rank_hands_to_collectives_are_predicted_exactly(found: Mapping[str, Any], stack: str) -> None:
     sends_what_was_said(found[stack], stack)
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
-def test_what_a_rank_holds_is_predicted(found: Mapping[str, Any], stack: str, tmp_path: Path) -> None:
+def test_memory_of_a_rank_is_predicted(found: Mapping[str, Any], stack: str, tmp_path: Path) -> None:
     holds_what_was_said(found[stack], stack, tmp_path)
 
 

@@ -57,7 +57,7 @@ def test_all_is_predicted_where_routers_have_no_choice(found: Mapping[str, Any],
 
 
 @pytest.mark.parametrize("stack", [*CERTAIN, *ROUTED])
-def test_what_is_held_between_steps_is_predicted(found: Mapping[str, Any], stack: str) -> None:
+def test_memory_held_between_steps_is_predicted(found: Mapping[str, Any], stack: str) -> None:
     for rank, measured in enumerate(found[stack]["ranks"]):
         expected, trace = predicted(stack, rank).cost, measured["trace"]
         assert trace["memory"]["parameter_bytes"] == trace["memory"]["gradient_bytes"] == expected.parameter_bytes

@@ -29,7 +29,7 @@ def test_a_halved_peak_that_is_not_real_is_seen_on_the_smallest_model() -> None:
     assert kept_aside(Memory(allocator_peak_bytes=int(5.57 * MIB), heap_peak_bytes=int(11.2 * MIB)), 2, 300)
 
 
-def test_what_was_not_counted_is_not_judged() -> None:
+def test_a_figure_that_was_not_counted_is_not_judged() -> None:
     assert not kept_aside(Memory(allocator_peak_bytes=MIB), 1, 0)
     assert not kept_aside(Memory(heap_peak_bytes=MIB), 1, 0)
 

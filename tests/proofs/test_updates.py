@@ -8,8 +8,7 @@ import torch
 
 from assay.config import Spec
 from assay.optimizations import optimizations_of
-from assay.optimizers.groups import decay_groups
-from assay.optimizers.recipes import OptimizerRecipe
+from assay.optimizers.recipes import OptimizerRecipe, decay_groups
 from assay.records.evidence import Evidence
 from assay.step.program import NamedParameters, OptimizerLike
 from assay.training.build import baseline

@@ -14,7 +14,7 @@ RESULT = record(seeds=1).cells[0].result
 BLOCK = Block(steps=3, seconds=0.3, median_step_seconds=0.1, tokens=48)
 
 
-def test_what_runs_write_can_be() -> None:
+def test_records_that_runs_write_are_possible() -> None:
     check_possible(record())
     proof = ValueProof(used=float("inf"), gradient_error=float("nan"))
     check_possible(RESULT.model_copy(update={"values": proof, "val_loss": 500.0, "val_perplexity": 1e217}))
@@ -38,7 +38,7 @@ def test_what_runs_write_can_be() -> None:
         ({"blocks": (BLOCK, BLOCK.model_copy(update={"seconds": LARGEST}))}, r"blocks\.1\.seconds is 1e\+100"),
     ],
 )
-def test_what_cannot_be_is_named(changes: dict[str, object], name: str) -> None:
+def test_impossible_figures_are_named(changes: dict[str, object], name: str) -> None:
     with pytest.raises(ValueError, match=f"its figure {name}, which cannot be"):
         check_possible(RESULT.model_copy(update=changes))
 

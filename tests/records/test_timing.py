@@ -39,7 +39,7 @@ def test_work_after_every_step_is_seen_however_short_its_blocks_are(steps: int) 
     assert between(*(block(steps, 0.1 * STEP_SECONDS + LOOP_SECONDS) for _ in range(FEWEST_GAPS))).too_much()
 
 
-def test_what_the_loop_takes_is_usual() -> None:
+def test_the_usual_loss_of_time_is_that_of_the_loop() -> None:
     assert not between(*(block(5, LOOP_SECONDS) for _ in range(5))).too_much()
 
 

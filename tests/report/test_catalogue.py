@@ -50,7 +50,7 @@ def test_noise_neither_helps_nor_harms(change: float) -> None:
     assert said.startswith("not distinguishable")
 
 
-def test_what_did_not_run_says_why() -> None:
+def test_an_entry_that_did_not_run_says_why() -> None:
     failed = ENTRY.model_copy(update={"status": Status.UNAVAILABLE, "proven": None, "reason": "it needs a GPU"})
     rows = table(["one", "two"], {"one": failed})
     assert [row[-1] for row in rows] == ["unavailable: it needs a GPU", NOT_YET]

@@ -7,7 +7,8 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.report.blocks import Table
 from assay.report.page import render
-from assay.report.study.sections import SECTIONS, filled, values
+from assay.report.study.sections import SECTIONS
+from assay.report.study.view import StudyView
 from support.comparisons import TREATMENTS, record
 from support.factorials import compared, factorial
 
@@ -26,7 +27,7 @@ def comparison() -> Comparison:
 
 
 def shown(comparison: Comparison) -> dict[str, tuple[object, ...]]:
-    return {one.section.name: one.blocks for one in filled(comparison) if one.section.name in NAMES}
+    return {one.section.name: one.blocks for one in StudyView(comparison).sections if one.section.name in NAMES}
 
 
 def rows(comparison: Comparison, section: str, metric: str) -> dict[str, tuple[str, ...]]:
@@ -64,7 +65,7 @@ def test_the_page_has_tables_and_figures_and_json_the_values(comparison: Compari
         if one.name in NAMES:
             assert one.title in page
             assert f'aria-label="{one.title}: ' in page.replace("&#39;", "'")
-    found = json.loads(json.dumps(values(comparison), allow_nan=False))
+    found = json.loads(json.dumps(StudyView(comparison).values()["sections"], allow_nan=False))
     assert {one["metric"] for one in found["effects"]} >= {"tensors_peak_bytes", "step_seconds", "val_loss"}
     assert found["additivity"][0]["deviations"][0]["points"]["value"] == pytest.approx(-0.14, abs=1e-3)
     assert found["percent_changes"][0]["fields"][1][1]["change"] == pytest.approx(0.36, abs=1e-3)
@@ -84,7 +85,7 @@ def test_a_study_of_losses_only_has_no_times(comparison: Comparison) -> None:
     assert titles == {"tensors, peak", "process, peak", "validation loss"}
 
 
-def test_what_cannot_be_told_apart_is_said() -> None:
+def test_changes_that_cannot_be_told_apart_are_named() -> None:
     half = [{**row, "c": str(int(row["a"]) ^ int(row["b"]))} for row in factorial({"a": "01", "b": "01"})]
     found = shown(compared(half, lambda _: (1.0, 1.0, 1.0)))
     assert (

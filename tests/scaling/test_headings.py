@@ -65,6 +65,8 @@ def test_columns_are_named_where_headings_are_not_known(tmp_path: Path) -> None:
         ("n=wide,d=long,loss=bad:dB", "the loss bad has the unit 'dB'; there are nats, bits and perplexity"),
     ],
 )
-def test_what_is_missing_or_unknown_is_said_with_what_is_there(tmp_path: Path, named: str | None, says: str) -> None:
+def test_missing_and_unknown_keys_are_named_with_those_that_are_there(
+    tmp_path: Path, named: str | None, says: str
+) -> None:
     with pytest.raises(UsageError, match=says):
         read_points(table(tmp_path, "wide,long,bad", 1, 1, 1), named=named)

@@ -66,7 +66,7 @@ def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
         ("N,D,loss", [*ROWS, (1e6, 1e7, 1e-301)], "line 10: loss=1e-301 is not possible"),
     ],
 )
-def test_what_cannot_determine_a_law_is_a_sentence(
+def test_points_that_cannot_determine_a_law_are_a_sentence(
     tmp_path: Path, heading: str, rows: list[tuple[float, ...]], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):

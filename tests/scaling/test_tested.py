@@ -163,7 +163,7 @@ def test_published_constants_have_a_reach() -> None:
     assert np.isnan(scaling.predict("repeated", parameters=1e9, tokens=1e10, unique_tokens=1e9).beyond).all()
 
 
-def test_what_is_no_set_of_points_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_without_points_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"points are a file, a study, or assay\.scaling\.points\.Points"):
         scaling.fit([{"parameters": 1}])  # type: ignore[arg-type]
     (tmp_path / "points.csv").write_text("N,D,loss\n")

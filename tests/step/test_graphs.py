@@ -110,7 +110,7 @@ def test_a_batch_of_another_shape_is_recorded_anew_and_never_spread_over_the_fir
         step.program.gradients(step, [(ids, targets), smaller], 80)
 
 
-def test_what_is_not_finite_is_named_by_launching_the_step_again() -> None:
+def test_values_that_are_not_finite_are_named_by_launching_the_step_again() -> None:
     step, graphs = replayed(run_with())
     for index in range(2):
         train_step(step, index)

@@ -168,7 +168,7 @@ def gzip_header_alone(place: int, damaged: bytes, content: bytes) -> bool:
     return len(damaged) == len(content) and place < 30
 
 
-def test_what_comes_to_too_much_is_refused(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_too_many_bytes_are_refused(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "_LEAST_LIMIT", 1 << 20)
     path = packed(tmp_path / "a.tar.gz", {**whole(home), f"{FOLDER}/worker.log": bytes(8 << 20)})
     with pytest.raises(UsageError, match=r"it comes to more than .* the most for an archive of its size"):
@@ -262,7 +262,7 @@ def test_a_file_that_comes_twice_is_refused(home: Home, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tar file", b"\x1f\x8b\x08\x00"])
-def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is not an archive of runs"):

@@ -54,7 +54,7 @@ def test_times_are_of_the_last_mesh_only() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 1)), max_size=6))
-def test_what_stands_is_what_an_uninterrupted_reader_would_have(processes: list[tuple[int, float]]) -> None:
+def test_the_present_history_is_that_of_an_uninterrupted_reader(processes: list[tuple[int, float]]) -> None:
     """Each process resumes somewhere in what stands and does some steps; the steps are 0, 1, 2, … without a hole."""
     events: list[Event] = []
     standing: list[int] = []

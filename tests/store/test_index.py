@@ -19,7 +19,7 @@ from assay.store.index import SCHEMA, Store
 from support.records import result_of
 
 
-def test_what_was_ingested_comes_back(home: Home) -> None:
+def test_ingested_runs_come_back(home: Home) -> None:
     store = Store(home)
     one = result_of(home, "a").model_copy(update={"preset": "demo", "train_loss": 2.5, "val_loss": float("inf")})
     store.ingest(one, 5)

@@ -66,7 +66,7 @@ def test_files_and_ids_stay_and_a_shorter_context_changes_nothing(folder: Path) 
     assert found.differs == ('dtype "bfloat16" → "float32"',)
 
 
-def test_what_a_run_changed_is_in_the_configuration_and_said(folder: Path) -> None:
+def test_settings_that_a_run_changed_are_in_the_configuration_and_printed(folder: Path) -> None:
     found = kept_of(started(folder, context_length=128, tie_embeddings=True), text_of("a", "b", "c"), "bfloat16")
     values = found.files["config.json"]
     assert values == {**LLAMA, "max_position_embeddings": 128, "tie_word_embeddings": True}

@@ -41,7 +41,7 @@ def test_a_folder_is_read_once(home: Home, ready_run: ReadyRun, monkeypatch: pyt
     assert listed(home) == first
 
 
-def test_what_is_gone_is_forgotten(home: Home, ready_run: ReadyRun) -> None:
+def test_runs_that_are_gone_are_forgotten(home: Home, ready_run: ReadyRun) -> None:
     folder = done(home, ready_run)
     listed(home)
     folder.remove()

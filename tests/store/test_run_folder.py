@@ -25,7 +25,7 @@ def folder(home: Home, ready_run: ReadyRun) -> RunFolder:
     return made
 
 
-def test_what_was_asked_for_comes_back(folder: RunFolder, ready_run: ReadyRun) -> None:
+def test_the_request_of_a_run_comes_back(folder: RunFolder, ready_run: ReadyRun) -> None:
     spec = folder.spec()
     assert spec.config == ready_run.run
     assert folder.result() is None

@@ -118,7 +118,7 @@ def test_a_search_draws_excluded_rows_again() -> None:
         ("factorial", [{"model.n_layer": f"> {depth}"} for depth in range(8, 16)], "model.n_layer > 13 and 2 others"),
     ],
 )
-def test_what_no_row_has_is_said(kind: str, exclude: list[dict[str, Any]], says: str | None) -> None:
+def test_levels_that_no_row_has_are_named(kind: str, exclude: list[dict[str, Any]], says: str | None) -> None:
     found = kinds()[kind].model_validate({"vary": DEPTHS, "exclude": exclude}, strict=False)
     assert found.idle() == () if says is None else str(found.idle()[0]).endswith(f"{says}.")
 

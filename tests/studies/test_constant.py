@@ -104,7 +104,7 @@ def test_a_comparison_holds_it_as_well() -> None:
         ({"quantity": "parameters", "by": "no.such"}, {"model.n_layer": [2, 4]}, "unknown key 'no'"),
     ],
 )
-def test_what_cannot_be_held_is_a_sentence(
+def test_an_impossible_constant_is_a_sentence(
     constant: dict[str, object], vary: dict[str, list[object]], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):

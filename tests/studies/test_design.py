@@ -53,7 +53,7 @@ def test_treatments_differ_from_the_baseline_in_their_optimizations_only() -> No
         (["activation_checkpointing:every=0"], "every"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_in_one_sentence(texts: list[str], sentence: str) -> None:
+def test_an_impossible_comparison_is_refused_in_one_sentence(texts: list[str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         design(BASE, texts, seeds=1)
 

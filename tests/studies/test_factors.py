@@ -35,7 +35,7 @@ def test_a_mapping_names_levels_which_change_one_key_or_several() -> None:
         ({"wide": {"model.n_layer": {"a": 2}}}, "give one value"),
     ],
 )
-def test_what_is_no_level_is_a_sentence(written: object, says: str) -> None:
+def test_a_value_that_is_no_level_is_a_sentence(written: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         factor("key", written)
 

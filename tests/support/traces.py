@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.records.trace import Trace
-from assay.records.trace.parts import Batch, Memory, Optimizer
+from assay.records.trace import Batch, Memory, Optimizer, Trace
 
 PARTS = ("batch", "memory", "optimizer", "graphs", "precision")
 EMPTY = Trace(

@@ -51,7 +51,9 @@ def test_a_gradient_that_overflows_is_named_and_the_weights_stay(corpus: Prepare
     assert all(torch.equal(value, before[name]) for name, value in weights(step).items())
 
 
-def test_what_an_update_overflowed_is_named_by_the_evaluation_behind_it(corpus: Prepared, tmp_path: Path) -> None:
+def test_weights_that_an_update_overflowed_are_named_by_the_evaluation_behind_it(
+    corpus: Prepared, tmp_path: Path
+) -> None:
     run = tiny({"learning_rate": 1e30, "warmup_steps": 0})
     loop = loop_of(run, step_of(run, corpus), corpus, tmp_path)
     loop.advance(1)

@@ -95,7 +95,9 @@ def test_masks_at_another_rate_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("by_dtype")
-def test_what_shows_no_mask_is_compared_without_dropout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_shows_no_mask_is_compared_without_dropout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = run_of("fused_adamw")
     from assay.optimizations.fused_adamw import FusedAdamw
 

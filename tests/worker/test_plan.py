@@ -33,7 +33,7 @@ def test_a_run_of_few_steps_still_traces_and_then_times(steps: int, expected: Wo
 
 @pytest.mark.parametrize("steps", range(2, 40))
 @pytest.mark.parametrize("traced", [2, 3, 9])
-def test_what_is_traced_beyond_the_first_shortens_the_rest(steps: int, traced: int) -> None:
+def test_steps_that_are_traced_beyond_the_first_shorten_the_rest(steps: int, traced: int) -> None:
     pieces = plan(steps, traced=traced)
     assert (pieces.total, pieces.trace) == (steps, min(steps, traced))
     assert pieces.blocks == plan(steps - pieces.trace + 1).blocks or pieces.trace == steps

@@ -177,7 +177,7 @@ def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: H
 
 
 @pytest.mark.usefixtures("forked")
-def test_how_long_a_pipeline_idles_is_on_record_beside_what_was_said_before(home: Home, text: str) -> None:
+def test_idle_time_of_a_pipeline_is_on_record_beside_its_prediction(home: Home, text: str) -> None:
     ragged = "training.eval_batches=null"  # all held-out text, which ends inside a window
     result = api.train("demo", *RUN, MEASURED, ragged, text, optimizations="pipeline_parallel:split=1-1", home=home)
     assert result.val_loss is not None
@@ -217,7 +217,7 @@ def test_how_long_a_pipeline_idles_is_on_record_beside_what_was_said_before(home
         ("data_parallel", ["ranks=4096", "training.batch_size=4096"], "need 4096 cores"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(home: Home, text: str, stack: str, changes: list[str], says: str) -> None:
+def test_an_impossible_division_is_refused(home: Home, text: str, stack: str, changes: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         api.train("demo", *RUN, text, *changes, optimizations=stack, home=home)
     assert not home.root.exists()

@@ -261,7 +261,7 @@ def test_it_ends_when_its_parent_is_gone(corpus: Prepared, tmp_path: Path) -> No
     assert folder.result() is None
 
 
-def test_what_had_been_trained_stays_on_record_when_going_on_is_refused(whole: RunFolder, tmp_path: Path) -> None:
+def test_earlier_steps_stay_on_record_when_going_on_is_refused(whole: RunFolder, tmp_path: Path) -> None:
     folder, before = RunFolder(shutil.copytree(whole.path, tmp_path / "run")), whole.result()
     for place in folder.checkpoints.iterdir():
         (place / "model.safetensors").write_bytes(b"")

@@ -32,15 +32,12 @@ class StudyResult(Shown, Comparison):
         `step_times` is their distribution, `distances` has those of losses from the baseline's, and `predictions` the
         errors of predicted peaks. Returns None if there is nothing to draw.
         """
-        from assay.report.page.compared import FIGURES
-        from assay.report.page.panels import together
-        from assay.report.page.theme import printed
+        from assay.report.study.view import StudyView
 
-        drawn = together(FIGURES[figure](self))
-        return None if drawn is None else printed(drawn)
+        return StudyView(self).figure(figure)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.notebook.comparison import comparison_report
+        from assay.report.study.view import StudyView
 
-        return comparison_report(self)
+        return StudyView(self).blocks()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
+    from assay.report.views import View
 
 
 FailOn = Annotated[
@@ -33,6 +34,7 @@ def finish(
     from assay.cli.tracked import copying, show_how_to_look
     from assay.config import Home
     from assay.report.page import check_page, write_page
+    from assay.report.views import view
 
     home = Home()
     check_fail_on(fail_on)
@@ -41,7 +43,8 @@ def finish(
     with copying(track, home) as copies:
         comparison = _watched(copies.beside(partial(ask, home=home)))
     with deaf():
-        print_answer(comparison, write_page(comparison, home, page), as_json)
+        shown = view(comparison)
+        print_answer(shown, write_page(shown, home, page), as_json)
         show_how_to_look(copies)
     if comparison.interrupted or comparison.failed:
         raise typer.Exit(Exit.INTERRUPTED if comparison.interrupted else Exit.NO_RESULT)
@@ -72,33 +75,19 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
         return measure(on_progress=watch.prepare, on_news=watch)
 
 
-def print_answer(comparison: "Comparison", page: Path | None, as_json: bool) -> None:
+def print_answer(shown: "View", page: Path | None, as_json: bool) -> None:
     """Print a study's table, its sections, its last lines and the path of its page, or one JSON value with all."""
     from assay.cli.console import print_blocks, print_json
     from assay.report.blocks import Facts
-    from assay.report.closing.scaling import closing as scaling_closing
-    from assay.report.closing.study import closing
-    from assay.report.scaled.answer import answer_report
-    from assay.report.study.sections import answer_values, filled
     from assay.report.terminal.comparison import print_comparison
     from assay.report.terminal.console import legible_console
-    from assay.scaling.studied.answer import answer_of
 
     if as_json:
-        print_json({**answer_values(comparison), "page": None if page is None else str(page)})
+        print_json({**shown.values(), "page": None if page is None else str(page)})
         return
-    scaled = answer_of(comparison.record)
-    if scaled is not None:
-        print_blocks(answer_report(scaled))
-        typer.echo()
-        print_blocks([Facts.of(scaling_closing(scaled))])
-    else:
-        print_comparison(comparison, legible_console())
-        for one in filled(comparison):
-            if one.section.printed:
-                typer.echo(f"\n{one.section.title}")
-                print_blocks(one.blocks)
-        typer.echo()
-        print_blocks([Facts.of(closing(comparison))])
+    if shown.table is not None:
+        print_comparison(shown.table, legible_console())
+    print_blocks(shown.printed())
+    print_blocks([Facts.of(shown.closing())])
     if page is not None:
         typer.echo(str(page))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.answer import finish
+from assay.cli.answer import finish, print_answer
 from assay.cli.belonging import check_used
 from assay.cli.options import Json, Overrides, Page, Source, seconds_of
 
@@ -91,23 +91,12 @@ def study_points(
 def study_report(study: _Study, page: Page = None, as_json: Json = False) -> None:
     """Print the answer of a study of scaling, and write its page anew from the record."""
     from assay.api.isoflop import answer
-    from assay.api.study import show
-    from assay.cli.console import print_blocks, print_json
     from assay.config import Home
-    from assay.report.blocks import Facts
-    from assay.report.closing.scaling import closing
     from assay.report.page import write_page
-    from assay.report.scaled.answer import answer_report, answer_values
+    from assay.report.views import view
 
-    found = answer(study)
-    path = write_page(show(study), Home(), page)
-    if as_json:
-        print_json({**answer_values(found), "page": str(path)})
-    else:
-        print_blocks(answer_report(found))
-        typer.echo()
-        print_blocks([Facts.of(closing(found))])
-        typer.echo(str(path))
+    shown = view(answer(study))
+    print_answer(shown, write_page(shown, Home(), page), as_json)
 
 
 def _widths(text: str) -> tuple[int, ...]:

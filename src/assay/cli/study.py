@@ -235,13 +235,14 @@ def show_study(study: _Name, fail_on: FailOn = None, as_json: Json = False) -> N
     from assay.cli.console import print_blocks
     from assay.config import Home
     from assay.report.blocks import Facts
+    from assay.report.views import view
     from assay.studies.folder import StudyFolder
 
     check_fail_on(fail_on)
     found = show(study)
     page = StudyFolder(Home().reports / found.record.id).page_file
     written = page.exists()
-    print_answer(found, page if written else None, as_json)
+    print_answer(view(found), page if written else None, as_json)
     if not written and not as_json:
         print_blocks([Facts.of([("next", f"assay study report {found.record.id}    writes its page")])])
     raise typer.Exit(unmet(found, fail_on))

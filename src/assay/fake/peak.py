@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from assay.absent.answer import Fit
 from assay.absent.devices import AbsentDevice, absent_device, with_context
-from assay.records.own.traced import TracedPeak
+from assay.records.own import TracedPeak
 
 MOST_RESERVED = 1.33
 """Most that torch's allocator reserved, over what was requested, in 88 steps on an H200 (`h200_peaks.jsonl`). Left out

@@ -35,7 +35,7 @@ from assay.instruments import operations
 from assay.instruments.memory.ledger import StorageLedger, owners_of
 from assay.own.adapted import is_compiled, step_of
 from assay.own.found import finding
-from assay.records.own.traced import TracedPeak
+from assay.records.own import TracedPeak
 from assay.step.compiled import Captures
 from assay.step.graphs import StepGraphs
 from assay.step.program import BatchSource, MicroBatch, Program, Share, Step

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from assay.instruments import operations
-from assay.records.trace import OperationClass, Phase
-from assay.records.trace.parts import CompiledGraph
+from assay.records.trace import CompiledGraph, OperationClass, Phase
 from assay.step.compiled import CompiledCall, Graph
 
 

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 from assay.instruments import operations
 from assay.instruments.memory.storages import distinct_bytes, identity, storages
 from assay.parallel.dtensor import local
-from assay.records.trace.updates import Group, Setting, Updated
+from assay.records.trace import Group, Setting, Updated
 from assay.step.program import Step
 
 

@@ -14,9 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from assay.instruments import operations
 from assay.instruments.collectives.payload import Axes, collective_of, payload_bytes
 from assay.instruments.compiled import GraphCalls, class_of
-from assay.instruments.float8 import Float8Products
-from assay.instruments.host_syncs import Synchronizations
-from assay.instruments.masks import MaskCounts
+from assay.instruments.counters import Float8Products, MaskCounts, Synchronizations
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.optimizer import Writes
 from assay.instruments.phase import current_phase

@@ -27,7 +27,7 @@ from torch.utils.hooks import RemovableHandle
 
 from assay.instruments import operations
 from assay.instruments.collectives.stage_order import recorded
-from assay.instruments.loss_scaling import ScaledLosses
+from assay.instruments.counters import ScaledLosses
 from assay.instruments.memory.saved import SavedTensors
 from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, identity, storages
 from assay.instruments.optimizer import groups, updated
@@ -36,8 +36,7 @@ from assay.instruments.recomputation import BlockForwards
 from assay.instruments.recorder import Recorder
 from assay.instruments.witnesses import WitnessCounts
 from assay.model.backward import in_backward
-from assay.records.trace import Trace
-from assay.records.trace.parts import Batch, Memory, Optimizer, Precision
+from assay.records.trace import Batch, Memory, Optimizer, Precision, Trace
 from assay.step.program import MicroBatch, Share, Step
 
 

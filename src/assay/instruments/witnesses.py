@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from assay.instruments.compiled import GraphCalls
 from assay.instruments.memory.saved import SavedTensors
-from assay.records.trace.parts import CompiledGraph, Graphs
+from assay.records.trace import CompiledGraph, Graphs
 from assay.step.activation_offload import Offload
 from assay.step.compiled import Captures, graph_breaks
 from assay.step.graphs import StepGraphs

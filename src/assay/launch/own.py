@@ -16,8 +16,7 @@ from assay.errors import UsageError, first_line
 from assay.hardware import Machine
 from assay.launch.outcome import check_alive
 from assay.records.evidence import ValueProof
-from assay.records.own.step import OwnStep
-from assay.records.own.traced import TracedPeak
+from assay.records.own import OwnStep, TracedPeak
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 

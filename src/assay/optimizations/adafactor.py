@@ -54,8 +54,7 @@ class Adafactor(Optimization):
         return cost.updated_by(matrix_updates.Adafactor())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.rates import at_rate, rescheduled
-        from assay.optimizers.recipes import adafactor
+        from assay.optimizers.recipes import adafactor, at_rate, rescheduled
 
         recipe = adafactor(at_rate(run.training, self.learning_rate))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)

@@ -54,7 +54,7 @@ class Lion(Optimization):
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.lion import lion
-        from assay.optimizers.rates import at_rate, rescheduled
+        from assay.optimizers.recipes import at_rate, rescheduled
 
         recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
         return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)

@@ -60,8 +60,7 @@ class Sgd(Optimization):
         return cost.updated_by(SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.rates import rescheduled
-        from assay.optimizers.recipes import sgd
+        from assay.optimizers.recipes import rescheduled, sgd
 
         recipe = sgd(self._training(run), self.momentum, nesterov=self.nesterov)
         factor = self.learning_rate / run.training.learning_rate

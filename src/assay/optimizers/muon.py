@@ -10,7 +10,7 @@ import torch
 
 from assay.config import TrainingConfig
 from assay.cost.optimizers.matrix import is_hidden_matrix
-from assay.optimizers.chained import Joined
+from assay.optimizers.bases import Joined
 from assay.optimizers.recipes import adamw
 from assay.step.program import NamedParameters, OptimizerLike
 

@@ -4,16 +4,45 @@ A recipe builds an optimizer from live parameters. An optimizer over a model on 
 that is materialized. Every recipe names its kernel (the plain loop is neither `foreach` nor `fused`), since torch
 otherwise chooses by device. The choice must reach every parameter group: a group with a choice of its own ignores the
 optimizer's argument.
+
+An optimizer may have a learning rate of its own: warm-up, cosine and minimum are the run's times one factor. Decoupled
+decay shrinks a weight by η·λ a step. With a learning rate that is k times as large it takes λ/k, so that weights shrink
+as before (arXiv:2302.06675).
 """
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 
 from assay.config import TrainingConfig
-from assay.optimizers.groups import by_mesh, decay_groups
-from assay.step.program import NamedParameters, OptimizerLike
+from assay.step.program import NamedParameters, OptimizerLike, Program
+
+Groups = Sequence[dict[str, Any]]
+
+
+def decay_groups(parameters: NamedParameters, weight_decay: float) -> list[dict[str, Any]]:
+    """Return two parameter groups: tensors of two or more dimensions decay, biases and gains do not."""
+    matrices = [parameter for _, parameter in parameters if parameter.ndim >= 2]
+    vectors = [parameter for _, parameter in parameters if parameter.ndim < 2]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def by_mesh(groups: Groups) -> list[dict[str, Any]]:
+    """Split the groups by their tensors' device mesh: one kernel takes tensors of one mesh, or plain ones."""
+    cut: dict[tuple[int, int | None], dict[str, Any]] = {}
+    for index, group in enumerate(groups):
+        for parameter in group["params"]:
+            mesh = getattr(parameter, "device_mesh", None)
+            key = (index, None if mesh is None else hash(mesh))
+            cut.setdefault(key, {**group, "params": []})["params"].append(parameter)
+    return list(cut.values())
+
 
 OptimizerRecipe = Callable[[NamedParameters], OptimizerLike]
 Kernel = Literal["plain", "foreach", "fused"]
@@ -76,3 +105,23 @@ def adafactor(training: TrainingConfig) -> OptimizerRecipe:
         return torch.optim.Adafactor(groups, lr=training.learning_rate, foreach=False)
 
     return recipe
+
+
+def at_rate(training: TrainingConfig, learning_rate: float) -> TrainingConfig:
+    """Return the training with another peak learning rate.
+
+    The minimum stays in proportion to the peak, and the decay of a step, η·λ, stays as it is.
+    """
+    factor = learning_rate / training.learning_rate
+    changes = {
+        "learning_rate": learning_rate,
+        "min_learning_rate": training.min_learning_rate * factor,
+        "weight_decay": training.weight_decay / factor,
+    }
+    return training.model_copy(update=changes)
+
+
+def rescheduled(program: Program, factor: float) -> Program:
+    """Return the program with every step's learning rate multiplied by `factor`."""
+    inner = program.schedule
+    return replace(program, schedule=lambda step: factor * inner(step))

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from assay.optimizers.chained import Joined
+from assay.optimizers.bases import Joined
 from assay.step.program import OptimizerLike, Parallel, Program, Step, Weights
 from assay.training.gradients import not_synchronized
 

@@ -33,7 +33,7 @@ from assay.own.loss import loss_of, targets_of
 from assay.own.timed import steps_of_a_block, timed, timed_block
 from assay.records.anatomy import Anatomy
 from assay.records.memory import Memory
-from assay.records.own.step import OwnProgram, OwnStep
+from assay.records.own import OwnProgram, OwnStep
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.step.program import Step

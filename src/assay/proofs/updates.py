@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from math import isclose
 
 from assay.config import TrainingConfig
-from assay.records.trace import Trace
-from assay.records.trace.updates import Group, Setting, Updated
+from assay.records.trace import Group, Setting, Trace, Updated
 
 _SAME = 1e-6
 """Relative tolerance of a setting, which may have been rounded to float32."""

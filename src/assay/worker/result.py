@@ -5,11 +5,13 @@ Totals (steps, tokens, skipped updates) are over all processes of a run; times, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
+from assay.config.run import ResolvedRun
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.events import EvaluationEvent
@@ -23,11 +25,23 @@ from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.store.figures import RunFigures, result_of
 from assay.store.run_folder import RunSpec
-from assay.worker.ending.missing import missing
 
 if TYPE_CHECKING:
     from assay.training.step_record import Position
     from assay.worker.phases import Phases
+
+_OF_LINUX = "it is read from {}, which only Linux has"
+_ALL_REPLAYED = "it is read around timed steps, and all of these were replayed by the proof"
+_NO_MEMRAY = "memray is not installed; there is none for Windows"
+_NO_TIMES = "a cell without times does not count it, because that takes as long as many small steps"
+_OF_BLOCKS = {
+    "others_seconds": _OF_LINUX.format("/proc/stat"),
+    "load": _OF_LINUX.format("/proc/loadavg"),
+    "clock_hertz": "neither the kernel's driver of the clock nor /proc/cpuinfo tells it",
+}
+
+_OF_TEXT = ("val_perplexity", "val_bits_per_byte", "epoch_seconds", "sample")
+_OF_VALIDATION = ("val_loss", "val_targets", "val_split_targets", "val_standard_error")
 
 
 @dataclass
@@ -213,3 +227,26 @@ def trace_summary(trace: Trace) -> Mapping[str, Any]:
         "shared_parameters": [list(names) for names in trace.shared_parameters],
         "synchronizations": dict(trace.synchronizations),
     }
+
+
+def missing(
+    memory: Memory, blocks: Sequence[Block], run: ResolvedRun, *, heap: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Yield the name of each figure that was to be measured and is None, with the reason.
+
+    A run that ended before its first timed block, or before the memory pass, was to measure nothing there. The heap is
+    counted on a CPU and on one rank only; a GPU has reserved memory instead. `heap` is false where it was left out.
+    """
+    if blocks and memory.process_peak_bytes is None:
+        yield "memory.process_peak_bytes", _OF_LINUX.format("/proc/self/status")
+    on_cpu = memory.library_scratch_bytes is not None and memory.reserved_peak_bytes is None
+    if run.ranks == 1 and on_cpu and memory.heap_peak_bytes is None:
+        yield "memory.heap_peak_bytes", _NO_MEMRAY if heap else _NO_TIMES
+    for name, reason in _OF_BLOCKS.items():
+        if blocks and all(getattr(one, name) is None for one in blocks):
+            replayed = name == "others_seconds" and sys.platform == "linux"
+            yield f"blocks.{name}", _ALL_REPLAYED if replayed else reason
+    if run.own_rows is not None:
+        yield from dict.fromkeys(_OF_TEXT, "the batches are your own, and no text").items()
+        if not run.own_rows.validation:
+            yield from dict.fromkeys(_OF_VALIDATION, "your assay.OwnModel has no validation batches").items()

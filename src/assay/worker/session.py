@@ -27,9 +27,7 @@ from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stoppe
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of
 from assay.worker.counters import Counters
-from assay.worker.ending.documents import documents_seen
-from assay.worker.ending.gradients import add_gradient_probe
-from assay.worker.ending.sample import add_sample
+from assay.worker.ending import add_gradient_probe, add_sample, documents_seen
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver

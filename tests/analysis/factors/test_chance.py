@@ -111,7 +111,7 @@ STACK = np.array([[-1.0, -1.0, 1.0, 0, 0, 0, 0, 0, 0]])
 
 @pytest.mark.parametrize("times", [1, 4, 10])
 @pytest.mark.parametrize("scale", list(Scale))
-def test_what_is_computed_from_a_disturbed_row_is_wrong_no_more_often_than_the_table(scale: Scale, times: int) -> None:
+def test_figures_computed_from_a_disturbed_row_are_wrong_no_more_often_than_the_table(scale: Scale, times: int) -> None:
     """With the deviation pooled over all rows, a third of the studies would be wrong at ten times the deviation."""
     changes = with_one_wild_row(times)
     values, half = changes.contrasts(STACK, scale, 1)

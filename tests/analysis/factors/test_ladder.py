@@ -10,7 +10,7 @@ from assay.analysis.factors.ladder import Rung, ladder
 from assay.config import Spec
 from assay.records.published import Published
 from assay.records.study import CellResult, Curve
-from assay.report.study.sections import filled, values
+from assay.report.study.view import StudyView
 from support.factorials import compared
 
 STEPS = {"plain": 1.0, "fused": 0.8, "lost": 0.5, "full": 0.4}
@@ -86,12 +86,12 @@ def test_a_ladder_has_its_cumulative_rows_only() -> None:
 
 
 def test_the_section_shows_both_and_why_no_documents_are_counted(climbed: Comparison) -> None:
-    section = next(one for one in filled(climbed) if one.section.name == "ladder")
+    section = next(one for one in StudyView(climbed).sections if one.section.name == "ladder")
     ours, theirs = (block for block in section.blocks if not isinstance(block, str))
     assert ours.columns[1:3] == theirs.columns[1:3] == ("× previous", "× baseline")
     assert theirs.rows[3] == ("D", "4.00", "6.00", "4,000", "12", "2.50")
     assert any(str(block).startswith("Documents seen: Without a stream, training reads") for block in section.blocks)
-    told = values(climbed)["ladder"]
+    told = StudyView(climbed).values()["sections"]["ladder"]
     assert {one["documents_seen"] for one in told["rungs"]} == {None}
     assert told["documents_seen_note"].startswith("Without a stream, training reads")
 
@@ -114,7 +114,7 @@ def test_the_first_loss_is_that_before_any_update(climbed: Comparison) -> None:
     )
     known = analyse(climbed.record.model_copy(update={"cells": tuple(cells), "base": asked}))
     assert [one.first_loss for one in ladder(known)] == [6.0, 6.0, None, 6.0]
-    said = next(one.blocks for one in filled(known) if one.section.name == "ladder")
+    said = next(one.blocks for one in StudyView(known).sections if one.section.name == "ladder")
     assert any(f"ln V = {log(climbed.record.base.model.vocab_size):.3f}" in str(block) for block in said)
 
 
@@ -128,12 +128,12 @@ def test_documents_of_a_stream_are_those_of_a_run(climbed: Comparison) -> None:
     cells = tuple(map(read, climbed.record.cells))
     streamed = analyse(climbed.record.model_copy(update={"cells": cells}))
     assert {name: one.documents for name, one in by_row(streamed).items() if one.documents is not None} == counts
-    table, note = next(one.blocks for one in filled(streamed) if one.section.name == "ladder")[:3:2]
+    table, note = next(one.blocks for one in StudyView(streamed).sections if one.section.name == "ladder")[:3:2]
     assert [row[4] for row in table.rows] == ["7", "–", "–", "12"]
     assert note.startswith("Documents seen: A document of the stream counts once")
     assert "Without a stream, training reads windows" in note  # of the two rungs that have no number
     assert "Processes that load data" not in note
-    assert values(streamed)["ladder"]["rungs"][3]["documents_seen"] == 12
+    assert StudyView(streamed).values()["sections"]["ladder"]["rungs"][3]["documents_seen"] == 12
 
 
 def test_a_rung_that_alone_streams_in_other_processes_has_its_own_reason(climbed: Comparison) -> None:
@@ -144,6 +144,7 @@ def test_a_rung_that_alone_streams_in_other_processes_has_its_own_reason(climbed
         return one.model_copy(update={"cell": one.cell.model_copy(update={"run": run})})
 
     cells = tuple(map(streamed, climbed.record.cells))
-    note = values(analyse(climbed.record.model_copy(update={"cells": cells})))["ladder"]["documents_seen_note"]
+    study = StudyView(analyse(climbed.record.model_copy(update={"cells": cells})))
+    note = study.values()["sections"]["ladder"]["documents_seen_note"]
     assert note.startswith("Without a stream")
     assert "Processes that load data read the stream" in note

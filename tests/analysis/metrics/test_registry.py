@@ -10,7 +10,9 @@ from rich.console import Console
 import assay
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.metrics import metrics
-from assay.config import validate
+from assay.analysis.metrics.registry import check_own, try_metrics
+from assay.api.study import run as run_study
+from assay.config import Run, validate
 from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.memory import Memory
@@ -100,7 +102,7 @@ def test_agreement_of_gradients_is_a_column_where_runs_compare_them() -> None:
     assert asked[:-2] == columns(resolved(validate({})))
 
 
-def test_those_of_a_folder_follow_by_name(folder: Path) -> None:
+def test_metrics_of_a_folder_follow_by_name(folder: Path) -> None:
     (folder / "toys.py").write_text(TOYS)
     (folder / "a_later_name.py").write_text(TOYS.replace("parameters", "zeal").replace("block_tokens", "calls"))
     assert tuple(metrics()) == (*BUILT_IN, "block_tokens", "calls", "parameters", "zeal")
@@ -200,3 +202,41 @@ def test_a_faulty_file_is_one_sentence_before_anything_runs(folder: Path, tmp_pa
     with pytest.raises(UsageError, match=says):
         assay.compare("demo", treatments=["sdpa_attention"], home=tmp_path / "home")
     assert not (tmp_path / "home").exists()
+
+
+CONFIG = resolved(Run().with_vocabulary(256))
+METRIC = """
+from assay.analysis.metrics import Metric
+
+MINE = Metric(
+    name="mine", title="mine", unit="count", better="lower", kind="exact", meaning="A sentence.", of=lambda run: {of}
+)
+"""
+
+
+def test_the_metrics_of_the_package_pass() -> None:
+    try_metrics(metrics(), CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        ("run.parametres", r"mine\.py, line 5: the metric 'mine' fails on any run: AttributeError: .*'parametres'"),
+        ("nowhere(run)", "NameError: name 'nowhere' is not defined"),
+        ("run.tokens + run.run", "TypeError"),
+        ("run.run", "returns '1'; return a number"),
+        ("float('inf')", "returns inf; return a number"),
+    ],
+)
+def test_a_faulty_metric_is_refused_before_anything_runs(folder: Path, of: str, says: str) -> None:
+    (folder / "mine.py").write_text(METRIC.format(of=of))
+    with pytest.raises(UsageError, match=says):
+        check_own(CONFIG)
+    with pytest.raises(UsageError, match=says):
+        run_study(folder / "there-is-no-such-study.yaml")
+
+
+@pytest.mark.parametrize("of", ["run.extra['mine']", "1 / (run.steps - 1)", "run.memory.tensors_peak_bytes", "None"])
+def test_a_key_that_another_run_may_have_is_no_fault(folder: Path, of: str) -> None:
+    (folder / "mine.py").write_text(METRIC.format(of=of))
+    check_own(CONFIG)

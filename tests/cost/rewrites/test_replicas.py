@@ -37,7 +37,7 @@ def test_half_is_gathered_and_sums_stay_wide() -> None:
     assert narrow["reduce_scatter", "float32"] == wide["reduce_scatter", "float32"] > 0
 
 
-def test_what_lies_here_and_its_state_stay_wide() -> None:
+def test_weights_that_lie_here_and_their_state_stay_wide() -> None:
     wide, narrow = ledger(), ledger("bfloat16")
     assert narrow.parameter_bytes == wide.parameter_bytes
     assert narrow.optimizer_state_bytes == wide.optimizer_state_bytes
@@ -58,7 +58,7 @@ def test_gradients_that_wait_for_later_micro_batches_wait_in_float32() -> None:
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 @pytest.mark.parametrize("reshard", [True, False])
-def test_of_shards_on_the_host_a_device_has_what_is_gathered_and_no_more(dtype: str | None, reshard: bool) -> None:
+def test_a_device_has_the_gathered_part_of_shards_on_the_host_and_no_more(dtype: str | None, reshard: bool) -> None:
     here = ledger(dtype, reshard=reshard)
     away = ledger(dtype, reshard=reshard, on_host=True)
     assert communications(away) == communications(here)

@@ -25,7 +25,7 @@ def ledger(*stack: str, bias: bool = True, device: str = "h200") -> Cost:
 
 @pytest.mark.parametrize("stack", [(), ("activation_checkpointing",), ("bf16_mixed", "chunked_cross_entropy")])
 @pytest.mark.parametrize("bias", [True, False])
-def test_what_libraries_keep_is_what_a_step_takes(stack: tuple[str, ...], bias: bool) -> None:
+def test_workspaces_that_libraries_keep_are_those_that_a_step_takes(stack: tuple[str, ...], bias: bool) -> None:
     cost = ledger(*stack, bias=bias)
     played = Ledger(live=cost.held_bytes)
     replay(cost, played)

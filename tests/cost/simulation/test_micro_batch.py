@@ -22,7 +22,7 @@ def test_a_result_lives_until_its_last_reader_has_run() -> None:
     assert replay(chain).saved_bytes == 0
 
 
-def test_what_is_kept_lives_until_its_node_has_run() -> None:
+def test_kept_tensors_live_until_their_node_has_run() -> None:
     kept = cost(operation("a", "w", "y", saves="y"), operation("b", "y", "z", saves="z"), operation("c", "z", "end"))
     assert replay(kept).saved_bytes == 800
     assert peak_of("forward", kept) == 400 + 3 * 400

@@ -63,7 +63,7 @@ def test_scratch_counts_only_where_it_is_taken() -> None:
     assert most_bytes(plain, {("aten.add", "embedding"): 10**9}, on_gpu=True) > 10**9
 
 
-def test_what_is_held_counts_with_its_rounding() -> None:
+def test_held_bytes_count_with_their_rounding() -> None:
     plain = cost("sgd")
     more = replace(plain, buffers=tuple(replace(one, name=f"{one.name}.more") for one in plain.pieces.values()))
     assert most_bytes(more, {}, on_gpu=True) - most_bytes(plain, {}, on_gpu=True) == sum(

@@ -39,7 +39,7 @@ def test_the_halves_keep_what_weights_need() -> None:
     assert peak(staged("F", "I", "W")) == 9
 
 
-def test_what_lies_above_all_weights_goes_after_the_first_half() -> None:
+def test_tensors_above_all_weights_go_after_the_first_half() -> None:
     """Else its extra result would be there beside the weights' gradients."""
     top = operation("top", "c", "d", saves="d noise")
     noisy = replace(top, extras=(tensor("noise"),))

@@ -162,7 +162,7 @@ def test_the_command_asks_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) 
         ("device", "abacus"),
     ],
 )
-def test_what_is_not_possible_is_a_sentence(name: str, value: str) -> None:
+def test_an_impossible_request_is_a_sentence(name: str, value: str) -> None:
     with pytest.raises(UsageError):
         read({name: value})
 

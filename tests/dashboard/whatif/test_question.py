@@ -66,7 +66,7 @@ def test_micro_batches_within_a_stack_become_those_of_the_menu() -> None:
         ("with", "lion+streaming:dataset=glue"),
     ],
 )
-def test_what_is_not_possible_is_one_short_sentence(name: str, value: str) -> None:
+def test_an_impossible_request_is_one_short_sentence(name: str, value: str) -> None:
     with pytest.raises(UsageError) as caught:
         read({name: value})
     assert len(str(caught.value)) < 500

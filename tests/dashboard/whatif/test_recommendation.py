@@ -144,7 +144,7 @@ def test_a_search_without_rates_says_what_to_do_and_starts_nothing(
     ("changes", "said"),
     [({"gpus": 2}, "one GPU"), ({"changes": (("heads", 7),)}, "not divisible"), ({"stack": "lion+sgd"}, "")],
 )
-def test_what_cannot_be_searched_is_refused_at_once(
+def test_an_impossible_search_is_refused_at_once(
     changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches, recommender = Searches(monkeypatch), Recommender(Home(tmp_path))

@@ -31,7 +31,7 @@ def test_an_answer_has_all_that_the_script_shows(client: TestClient) -> None:
     assert found["summary"].startswith("Peak of tensors")
 
 
-def test_what_fits_is_asked_for_after_the_answer(client: TestClient) -> None:
+def test_the_largest_batch_is_asked_for_after_the_answer(client: TestClient) -> None:
     query = "preset=demo&device=l4"
     assert "What fits where" not in client.get(f"/what-if/answer?{query}").json()["html"]
     table = client.get(f"/what-if/fit?{query}").json()["html"]

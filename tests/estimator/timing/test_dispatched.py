@@ -117,7 +117,7 @@ def test_a_read_makes_the_host_wait() -> None:
     assert (launched.device, wait) == (0.0, WAIT)
 
 
-def test_what_was_not_measured_is_named() -> None:
+def test_operators_that_were_not_measured_are_named() -> None:
     x = seen(8, 3, 32, 32)
     calls = [call("convolution", [x, seen(8, 3, 3, 3)], [x]), call("add", [x, x], [x])]
     assert unmeasured(calls) == ("convolution",)

@@ -52,7 +52,7 @@ def test_stages_are_the_step_in_parts() -> None:
     assert summed == pytest.approx(step_seconds(whole, RATES))
 
 
-def test_what_is_uneven_or_sent_slowly_takes_longer() -> None:
+def test_uneven_stages_and_slow_links_take_longer() -> None:
     equal, uneven = (step_seconds_over_ranks(every(f"pipeline_parallel{split}"), FAST) for split in ("", ":split=7-1"))
     slow = step_seconds_over_ranks(every("pipeline_parallel"), RATES)
     assert None not in (equal, uneven, slow)

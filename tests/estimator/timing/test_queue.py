@@ -11,7 +11,7 @@ def test_a_step_takes_as_long_as_the_slower_of_host_and_device(host: float, devi
     assert played == (seconds, 4 * host, 4 * device)
 
 
-def test_what_the_host_does_after_a_wait_is_added() -> None:
+def test_work_of_the_host_after_a_wait_is_added() -> None:
     forward, update = [Queued(1.0, 5.0)] * 2, [Queued(3.0, 1.0)]
     assert play([*forward, *update]).seconds == 12.0
     assert play([*forward, WAIT, *update]).seconds == 15.0

@@ -39,7 +39,7 @@ def key(*changes: str, stack: str = "") -> str | None:
         "nudge=2",
     ],
 )
-def test_what_does_not_change_a_step_shares_its_times(change: str) -> None:
+def test_a_setting_that_does_not_change_a_step_shares_its_times(change: str) -> None:
     assert key(change) == key()
 
 
@@ -58,7 +58,7 @@ def test_what_does_not_change_a_step_shares_its_times(change: str) -> None:
         "cores=[0]",
     ],
 )
-def test_what_changes_a_step_has_times_of_its_own(change: str) -> None:
+def test_a_setting_that_changes_a_step_has_times_of_its_own(change: str) -> None:
     assert key(change) != key()
 
 

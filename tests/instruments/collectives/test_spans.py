@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from assay.instruments.collectives.spans import covered, travel
 
 
-def test_what_overlaps_counts_once() -> None:
+def test_overlapping_kernels_count_once() -> None:
     assert covered([(0.0, 2.0), (1.0, 3.0), (1.5, 1.6), (5.0, 6.0)]) == pytest.approx(4.0)
     assert covered([]) == 0.0
 

@@ -53,7 +53,7 @@ def test_two_instruments_agree_and_repeat(specs: tuple[Spec, ...]) -> None:
     assert by_memray.above_start_bytes > by_memray.aligned_above_start_bytes
 
 
-def test_what_a_product_requests_for_itself_is_no_tensors() -> None:
+def test_memory_that_a_product_requests_for_itself_is_no_tensors() -> None:
     left, right = torch.ones(96, 384, dtype=torch.bfloat16), torch.ones(384, 96, dtype=torch.bfloat16)
 
     def multiply() -> None:

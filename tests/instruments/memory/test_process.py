@@ -94,7 +94,7 @@ del blocks
     assert kept[1]["anonymous_bytes"] - kept[0]["anonymous_bytes"] > 45 * MB
 
 
-def test_what_was_kept_can_be_given_back() -> None:
+def test_kept_blocks_can_be_given_back() -> None:
     before, kept, trimmed = run("""
 assert process.keep_freed_memory()
 before = answer()

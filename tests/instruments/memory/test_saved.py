@@ -17,7 +17,7 @@ def test_a_reused_address_is_not_the_same_storage_and_not_another_one_more() -> 
     assert saved.highest == {"any float32": BYTES}
 
 
-def test_what_lives_together_adds_up() -> None:
+def test_tensors_that_live_together_add_up() -> None:
     x = torch.ones(SIZE, requires_grad=True)
     with SavedTensors(set(), lambda storage: "any") as saved:
         losses = [x.exp().sum() for _ in range(3)]
@@ -55,7 +55,7 @@ def test_left_out_storages_and_roles() -> None:
     del loss
 
 
-def test_what_backward_saves_is_left_out() -> None:
+def test_tensors_that_backward_saves_are_left_out() -> None:
     x = torch.ones(SIZE, requires_grad=True)
     with SavedTensors(set(), lambda storage: "any") as saved:
         loss = (x.exp() ** 3).sum()

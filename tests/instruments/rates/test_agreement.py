@@ -20,7 +20,7 @@ def test_a_slow_trial_among_the_first_is_overruled() -> None:
     assert agreed(lambda: next(found)) == (1.0, True)
 
 
-def test_what_nothing_confirms_is_said_to_be_so() -> None:
+def test_a_rate_that_nothing_confirms_is_marked() -> None:
     found = (2.0**-index for index in range(1000))
     assert agreed(lambda: next(found)) == (2.0 ** -(agreement._MOST - 1), False)
 

@@ -40,7 +40,7 @@ def test_the_drivers_frequency_comes_first(kernel: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "cpu  1 2 3\n", "cpu  a b c d e f g h\n"])
-def test_what_the_kernel_does_not_say_is_none(kernel: Path, text: str | None) -> None:
+def test_a_figure_that_the_kernel_does_not_give_is_none(kernel: Path, text: str | None) -> None:
     if text is not None:
         (kernel / "stat").write_text(text)
     found = surroundings.during([(surroundings.read(), surroundings.read())], [0.0])

@@ -136,7 +136,7 @@ FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_no_batch_is_refused(name: str) -> None:
+def test_a_value_that_is_no_batch_is_refused(name: str) -> None:
     make, says = FAULTS[name]
     with pytest.raises(UsageError, match=says):
         source(make).checked()
@@ -159,6 +159,6 @@ def test_another_number_of_targets_in_a_later_step_is_refused() -> None:
         (lambda rows: [torch.zeros(2)], "instead of a pair"),
     ],
 )
-def test_what_is_no_validation_is_refused(held_out: Callable[[int], Any], says: str) -> None:
+def test_a_value_that_is_no_validation_is_refused(held_out: Callable[[int], Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         source(held_out=held_out).checked()

@@ -83,6 +83,6 @@ def test_floating_targets_are_widened_and_integers_stay(weights: torch.dtype) ->
         ((torch.tensor(1.0), torch.tensor(True)), r"counted tensor\(True\) targets"),
     ],
 )
-def test_what_is_no_loss_is_refused(returned: Any, says: str) -> None:
+def test_a_value_that_is_no_loss_is_refused(returned: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         summed(returned)

@@ -7,12 +7,12 @@ MUTANTS = (
     Mutant(
         "AdamW's rate",
         "The learning rate is AdamW's in place of the relative one.",
-        replaced("assay.optimizers.rates:rescheduled", lambda program, factor: program),
+        replaced("assay.optimizers.recipes:rescheduled", lambda program, factor: program),
     ),
     Mutant(
         "decay of the run",
         "The weight decay does not follow the larger learning rate, so weights shrink ten times as fast.",
-        rewritten("assay.optimizers.rates:at_rate", ("training.weight_decay / factor", "training.weight_decay")),
+        rewritten("assay.optimizers.recipes:at_rate", ("training.weight_decay / factor", "training.weight_decay")),
     ),
     Mutant("no clipping", "Large updates are not scaled down to an RMS of 1.", tuned("adafactor", d=1e9)),
     Mutant(

@@ -34,12 +34,12 @@ MUTANTS = (
     Mutant(
         "AdamW's rate",
         "The learning rate is AdamW's, and not a Lion's smaller one.",
-        replaced("assay.optimizers.rates:rescheduled", lambda program, factor: program),
+        replaced("assay.optimizers.recipes:rescheduled", lambda program, factor: program),
     ),
     Mutant(
         "decay of the run",
         "Weight decay is not enlarged as the learning rate is made smaller.",
-        rewritten("assay.optimizers.rates:at_rate", ("training.weight_decay / factor", "training.weight_decay")),
+        rewritten("assay.optimizers.recipes:at_rate", ("training.weight_decay / factor", "training.weight_decay")),
     ),
     Mutant("biases decay", "Biases and gains decay.", decays_vectors("lion")),
     Mutant("every second weight", "Every second weight is never updated.", only("lion", lambda n, name: n % 2 == 0)),

@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 from optimizations.mutations.rules import forgets
 
-_RECIPE, _STEP = "assay.optimizers.muon:muon", "assay.optimizers.chained:Joined.step"
+_RECIPE, _STEP = "assay.optimizers.muon:muon", "assay.optimizers.bases:Joined.step"
 
 MUTANTS = (
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "schedule for some",
         "The learning rate of the schedule reaches the hidden matrices only.",
-        rewritten("assay.optimizers.chained:Joined._groups", ("self._optimizers for", "self._optimizers[:1] for")),
+        rewritten("assay.optimizers.bases:Joined._groups", ("self._optimizers for", "self._optimizers[:1] for")),
     ),
     Mutant("momentum not kept", "The momentum is zero before every update.", forgets("muon", "momentum_buffer")),
     Mutant(

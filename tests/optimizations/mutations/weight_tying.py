@@ -9,7 +9,7 @@ from torch import Tensor
 from assay.config import Run
 from assay.model import Embedding
 from assay.model.gpt import Head
-from assay.optimizers.chained import Joined
+from assay.optimizers.bases import Joined
 from assay.step.program import NamedParameters, OptimizerLike, Program
 from optimizations.mutations.mutant import Mutant, applied, rewritten
 

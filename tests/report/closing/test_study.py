@@ -3,7 +3,7 @@
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
 from assay.records.study import StudyEnding
-from assay.report.closing.study import closing
+from assay.report.study.view import StudyView
 from support.comparisons import TREATMENTS, record
 from support.swept import cut_short
 
@@ -11,7 +11,7 @@ from support.swept import cut_short
 def lines(comparison: Comparison) -> dict[str, list[str]]:
     """Texts of the last lines by label."""
     found: dict[str, list[str]] = {}
-    for label, text in closing(comparison):
+    for label, text in StudyView(comparison).closing():
         found.setdefault(label, []).append(text)
     return found
 
@@ -32,7 +32,7 @@ def test_too_few_seeds_lead_to_a_comparison_with_more() -> None:
     assert hint.endswith("--seeds 3    tells whether losses are as good")
 
 
-def test_what_is_missing_or_failed_comes_first() -> None:
+def test_missing_and_failed_rows_come_first() -> None:
     failed = {TREATMENTS[0]: {"status": Status.FAILED, "reason": "division by zero"}}
     made = record(seeds=3, changes=failed, ending=StudyEnding.INTERRUPTED)
     first, second, *_ = lines(analyse(made))["next"]
@@ -47,7 +47,7 @@ def test_nothing_finished_is_said() -> None:
     assert "against" not in found
 
 
-def test_what_a_limit_of_time_left_is_counted_as_it_ran() -> None:
+def test_a_study_that_a_limit_of_time_ended_is_counted_as_it_ran() -> None:
     found = lines(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))
     assert found["against"][0].endswith("at most 1 of 3 processes per row over 1 of 3 seeds")
     assert "whether the loss of sdpa_attention" in found["result"][0]

@@ -8,6 +8,7 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.report.page.data import frames, write_data
+from assay.report.study.view import StudyView
 from support.comparisons import record
 
 
@@ -39,8 +40,8 @@ def test_losses_have_every_step_and_every_evaluation(comparison: Comparison) -> 
 
 def test_both_kinds_of_files_have_the_same_values_and_repeat(comparison: Comparison, tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
-    write_data(comparison, first)
-    write_data(comparison, again)
+    write_data(StudyView(comparison), first)
+    write_data(StudyView(comparison), again)
     names = sorted(one.name for one in first.iterdir())
     tables = ("rows", "cells", "losses", "memory")
     assert names == sorted(["answer.json", *(f"{name}.{kind}" for name in tables for kind in ("csv", "parquet"))])
@@ -63,7 +64,7 @@ def test_steps_have_their_seconds_and_memory_sums_to_the_predicted_peak(comparis
 
 
 def test_the_answer_is_beside_the_page(comparison: Comparison, tmp_path: Path) -> None:
-    write_data(comparison, tmp_path)
+    write_data(StudyView(comparison), tmp_path)
     written = json.loads((tmp_path / "answer.json").read_text())
     assert [row["treatment"] for row in written["rows"]] == list(comparison.record.treatments)
     assert written["sections"]["answer"]["text"]

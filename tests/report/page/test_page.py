@@ -107,7 +107,7 @@ def test_figures_take_their_colours_from_the_page(text: str) -> None:
         assert text.count(f"{name}:") >= 2, f"{name} has no light and dark colour"
 
 
-def test_what_came_from_outside_is_escaped() -> None:
+def test_texts_from_outside_are_escaped() -> None:
     proof = Evidence(optimization="bf16_mixed", observed=HOSTILE, verdict=True)
     changes: dict[str, dict[str, Any]] = {
         TREATMENTS[0]: {"status": Status.FAILED, "reason": HOSTILE},
@@ -207,7 +207,7 @@ def test_the_same_record_gives_the_same_page(comparison: Comparison, text: str) 
 
 def test_rows_beyond_the_last_panel_are_announced(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rows have a panel" not in text
-    monkeypatch.setattr("assay.report.page.MOST", 1)
+    monkeypatch.setattr("assay.report.page.comparison.MOST", 1)
     fewer = render(analyse(record(treatments=TREATMENTS[:1])))
     assert fewer.count("Only the first 1 rows have a panel") == 1  # the panels of memory, among which is the baseline's
 

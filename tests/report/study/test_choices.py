@@ -18,13 +18,13 @@ from assay.report.page.compared import FIGURES
 from assay.report.page.panels import alone
 from assay.report.page.theme import svg
 from assay.report.study.section import Filled
-from assay.report.study.sections import filled, values
+from assay.report.study.view import StudyView
 from support.comparisons import TREATMENTS, record
 from support.swept import Figures, cut_short, factorial_record, in_two_sizes
 
 
 def sections(comparison: Comparison) -> dict[str, Filled]:
-    return {one.section.name: one for one in filled(comparison)}
+    return {one.section.name: one for one in StudyView(comparison).sections}
 
 
 def sentence(comparison: Comparison) -> str:
@@ -98,7 +98,7 @@ def test_rows_that_are_as_light_are_named_together() -> None:
     vary = {"optimizations": ["none", "sgd", "adafactor", "lion"]}
     comparison = analyse(factorial_record(vary, of, noise=0.0))
     assert "adafactor is the lightest, as is sgd (tensors, peak −50.0 %" in sentence(comparison)
-    assert values(comparison)["answer"]["as_light"] == ["sgd"]
+    assert StudyView(comparison).values()["sections"]["answer"]["as_light"] == ["sgd"]
 
 
 def test_a_limit_of_time_is_in_the_answer() -> None:
@@ -178,11 +178,11 @@ def test_a_search_begins_with_its_best_row() -> None:
     assert said.startswith("Of 2 rows, 1 and then 0 went on to more steps.")
     assert f"The best at the end is {second}, with a validation loss of 1.8" in said
     assert "the control's 2.0" in said
-    assert said in values(comparison)["answer"]["text"]
+    assert said in StudyView(comparison).values()["sections"]["answer"]["text"]
 
 
 def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:
-    found = json.loads(json.dumps(values(whole), allow_nan=False))
+    found = json.loads(json.dumps(StudyView(whole).values()["sections"], allow_nan=False))
     assert found["answer"]["fastest"]["row"] == "sdpa_attention"
     assert found["answer"]["text"] == sentence(whole)
     assert found["equivalence"][0]["verdict"] == "same"
@@ -198,7 +198,7 @@ def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole:
     assert page.index("The answer") < page.index("Effect of each treatment") < page.index("Rows that no other beats")
     one = sections(whole)["pareto_front"].section
     assert one.panels is not None
-    (panel,) = one.panels(whole)
+    (panel,) = one.panels(StudyView(whole))
     drawn = svg(alone(panel), one.title)
     assert "gradient_accumulation:micro_batches=4" in drawn
     assert "loss 2.416" in drawn
@@ -221,12 +221,13 @@ def test_any_part_of_a_study_has_sections_and_finite_values(draw: int) -> None:
     fields = {"protocol": whole.protocol.model_copy(update={"blocks": rng.choice((0, 5))})}
     fields["ending"] = rng.choice(list(StudyEnding))
     comparison = analyse(whole.model_copy(update={"cells": tuple(cells), **fields}))
-    found = values(comparison)
+    study = StudyView(comparison)
+    found = study.values()["sections"]
     json.dumps(found, allow_nan=False)
-    for part in filled(comparison):
+    for part in study.sections:
         for block in part.blocks:
             assert not isinstance(block, Table) or all(len(row) == len(block.columns) for row in block.rows)
-        for panel in part.section.panels(comparison) if part.section.panels else ():
+        for panel in part.section.panels(study) if part.section.panels else ():
             alone(panel)
     for panels in FIGURES.values():
         panels(comparison)
@@ -280,7 +281,7 @@ def test_an_answer_is_given_at_each_level_of_a_context() -> None:
     assert "shape=small, optimizations=sdpa_attention is the lightest (tensors, peak −20.0 %" in str(small)
     assert "shape=small" not in str(large)
     assert str(untold).startswith("The study cannot tell changes of the step time below")
-    found = values(comparison)["answer"]
+    found = StudyView(comparison).values()["sections"]["answer"]
     assert [one["context"] for one in found["by_context"]] == [{"shape": "large"}, {"shape": "small"}]
-    commands = [text for label, text in closing(comparison) if label == "next"]
+    commands = [text for label, text in closing(StudyView(comparison)) if label == "next"]
     assert any(text.endswith("trains with the chosen row at shape=small") for text in commands)

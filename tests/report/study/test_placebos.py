@@ -4,6 +4,7 @@ import pytest
 
 from assay.analysis.comparison import analyse
 from assay.report.study.choices.placebos import SECTION
+from assay.report.study.view import StudyView
 from support.swept import factorial_record
 
 
@@ -16,7 +17,7 @@ from support.swept import factorial_record
 )
 def test_one_placebo_is_one_row_and_two_are_two(batches: list[int], says: tuple[str, str]) -> None:
     vary = {"optimizations": ["none", {"placebo": "scaler"}], "training.batch_size": batches}
-    said, _ = SECTION.content(analyse(factorial_record(vary, lambda levels: (1, 1, 2.4), noise=0.0)))
+    said, _ = SECTION.content(StudyView(analyse(factorial_record(vary, lambda levels: (1, 1, 2.4), noise=0.0))))
     assert str(said).startswith(says[0])
     assert says[1] in str(said)
     assert (" to " in str(said)) == (len(batches) > 1)

@@ -70,6 +70,6 @@ def test_curves_are_read_by_run_or_by_size(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_set_of_curves_is_a_sentence(made: list[TrainingCurve], says: str) -> None:
+def test_a_file_without_curves_is_a_sentence(made: list[TrainingCurve], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         envelope(made)

@@ -76,7 +76,7 @@ def test_predictions_are_corrected_before_a_later_wave_is_cut() -> None:
     assert 2 not in begun
 
 
-def test_what_fits_exactly_is_whole() -> None:
+def test_a_study_that_fits_exactly_is_whole() -> None:
     begun, deadline = run(SEEDS, 120, predicted=10)
     assert [len(names) for names in begun.values()] == [4, 4, 4]
     assert (deadline.reached, deadline.cut) == (False, ())

@@ -112,7 +112,7 @@ def test_an_interrupt_saves_what_there_is(measure: Callable[..., ComparisonRecor
 
 
 @pytest.mark.parametrize("change", [{"blocks": 0}, {"timeout": -1.0}, {"seeds": 0}, {"processes": 0}])
-def test_what_is_not_possible_leaves_nothing_behind(
+def test_an_impossible_study_leaves_nothing_behind(
     measure: Callable[..., ComparisonRecord], tmp_path: Path, change: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError):

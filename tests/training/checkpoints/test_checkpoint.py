@@ -154,7 +154,7 @@ class OneOfTwo(Ranks):
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize("number", [errno.EFBIG, errno.ENOSPC])
-def test_what_the_disk_refuses_to_ranks_is_said_by_each_as_by_one_device(
+def test_a_write_that_the_disk_refuses_to_ranks_is_reported_by_each_as_by_one_device(
     corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     step = step_of(RUN, corpus)
@@ -222,7 +222,7 @@ class Counter:
         self.values = state
 
 
-def test_what_a_program_holds_beside_weights_comes_back(corpus: Prepared, tmp_path: Path) -> None:
+def test_tensors_that_a_program_holds_beside_weights_come_back(corpus: Prepared, tmp_path: Path) -> None:
     counter, other = Counter(), Counter()
     counter.values = {"seen": 7, "scale": torch.tensor([0.5, 2.0])}
     checkpoint.save(tmp_path, step_of(RUN, corpus, stateful={"counter": counter}), Position(step=1), "test")

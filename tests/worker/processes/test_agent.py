@@ -63,7 +63,7 @@ def test_a_run_that_was_over_stays_so(folder: RunFolder, status: Status) -> None
     assert concluded(folder, (status, "said"), End(1, -6)) == (status.exit_code, status, "said")
 
 
-def test_of_a_rank_without_a_reason_the_log_is_read_past_what_torch_wrote(folder: RunFolder) -> None:
+def test_the_log_of_a_rank_without_a_reason_is_read_past_torchs_lines(folder: RunFolder) -> None:
     torchs = "W1122 03:27:00.8 25865 api.py:1028] Sending process 1 closing signal SIGTERM"
     folder.log_file.write_text(f"ImportError: no such thing\n{torchs}\n")
     _, status, reason = concluded(folder, None, End(0, 1))

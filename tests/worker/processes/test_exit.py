@@ -25,7 +25,7 @@ def left(code: int, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
-def test_what_was_said_is_out_and_nothing_is_taken_apart() -> None:
+def test_all_output_is_written_and_the_process_is_not_taken_apart() -> None:
     found = left(0)
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout == "said without an end of line, a handler ran\n"

@@ -27,7 +27,7 @@ def workers() -> Iterator[list["subprocess.Popen[bytes]"]]:
         one.communicate()
 
 
-def test_what_is_left_is_killed_after_the_grace(workers: list["subprocess.Popen[bytes]"]) -> None:
+def test_remaining_processes_are_killed_after_the_grace(workers: list["subprocess.Popen[bytes]"]) -> None:
     first, *left = workers
     with killed_in_the_end(NAME, 3, grace_seconds=0.1) as killed:
         time.sleep(1.0)

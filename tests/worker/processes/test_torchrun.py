@@ -115,7 +115,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch, words: Sequence[str], **mishears: 
     return told
 
 
-def test_what_rank_0_refuses_all_refuse(home: Home, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_rank_0_refuses_is_refused_by_all(home: Home, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = refusals(monkeypatch, [*SHAPE, text])
     assert one.startswith("2 processes were started, but the run uses one device; name techniques")
     assert other == one

@@ -8,7 +8,7 @@ from support.runs import run_with
 from support.steps import build_step
 
 
-def test_what_is_proven_is_a_step_whose_update_is_not_skipped() -> None:
+def test_the_proven_step_is_one_whose_update_is_not_skipped() -> None:
     run = run_with(Spec(name="fp16_mixed"), Spec(name="fused_adamw"))
     step = build_step(run)
     scale = step.program.precision.loss_scale

@@ -116,7 +116,7 @@ def test_evaluations_that_were_not_repeated_are_counted(corpus: Prepared, tmp_pa
     assert ", 2 of 4 evaluations repeated" in value_check(result.values)
 
 
-def test_what_is_recorded_after_a_step_is_not_taken_from_its_seconds(
+def test_recording_after_a_step_is_not_taken_from_its_seconds(
     corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = StepRecorder._weights

@@ -48,14 +48,12 @@ class ScalingResult(Shown, ScalingAnswer):
 
     def plot(self) -> "Figure | None":
         """Return the figure of losses in normalised compute, with the held-out run."""
-        from assay.report.page.scaled.figures import compute_figure
-        from assay.report.page.theme import printed
+        from assay.report.views import view
 
-        drawn = compute_figure(self)
-        return None if drawn is None else printed(drawn)
+        return view(self).figure()
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.scaled.answer import answer_report
+        from assay.report.views import view
 
-        return answer_report(self)
+        return view(self).blocks()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from assay.api.own.results import MeasuredOwnStep
-    from assay.records.own.step import OwnStep
+    from assay.records.own import OwnStep
     from assay.reference.expected import Kind
 
 
@@ -76,7 +76,7 @@ def _elsewhere(
 ) -> "OwnStep":
     """Measure a step in a process of its own, and its baseline and their values in two more."""
     from assay.launch.own import measured, proven
-    from assay.records.own.step import OwnProof
+    from assay.records.own import OwnProof
 
     if against is None:
         return measured(step, folder, title, **options)
@@ -97,7 +97,7 @@ def _here(
     """Measure a step in this process, and its baseline."""
     from assay.own.against import compared
     from assay.own.measured import measure_step
-    from assay.records.own.step import OwnProof
+    from assay.records.own import OwnProof
 
     if against is None:
         return measure_step(step, modules, optimizers, title=title, **options)

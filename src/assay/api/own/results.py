@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from assay.records.own.step import OwnStep
-from assay.records.own.traced import TracedPeak
+from assay.records.own import OwnStep, TracedPeak
 from assay.report.formats import amount
 from assay.report.notebook import Shown
 from assay.units import format_seconds

@@ -23,10 +23,8 @@ from assay.cost.simulation.allocator import (
 )
 from assay.cost.simulation.figures import FLOAT32
 from assay.cost.simulation.fsdp_groups import Group
-from assay.cost.simulation.gradients import Gradients
-from assay.cost.simulation.holders import Holders
 from assay.cost.simulation.liveness import Returned, Segment, before_product
-from assay.cost.simulation.step_state import PlayedStage, PlayedStep
+from assay.cost.simulation.step_state import Gradients, Holders, PlayedStage, PlayedStep
 from assay.cost.workspaces import AUTOGRAD, CALLER
 
 

@@ -1,13 +1,16 @@
-"""State that the micro-batches of a step share while it is played: the ledger, gradients of parameters, and stages.
+"""State of a step while it is played: the ledger, stages, gradients, and the results that micro-batches hold.
 
-Without a pipeline there is one stage with all modules.
+Without a pipeline there is one stage with all modules. Results of a micro-batch are held by later operations, nodes of
+backward, and modules that are recomputed. Its gradients follow the rules of autograd's engine: a second gradient of a
+value is added into the first if nothing else holds that. A parameter's gradient is accumulated once all its uses have
+contributed.
 """
 
 from collections.abc import Iterable
 
 from assay.cost.operation import Operation
 from assay.cost.optimizers.updates import Instant
-from assay.cost.simulation.allocator import Category, Ledger, Storage
+from assay.cost.simulation.allocator import GRADIENT, Category, Ledger, Storage
 from assay.cost.simulation.fsdp_groups import Gathered, Group
 from assay.cost.step import Cost
 from assay.cost.workspaces import AUTOGRAD, CALLER, CUBLAS, libraries, workspaces
@@ -102,3 +105,123 @@ class PlayedStep:
             for storage in scratch:
                 self.ledger.drop(storage)
             self.ledger.take_if(instant.kept_bytes, Category.NUMBER)
+
+
+class Gradients:
+    """Gradients of values whose own node has not run yet, and of weights that are not complete."""
+
+    def __init__(self, step: PlayedStep, stage: PlayedStage) -> None:
+        self._step, self._stage = step, stage
+        self._cost, self._ledger, self._learned = step.cost, step.ledger, step.cost.parameters
+        self._together = step.cost.backward.accumulated_together
+        self.by_name: dict[str, Storage] = {}
+        self._missing = dict(step.plan.readers)
+        """Contributions to each parameter's gradient that are still to come."""
+        self._complete: list[str] = []
+        """Weights whose gradients are complete, and wait until their module's backward has finished."""
+
+    def of_results(self, operation: Operation) -> dict[str, Storage]:
+        """The gradients of an operation's outputs, by name."""
+        return {one.name: self.by_name[one.name] for one in operation.outputs if one.name in self.by_name}
+
+    def take(self, operation: Operation) -> list[Storage]:
+        """Remove the gradients of an operation's outputs, which its node reads."""
+        waiting = self.by_name
+        return [waiting.pop(one.name) for one in operation.outputs if one.name in waiting]
+
+    def deliver(self, name: str, storage: Storage, operation: Operation) -> None:
+        """Add a gradient to the value's earlier one; accumulate a parameter's gradient when it is complete."""
+        learned, earlier = name in self._learned, self.by_name.get(name)
+        if earlier is not None:
+            # Measured: torch's engine for replicas and shards sums a tied weight's gradients in a third tensor.
+            shared = bool(self._cost.sharding.groups) and learned
+            storage = self._ledger.add(earlier, storage, operation.site, in_place=not shared)
+        self.by_name[name] = storage
+        if learned:
+            self._missing[name] -= 1
+            if self._missing[name] == 0:
+                if self._together and operation.within(*self._together):
+                    self._complete.append(name)
+                else:
+                    self._accumulate(name)
+
+    def accumulate_complete(self) -> None:
+        """Accumulate the complete gradients of a module whose backward has finished."""
+        for name in self._complete:
+            self._accumulate(name)
+        self._complete.clear()
+
+    def _accumulate(self, name: str) -> None:
+        """Store a parameter's gradient, or add it to that of earlier micro-batches.
+
+        With updates in backward, use it and free it.
+        """
+        storage = self.by_name.pop(name)
+        if storage.category is not GRADIENT:
+            self._ledger.overwrite(storage, GRADIENT, storage.site)
+        if self._cost.optimizer.in_backward:
+            storage = self._ledger.ordered(storage, name)
+            piece = self._cost.pieces[name]
+            self._step.update((self._cost.norm_of(piece), *self._cost.instants_of({name: piece})))
+            self._ledger.drop(storage)
+        elif name not in self._step.gradients:
+            self._step.gradients[name] = self._ledger.ordered(storage, name)
+        elif self._stage.gathered.widens(name):
+            self._stage.gathered.waiting[name] = storage
+        else:
+            self._ledger.drop(storage)
+
+
+class Holders:
+    """Storages of one micro-batch in a stage, and what is saved of them."""
+
+    def __init__(self, step: PlayedStep, stage: PlayedStage) -> None:
+        self.cost, self.plan, self.ledger = step.cost, step.plan, step.ledger
+        self.lasting, self.learned = stage.lasting, step.cost.parameters
+        self.storages: dict[str, Storage] = {}
+        """Storages of the values alive in forward, by name."""
+        self.kept: dict[int, list[str]] = {}
+        """Names of the storages saved for an operation's backward, by its position on the tape."""
+        self.cached: dict[int, list[str]] = {}
+        """Names of the results that wait for recomputation, by position."""
+
+    def saved(self) -> set[str]:
+        """Names of the storages saved for backward now: without parameters, with the batch and tables."""
+        return {name for names in (*self.kept.values(), *self.cached.values()) for name in names}
+
+    def _keep(self, index: int, names: tuple[str, ...]) -> None:
+        """Save the storages of `names` until the node at `index` has run; parameters exist anyway."""
+        if not names:
+            return
+        kept, bases, lasting = self.kept.setdefault(index, []), self.plan.base, self.lasting
+        for name in names:
+            base = bases[name]
+            if base not in lasting:
+                kept.append(base)
+                self.ledger.save(self.storages[base])
+            elif base not in self.learned:
+                kept.append(base)
+
+    def _cache(self, index: int, operation: Operation) -> None:
+        """Keep the results until their module is recomputed."""
+        made = [tensor.name for tensor in (*operation.outputs, *operation.extras) if tensor.view_of is None]
+        self.cached[index] = made
+        for name in made:
+            self.ledger.save(self.storages[name])
+
+    def _leave_contexts(self, indices: range) -> None:
+        """Release the tensors that forward's contexts held, unless backward needs them."""
+        self._release([tensor.name for index in indices for tensor in self.cost.tape[index].outputs if tensor.held])
+
+    def _free_saved(self, index: int) -> None:
+        self._release(self.kept.pop(index, ()))
+
+    def _release(self, bases: Iterable[str]) -> None:
+        """Remove a holder of each storage, unless it outlasts the micro-batch or is freed already."""
+        storages, lasting, drop = self.storages, self.lasting, self.ledger.drop
+        for base in bases:
+            storage = storages.get(base)
+            if storage is not None and base not in lasting:
+                drop(storage)
+                if storage.holders == 0:
+                    del storages[base]

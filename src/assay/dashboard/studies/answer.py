@@ -14,7 +14,7 @@ from assay.errors import UsageError
 from assay.report.blocks import Block, Table
 from assay.report.formats import quantity
 from assay.report.notebook.comparison import rows_table
-from assay.report.study.sections import filled
+from assay.report.study.view import StudyView
 from assay.studies.folder import StudyFolder
 
 _MOST_ANSWERS = 8
@@ -67,14 +67,14 @@ class Answers:
 
 
 def _answer(folder: StudyFolder) -> Answer | None:
-    from assay.scaling.studied.answer import answer_of
+    from assay.scaling.studied.answer import has_law
 
     record = folder.record()
-    if record is None or not record.cells or answer_of(record) is not None:
+    if record is None or not record.cells or has_law(record):
         return None
     comparison = analyse(record)
     rows = (comparison.baseline, comparison.again, *comparison.rows)
-    parts = tuple(Part(one.section.title, one.blocks, one.section.leads) for one in filled(comparison))
+    parts = tuple(Part(one.section.title, one.blocks, one.section.leads) for one in StudyView(comparison).sections)
     return Answer(rows_table(comparison), tuple(row.treatment for row in rows), parts, points(comparison))
 
 

@@ -33,7 +33,7 @@ from assay.instruments import operations
 from assay.instruments.memory.saved import SavedTensors
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.phase import current_phase
-from assay.records.own.step import OTHERS
+from assay.records.own import OTHERS
 
 WEIGHTS, STATE, GRADIENTS, BUFFERS = "weights", "optimizer state", "gradients", "tables and buffers"
 BATCH, SAVED = "token ids and targets", "saved: "

@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import (
 )
 
 from assay.config import TrainingConfig
-from assay.optimizers.groups import decay_groups
 from assay.optimizers.quiet import importing_torchao
+from assay.optimizers.recipes import decay_groups
 from assay.step.program import NamedParameters, OptimizerLike
 
 _SIGNED = {"exp_avg": True, "exp_avg_sq": False}

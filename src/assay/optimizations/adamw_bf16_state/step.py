@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from assay.config import TrainingConfig
-from assay.optimizers.groups import Groups, decay_groups
-from assay.optimizers.per_tensor import OneByOne
+from assay.optimizers.bases import OneByOne
+from assay.optimizers.recipes import Groups, decay_groups
 from assay.step.program import NamedParameters, OptimizerLike
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")

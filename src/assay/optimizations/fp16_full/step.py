@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.optimizers.per_tensor import OneByOne
+from assay.optimizers.bases import OneByOne
 
 _OPTIONS = ("params", "lr", "betas", "eps", "weight_decay")
 

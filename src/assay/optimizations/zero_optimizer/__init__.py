@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import ResolvedRun
 from assay.optimizations.base import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
-from assay.records.trace import HeldParameter, Trace
-from assay.records.trace.updates import Updated
+from assay.records.trace import HeldParameter, Trace, Updated
 
 if TYPE_CHECKING:
     from assay.cost import Cost

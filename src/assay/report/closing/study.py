@@ -1,6 +1,7 @@
 """The last lines of a comparison or a study: its answer, the baseline beside it, and what to run next."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from assay.analysis.choices.answer import Answer, answers
 from assay.analysis.comparison import Comparison
@@ -8,17 +9,20 @@ from assay.analysis.typical import LEAST_SEEDS
 from assay.records.study import StudyEnding
 from assay.report.closing.command import arguments, option, stack
 from assay.report.footnotes import size
-from assay.report.study.choices.answer import SECTION, limited
+from assay.report.study.choices.answer import limited
 from assay.report.wording import columns, figure, status
+
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
 _MOST = 2
 """Most rows whose fault is named."""
 
 
-def closing(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines."""
-    told = " ".join(str(block) for block in SECTION.content(comparison))
-    yield "result", told or _untold(comparison)
+    comparison = study.comparison
+    yield "result", study.answer or _untold(comparison)
     figures = (
         (metric.title, figure(metric, comparison.baseline.metrics.get(metric.name)))
         for metric in columns(comparison.run)
@@ -26,7 +30,7 @@ def closing(comparison: Comparison) -> Iterator[tuple[str, str]]:
     known = [f"{title} {text}" for title, text in figures if text]
     if known:
         yield "against", f"the baseline: {', '.join(known)}; {size(comparison)}"
-    yield from (("next", hint) for hint in _hints(comparison))
+    yield from (("next", hint) for hint in _hints(study))
 
 
 def _untold(comparison: Comparison) -> str:
@@ -37,13 +41,13 @@ def _untold(comparison: Comparison) -> str:
     return f"no row has finished, so nothing can be compared{f'. {ended}' if ended else ''}"
 
 
-def _hints(comparison: Comparison) -> Iterator[str]:
-    record = comparison.record
+def _hints(study: "StudyView") -> Iterator[str]:
+    comparison, record = study.comparison, study.comparison.record
     if record.ending is not StudyEnding.COMPLETE:
         yield f"assay study resume {record.id}    runs the cells that have no result"
     lost = [row for row in comparison.rows if row.status.failure and row.runs]
     yield from (f"assay runs show {row.runs[0]}    {row.treatment}: {status(row)}" for row in lost[:_MOST])
-    found = answers(comparison)
+    found = study.of(answers)
     for one in found:
         yield from _trained(comparison, one)
     for one in found:

@@ -1,4 +1,4 @@
-"""A comparison as plain rows: a row per treatment with all metrics, sentences, footnotes, and sections."""
+"""A comparison as plain rows: a row per treatment with all metrics, sentences, footnotes."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,6 @@ from assay.analysis.metrics import Metric
 from assay.analysis.row import Row
 from assay.report.blocks import Block, Table
 from assay.report.footnotes import footnotes
-from assay.report.study.sections import filled
 from assay.report.wording import columns, not_proven, status, texts, value_check
 
 
@@ -17,9 +16,6 @@ def comparison_report(comparison: Comparison) -> Iterator[Block]:
     for row in _rows(comparison):
         yield from (f"{row.treatment}: {sentence}" for sentence in _sentences(row))
     yield from footnotes(comparison)
-    for one in filled(comparison):
-        yield one.section.title
-        yield from one.blocks
 
 
 def rows_table(comparison: Comparison) -> Table:

@@ -14,6 +14,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.files import write_file
 from assay.records.study import CellResult
+from assay.report.views import View
 from assay.sealed import seal_file
 from assay.units import json_text
 
@@ -26,19 +27,15 @@ _OF_STEP = ("train_loss", "seconds", "val_loss")
 _MEMORY = ("row", "place", "instant", "category", "bytes")
 
 
-def write_data(comparison: Comparison, folder: Path, prefix: str = "") -> None:
+def write_data(shown: View, folder: Path, prefix: str = "") -> None:
     """Write the answer and the tables of a page into a folder, each whole or not at all, as `prefix` and its name.
 
     Raises `StorageError`.
     """
     import pyarrow
 
-    from assay.report.study.sections import answer_values  # loads numpy, which other results do not need
-
-    write_file(
-        folder / f"{prefix}answer.json", seal_file(json_text(answer_values(comparison), indent=1, ensure_ascii=False))
-    )
-    for name, frame in frames(comparison).items():
+    write_file(folder / f"{prefix}answer.json", seal_file(json_text(shown.values(), indent=1, ensure_ascii=False)))
+    for name, frame in frames(shown.comparison).items():
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         write_file(folder / f"{prefix}{name}.csv", _csv(table))
         write_file(folder / f"{prefix}{name}.parquet", _parquet(table))

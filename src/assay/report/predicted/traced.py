@@ -10,7 +10,7 @@ from assay.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:
     from assay.estimator import Estimate
-    from assay.records.own.traced import TracedPeak
+    from assay.records.own import TracedPeak
 
 _SAVED = "saved: "
 _ALL_SAVED = "saved for backward"

@@ -9,7 +9,7 @@ from assay.report.wording import value_check
 from assay.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from assay.records.own.step import OwnProof, OwnStep
+    from assay.records.own import OwnProof, OwnStep
 
 _SHOWN = 12
 """Most operators to show."""

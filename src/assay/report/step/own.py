@@ -12,7 +12,7 @@ from assay.report.step.anatomy import sums_table
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
-    from assay.records.own.step import OwnStep
+    from assay.records.own import OwnStep
 
 _MEMORY = {
     "tensors_peak_bytes": "tensors, peak",

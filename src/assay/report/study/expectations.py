@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import factor_effects
@@ -16,30 +16,33 @@ from assay.report.study.section import Section
 from assay.report.wording import interval
 from assay.units import format_percent
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    if comparison.record.expects:
-        rows = ((expected(one.expectation), one.outcome.value, _found(one)) for one in _judged(comparison))
+
+def _content(study: "StudyView") -> Iterator[Block]:
+    if study.comparison.record.expects:
+        rows = ((expected(one.expectation), one.outcome.value, _found(one)) for one in study.of(_judged))
         yield Table.of(("expected before the run", "outcome", "measured"), rows)
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
+def _values(study: "StudyView") -> list[dict[str, Any]]:
     return [
         {
             **one.expectation.model_dump(mode="json"),
             "outcome": one.outcome.value,
             "measured": None if one.effect is None else one.effect.model_dump(mode="json"),
         }
-        for one in _judged(comparison)
+        for one in study.of(_judged)
     ]
 
 
 SECTION = Section("expectations", "What was expected", _content, _values, leads=True)
 
 
-def counted(comparison: Comparison) -> str:
+def counted(study: "StudyView") -> str:
     """Return how many expectations have which outcome, without a full stop; a study without any is not asked."""
-    outcomes = [one.outcome for one in _judged(comparison)]
+    outcomes = [one.outcome for one in study.of(_judged)]
     if len(outcomes) == 1:
         return f"The expectation is {outcomes[0].value}"
     counts = Counter(outcomes)

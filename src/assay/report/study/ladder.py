@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from math import log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.ladder import Multiple, Printed, Rung, ladder
@@ -10,6 +10,10 @@ from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section
 from assay.units import format_count
+
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
 
 _ROW, _PREVIOUS, _BASELINE, _TOKENS, _DOCUMENTS = "rung", "× previous", "× baseline", "tokens seen", "documents seen"
 _FIRST, _BOX, _MINUTES = "first loss", "tokens in its minutes", "minutes"
@@ -23,8 +27,8 @@ _STREAMED = "A document of the stream counts once training has read a token of i
 _UNKNOWN = "Processes that load data read the stream, and the record of such a run has no number of documents."
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    rungs = ladder(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    rungs = study.of(ladder)
     if not rungs:
         return
     boxed = any(one.tokens_in_its_minutes is not None for one in rungs)
@@ -34,8 +38,8 @@ def _content(comparison: Comparison) -> Iterator[Block]:
         "Speed is tokens per second. × previous counts from the last rung above that has a figure, × baseline from the "
         "first row. Brackets of one column hold together in 95 % of studies. Tokens are those of training in one run."
     )
-    yield from _on_the_first_loss(comparison, rungs)
-    yield f"Documents seen: {_note(comparison, rungs)}"
+    yield from _on_the_first_loss(study.comparison, rungs)
+    yield f"Documents seen: {_note(study.comparison, rungs)}"
     if any(one.printed for one in rungs):
         theirs = (*_COLUMNS, *([_MINUTES] if boxed else []))
         rows = (_theirs(one.printed)[: len(theirs)] for one in rungs if one.printed)
@@ -104,8 +108,8 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value >= 10 else f"{value:.2f}"
 
 
-def _values(comparison: Comparison) -> dict[str, Any]:
-    rungs = ladder(comparison)
+def _values(study: "StudyView") -> dict[str, Any]:
+    rungs = study.of(ladder)
     return {
         "rungs": [
             {
@@ -120,7 +124,7 @@ def _values(comparison: Comparison) -> dict[str, Any]:
             }
             for one in rungs
         ],
-        "documents_seen_note": _note(comparison, rungs),
+        "documents_seen_note": _note(study.comparison, rungs),
     }
 
 

@@ -1,9 +1,8 @@
 """A published study beside ours: its document, the changes of both, printed changes that its table contradicts."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.stated.published import Beside, beside, recomputed
 from assay.records.published import Published, PublishedColumn
@@ -12,6 +11,9 @@ from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section
 from assay.report.wording import interval
 from assay.units import format_percent
+
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
 
 def document_facts(published: Published) -> Facts:
@@ -37,12 +39,12 @@ def number(column: PublishedColumn, figure: float | None) -> str:
     return UNKNOWN if figure is None else f"{figure:,.{column.digits}f}"
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    published = comparison.record.published
+def _content(study: "StudyView") -> Iterator[Block]:
+    published = study.comparison.record.published
     if published is None:
         return
     yield document_facts(published)
-    found = beside(comparison)
+    found = study.of(beside)
     if found:
         columns = ("figure", "row of the document", "document", "change there", "change here", "agreement")
         ordered = (one for column in published.columns for one in found if one.column == column)
@@ -55,11 +57,11 @@ def _content(comparison: Comparison) -> Iterator[Block]:
         yield from (f"– {one}" for one in wrong)
 
 
-def _values(comparison: Comparison) -> dict[str, Any]:
-    published = comparison.record.published
+def _values(study: "StudyView") -> dict[str, Any]:
+    published = study.comparison.record.published
     if published is None:
         return {}
-    return {"document": published.document, "rows": list(map(_plain, beside(comparison))), **printed(published)}
+    return {"document": published.document, "rows": list(map(_plain, study.of(beside))), **printed(published)}
 
 
 def printed(published: Published) -> dict[str, Any]:

@@ -3,17 +3,19 @@
 The terminal prints the content, the page shows it with the figures, and `--json` has the values. A section appears only
 where there is content. So a section on interactions says nothing of a study with one factor.
 
-To add a section, write a file in this folder with a `SECTION`, and list it in `sections`.
+Its functions take the view of the study, and `study.of(ANALYSIS)` is what an analysis finds in its comparison: computed
+once, for content, values and figures. To add a section, write a file in this folder with a `SECTION`, and list it in
+`sections`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block
 
 if TYPE_CHECKING:
     from assay.report.page.panels import Panel
+    from assay.report.study.view import StudyView
 
 
 class Section(NamedTuple):
@@ -22,11 +24,11 @@ class Section(NamedTuple):
     name: str
     """Key of its values in JSON."""
     title: str
-    content: Callable[[Comparison], Iterable[Block]]
+    content: "Callable[[StudyView], Iterable[Block]]"
     """Return the tables and sentences; nothing if the section does not apply to the study."""
-    values: Callable[[Comparison], Any]
+    values: "Callable[[StudyView], Any]"
     """Return the same as plain values for JSON: numbers, texts, lists and dictionaries."""
-    panels: "Callable[[Comparison], Sequence[Panel]] | None" = None
+    panels: "Callable[[StudyView], Sequence[Panel]] | None" = None
     """Return the small figures of the page; empty if there is nothing to draw."""
     caption: str = ""
     """Sentences below the figures."""

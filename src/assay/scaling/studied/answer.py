@@ -95,8 +95,7 @@ def answer(record: ComparisonRecord, draws: int = DRAWS, seed: int = 0) -> Scali
     Raises `UsageError` if too few runs have a loss.
     """
     points = points_of(record)
-    fitted = array_of(one for one in points if one.role == "fitted")
-    check(fitted, HOFFMANN.needs, HOFFMANN.least_points, f"the study {record.id}")
+    fitted = _enough(record, points)
     form = DROPPO if len(fitted) >= _LEAST_A_CONSTANT * len(DROPPO.constants) else HOFFMANN
     found = fit(fitted, form, SCATTER)
     drawn, beyond = tuple(bootstrap(found, draws, seed)), extrapolation(found, _LEAST_A_CONSTANT)
@@ -110,6 +109,13 @@ def answer(record: ComparisonRecord, draws: int = DRAWS, seed: int = 0) -> Scali
         rates=rate_checks(points),
         unfinished=unfinished(record),
     )
+
+
+def _enough(record: ComparisonRecord, points: Sequence[StudyPoint]) -> Points:
+    """Return the points of the fit. Raises `UsageError` if they are too few, or too much alike, for a law."""
+    fitted = array_of(one for one in points if one.role == "fitted")
+    check(fitted, HOFFMANN.needs, HOFFMANN.least_points, f"the study {record.id}")
+    return fitted
 
 
 def _isoflop(fitted: Points, draws: int, seed: int) -> IsoFlop | None:
@@ -154,3 +160,13 @@ def answer_of(record: ComparisonRecord) -> ScalingAnswer | None:
         return answer(record)
     except UsageError:
         return None
+
+
+def has_law(record: ComparisonRecord) -> bool:
+    """Return True if a study is one of scaling whose ended runs suffice for a law. Nothing is fitted."""
+    if record.kind != Isoflop.kind:
+        return False
+    try:
+        return len(_enough(record, points_of(record))) > 0
+    except UsageError:
+        return False

@@ -5,12 +5,13 @@ import pytest
 from assay.analysis.comparison import analyse
 from assay.report.page.panels import alone
 from assay.report.study.factors.parts import part_panels
+from assay.report.study.view import StudyView
 from support.comparisons import FACTORS, TREATMENTS, record
 from support.drawn import words
 
 
 def test_the_staircase_ends_at_the_sum_and_the_last_bar_is_the_whole() -> None:
-    panels = part_panels(analyse(record(seeds=3)))
+    panels = part_panels(StudyView(analyse(record(seeds=3))))
     (panel,) = [one for one in panels if one.title.endswith("tensors, peak")]
     bars = alone(panel).axes[0].patches
     parts, whole = bars[:3], bars[-1]
@@ -21,7 +22,7 @@ def test_the_staircase_ends_at_the_sum_and_the_last_bar_is_the_whole() -> None:
 
 
 def test_every_metric_in_bytes_or_seconds_has_a_panel_with_all_names() -> None:
-    panels = part_panels(analyse(record()))
+    panels = part_panels(StudyView(analyse(record())))
     assert [one.title.rpartition(": ")[2] for one in panels] == ["tensors, peak", "process, peak", "step time"]
     text = words(panels)
     for name in ("sdpa_attention", "bf16_mixed", "activation_checkpointing", "sum of the parts", "all together"):
@@ -29,4 +30,4 @@ def test_every_metric_in_bytes_or_seconds_has_a_panel_with_all_names() -> None:
 
 
 def test_without_a_stack_there_are_no_parts() -> None:
-    assert part_panels(analyse(record(treatments=TREATMENTS[:2]))) == ()
+    assert part_panels(StudyView(analyse(record(treatments=TREATMENTS[:2])))) == ()

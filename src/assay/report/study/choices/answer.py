@@ -4,7 +4,7 @@ A study with factors that are context has them for each of their levels.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.answer import Answer, Candidate, answers
 from assay.analysis.choices.log_change import LogChange
@@ -22,17 +22,21 @@ from assay.report.study.expectations import counted
 from assay.report.study.section import Section
 from assay.units import format_seconds
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
+
 _RESULTS = (Status.DONE, Status.BUDGET_REACHED, Status.DIVERGED, Status.OUT_OF_MEMORY)
 """Endings of a row that say something of it."""
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    search = found_by(comparison.record)
+def _content(study: "StudyView") -> Iterator[Block]:
+    comparison, search = study.comparison, found_by(study.comparison.record)
     if search is not None:
         yield _search(search)
-    found = answers(comparison)
+    found = study.of(answers)
     for one in found:
-        said = " ".join(filter(None, (_choice(comparison, one), _second(comparison, one), _open(comparison, one))))
+        said = " ".join(filter(None, (_choice(study, one), _second(comparison, one), _open(comparison, one))))
         yield f"{_at(one)}{said}"
     if found and comparison.record.context and (untold := _untold(comparison)):
         yield f"The study cannot tell {untold}."
@@ -55,12 +59,12 @@ def limited(comparison: Comparison) -> str:
     return f"The limit of time ended the study{before(record)}; the notes say what it therefore cannot conclude."
 
 
-def _values(comparison: Comparison) -> dict[str, Any]:
-    found = answers(comparison)
+def _values(study: "StudyView") -> dict[str, Any]:
+    found = study.of(answers)
     if not found:
         return {}
-    text = {"text": " ".join(map(str, _content(comparison)))}
-    if not comparison.record.context:
+    text = {"text": study.answer}
+    if not study.comparison.record.context:
         return {**_chosen(found[0]), **text}
     return {"by_context": [{"context": dict(one.context.levels), **_chosen(one)} for one in found], **text}
 
@@ -95,12 +99,13 @@ def _search(search: Found) -> str:
     )
 
 
-def _choice(comparison: Comparison, found: Answer) -> str:
+def _choice(study: "StudyView", found: Answer) -> str:
     """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
+    comparison = study.comparison
     as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
     fast, light, low = found.fastest, found.lightest, found.lowest
     if fast is None and light is None and comparison.record.expects and not comparison.record.timed:
-        said = counted(comparison)  # such a study asks of losses, not of savings
+        said = counted(study)  # such a study asks of losses, not of savings
     elif fast is None and light is None:
         said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
     elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:

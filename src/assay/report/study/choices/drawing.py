@@ -1,23 +1,26 @@
 """Figures of the choice of a row: memory against time, and loss against learning rate."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import Criterion
 from assay.analysis.choices.frontier import Frontier, Standing, frontier
 from assay.analysis.choices.learning_rates import BATCH_SIZE, Series, learning_rates
-from assay.analysis.comparison import Comparison
 from assay.report.page.panels import Panel, byte_unit, is_wide, logarithmic
 from assay.report.page.theme import PAPER, SMALL, marker, series
 from assay.report.study.choices.labels import Label, place_labels
+
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
 
 _NAMED = 14
 """Most points that are named in the figure; beyond, only those of the front are."""
 
 
-def front_panels(comparison: Comparison) -> tuple[Panel, ...]:
+def front_panels(study: "StudyView") -> tuple[Panel, ...]:
     """Return memory against the time of all steps; rows on the front are filled, others hollow."""
-    found = frontier(comparison)
+    found = study.of(frontier)
     if not {"memory", "time"} <= {one.name for one in found.criteria}:
         return ()
     return (Panel("memory against time", partial(_draw_front, found), 4.4, width=SMALL),)
@@ -47,9 +50,9 @@ def _label(one: Standing, loss: Criterion | None) -> str:
     return name if loss is None else f"{name}\nloss {one.figures['loss']:.3f}"
 
 
-def rate_panels(comparison: Comparison) -> tuple[Panel, ...]:
+def rate_panels(study: "StudyView") -> tuple[Panel, ...]:
     """Return the loss by learning rate, a panel for each series with equal axes; rates that diverged are marked."""
-    drawn = [one for one in learning_rates(comparison) if one.best is not None]
+    drawn = [one for one in study.of(learning_rates) if one.best is not None]
     rates = sorted({rate.rate for one in drawn for rate in one.rates})
     losses = [rate.loss for one in drawn for rate in one.rates if rate.loss is not None]
     if not losses:

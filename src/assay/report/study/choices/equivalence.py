@@ -1,30 +1,34 @@
 """Losses within the margin, beside the speed of each row, so that a fast but worse row cannot win silently."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import time_change
 from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_differences
 from assay.analysis.choices.log_change import LogChange
-from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.loss import TRAIN_LOSS, VAL_LOSS, loss_of
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, in_nats, nats, plain, time_title
 from assay.report.study.section import Section
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
+
 _BASES = {VAL_LOSS.name: "validation loss after the last step", TRAIN_LOSS.name: "training loss of the last step"}
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found, margin = loss_differences(comparison), comparison.record.loss_margin
+def _content(study: "StudyView") -> Iterator[Block]:
+    comparison, found = study.comparison, study.of(loss_differences)
+    margin = comparison.record.loss_margin
     if not found:
         return
     unit = in_nats(comparison)
     columns = ("row", time_title(comparison), f"loss{unit and ',' + unit}", "as good as the control?")
     rows = []
-    for row in comparison.rows:
+    for row in study.comparison.rows:
         if one := found.get(row.treatment):
-            time = time_change(comparison, row)
+            time = time_change(study.comparison, row)
             rows.append((row.treatment, change(time), nats(one), _verdict(one, time, margin)))
     yield Table.of(columns, rows, right=columns[1:3], spare=columns[1:2])
     yield (
@@ -50,18 +54,18 @@ def _verdict(one: LossDifference, time: LogChange | None, margin: float) -> str:
     )
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
-    rows = {row.treatment: row for row in comparison.rows}
+def _values(study: "StudyView") -> list[dict[str, Any]]:
+    rows = {row.treatment: row for row in study.comparison.rows}
     return [
         {
             "row": name,
             "nats": one.nats,
             "interval": one.interval and list(one.interval),
-            "margin": comparison.record.loss_margin,
+            "margin": study.comparison.record.loss_margin,
             "verdict": one.verdict.value,
-            "time": plain(time_change(comparison, rows[name])),
+            "time": plain(time_change(study.comparison, rows[name])),
         }
-        for name, one in loss_differences(comparison).items()
+        for name, one in study.of(loss_differences).items()
     ]
 
 

@@ -1,18 +1,20 @@
 """Exchange rates between loss and memory, and between loss and time."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import memory_metric
 from assay.analysis.choices.exchange import Exchange, Trade, exchanges
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, plain, time_title
 from assay.report.study.section import Section
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found, memory = exchanges(comparison), memory_metric(comparison).title
+
+def _content(study: "StudyView") -> Iterator[Block]:
+    found, memory = study.of(exchanges), memory_metric(study.comparison).title
     if not any(one.memory.trade.priced or one.time.trade.priced for one in found):
         return
     columns = (
@@ -20,8 +22,8 @@ def _content(comparison: Comparison) -> Iterator[Block]:
         "loss",
         memory,
         f"loss for {memory}",
-        time_title(comparison),
-        f"loss for {time_title(comparison)}",
+        time_title(study.comparison),
+        f"loss for {time_title(study.comparison)}",
     )
     rows = [
         (one.row.treatment, change(one.loss), change(one.memory.resource), _said(one.memory),
@@ -45,10 +47,10 @@ def _said(one: Exchange) -> str:
     return f"{one.rate:.2g} %{ends} better for each 1 % more"
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
+def _values(study: "StudyView") -> list[dict[str, Any]]:
     return [
         {"row": one.row.treatment, "loss": plain(one.loss), "memory": _plain(one.memory), "time": _plain(one.time)}
-        for one in exchanges(comparison)
+        for one in study.of(exchanges)
     ]
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import Criterion
 from assay.analysis.choices.frontier import Standing, frontier
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, quantity
 from assay.report.study.choices.wording import in_nats, names
@@ -14,10 +13,11 @@ from assay.report.wording import status
 
 if TYPE_CHECKING:
     from assay.report.page.panels import Panel
+    from assay.report.study.view import StudyView
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = frontier(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    comparison, found = study.comparison, study.of(frontier)
     if len(found.criteria) < 2:
         return
     titles = [_title(one) for one in found.criteria]
@@ -50,7 +50,7 @@ def _place(one: Standing) -> str:
     return f"dominated by {names(one.dominated_by, 1)}{'' if one.sure else ', by its figures'}"
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
+def _values(study: "StudyView") -> list[dict[str, Any]]:
     return [
         {
             "row": one.row.treatment,
@@ -60,14 +60,14 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
             "dominated_by": list(one.dominated_by),
             "shown_by_intervals": one.sure,
         }
-        for one in frontier(comparison).rows
+        for one in study.of(frontier).rows
     ]
 
 
-def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+def _panels(study: "StudyView") -> "tuple[Panel, ...]":
     from assay.report.study.choices.drawing import front_panels  # the room of pages imports that of sections
 
-    return front_panels(comparison)
+    return front_panels(study)
 
 
 SECTION = Section(

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.learning_rates import Series, learning_rates
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, figure
 from assay.report.study.choices.wording import in_nats
@@ -12,10 +11,11 @@ from assay.report.study.section import Section
 
 if TYPE_CHECKING:
     from assay.report.page.panels import Panel
+    from assay.report.study.view import StudyView
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = learning_rates(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    comparison, found = study.comparison, study.of(learning_rates)
     if not found:
         return
     others = any(one.others for one in found)
@@ -53,7 +53,7 @@ def _span(rates: list[float]) -> str:
     return f"{rates[0]:g}" if len(rates) == 1 else f"{min(rates):g} to {max(rates):g}"
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
+def _values(study: "StudyView") -> list[dict[str, Any]]:
     return [
         {
             "batch_size": one.batch_size,
@@ -63,14 +63,14 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
             "rates": [{**rate._asdict(), "row": rate.row.treatment} for rate in one.rates],
             "best_may_be": one.open_ended or None,
         }
-        for one in learning_rates(comparison)
+        for one in study.of(learning_rates)
     ]
 
 
-def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+def _panels(study: "StudyView") -> "tuple[Panel, ...]":
     from assay.report.study.choices.drawing import rate_panels  # the room of pages imports that of sections
 
-    return rate_panels(comparison)
+    return rate_panels(study)
 
 
 SECTION = Section(

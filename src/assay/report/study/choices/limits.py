@@ -1,19 +1,22 @@
 """The limit that binds each row."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.limits import COMMUNICATING, NEAR_MEMORY, NEAR_RATES, WAITING, RowLimit, limits
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
+
 _SHARES = ("memory", "data", "communication", "compute")
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = limits(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    found = study.of(limits)
     known = [share for share in _SHARES if any(getattr(one, share) is not None for one in found)]
     if not known:
         return
@@ -39,8 +42,8 @@ def _share(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:.1f} %"
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
-    return [_plain(one) for one in limits(comparison)]
+def _values(study: "StudyView") -> list[dict[str, Any]]:
+    return [_plain(one) for one in study.of(limits)]
 
 
 def _plain(one: RowLimit) -> dict[str, Any]:

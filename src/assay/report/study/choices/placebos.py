@@ -1,18 +1,20 @@
 """Placebos of a study: what it says of rows that change nothing."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.placebos import Placebo, placebos
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section
 from assay.units import format_percent
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = placebos(comparison)
+
+def _content(study: "StudyView") -> Iterator[Block]:
+    found = study.of(placebos)
     if not found:
         return
     yield _sentence(found)
@@ -46,8 +48,8 @@ def _row(one: Placebo) -> tuple[str, ...]:
     )
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
-    return [one._asdict() for one in placebos(comparison)]
+def _values(study: "StudyView") -> list[dict[str, Any]]:
+    return [one._asdict() for one in study.of(placebos)]
 
 
 SECTION = Section("placebos", "Rows that change nothing", _content, _values)

@@ -1,25 +1,27 @@
 """Rankings of the rows: by the study's weights, and by a published formula."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.formulas import FormulaRanking, formula_ranking
 from assay.analysis.choices.ranking import Ranked, Ranking, ranking
-from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.records.study import BASELINE
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import names
 from assay.report.study.section import Section
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    if (own := ranking(comparison)) is not None:
-        yield from _weighted(own, comparison.record.context)
-    if (formula := formula_ranking(comparison)) is not None:
+
+def _content(study: "StudyView") -> Iterator[Block]:
+    if (own := study.of(ranking)) is not None:
+        yield from _weighted(own, study.comparison.record.context)
+    if (formula := study.of(formula_ranking)) is not None:
         yield from _published(formula)
-    elif comparison.record.ranking:
-        yield f"The formula {comparison.record.ranking} needs a loss, a time and a memory of every row; one is missing."
+    elif stated := study.comparison.record.ranking:
+        yield f"The formula {stated} needs a loss, a time and a memory of every row; one is missing."
 
 
 def _weighted(own: Ranking, context: tuple[str, ...]) -> Iterator[Block]:
@@ -59,14 +61,14 @@ def _published(found: FormulaRanking) -> Iterator[Block]:
     yield found.formula.flaw
 
 
-def _values(comparison: Comparison) -> dict[str, Any]:
-    own, formula = ranking(comparison), formula_ranking(comparison)
+def _values(study: "StudyView") -> dict[str, Any]:
+    own, formula = study.of(ranking), study.of(formula_ranking)
     rows = [{**one._asdict(), "row": one.row.treatment} for one in own.rows] if own else []
     return {
         "weights": dict(own.weights) if own else {},
         "rows": rows,
         "unranked": list(own.unranked) if own else [],
-        "formula": comparison.record.ranking,
+        "formula": study.comparison.record.ranking,
         "by_formula": [{"row": name, "figure": score} for name, score in formula.scores] if formula else [],
     }
 

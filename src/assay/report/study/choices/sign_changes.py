@@ -1,17 +1,19 @@
 """Effects that change sign between levels of another factor, as sentences."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.sign_changes import SignChange, sign_changes
-from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, plain
 from assay.report.study.section import Section
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    if found := sign_changes(comparison):
+
+def _content(study: "StudyView") -> Iterator[Block]:
+    if found := study.of(sign_changes):
         yield Table.of(("metric", "level", "lower at", "higher at"), map(_row, found))
         yield (
             "Each change is against the control's level of the same factor, with all other levels equal, and can be "
@@ -29,7 +31,7 @@ def _row(one: SignChange) -> tuple[str, ...]:
     )
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
+def _values(study: "StudyView") -> list[dict[str, Any]]:
     return [
         {
             **one._asdict(),
@@ -38,7 +40,7 @@ def _values(comparison: Comparison) -> list[dict[str, Any]]:
             "raised": plain(one.raised),
             "rest": dict(one.rest),
         }
-        for one in sign_changes(comparison)
+        for one in study.of(sign_changes)
     ]
 
 

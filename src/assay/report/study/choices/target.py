@@ -1,7 +1,7 @@
 """Time of each row to the target loss."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.target import LEAST_EVALUATIONS, RowTarget, Targets, targets
 from assay.analysis.comparison import Comparison
@@ -11,14 +11,17 @@ from assay.report.study.choices.wording import in_nats, target_ratio
 from assay.report.study.section import Section
 from assay.units import format_seconds, format_steps
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = targets(comparison)
+
+def _content(study: "StudyView") -> Iterator[Block]:
+    found = study.of(targets)
     if found is None or len(found.rows) < 2:
         return
     columns = ("row", "steps", "seconds of steps", "against the control")
     yield Table.of(columns, map(_row, found.rows), right=columns[1:3])
-    yield f"The target is {_aim(comparison, found)}. {_basis(comparison, found)}"
+    yield f"The target is {_aim(study.comparison, found)}. {_basis(study.comparison, found)}"
     yield (
         "A run has reached the target at the first step from which its loss stays at or below it. Seconds are those "
         "of the optimizer steps until then, the first one included; start, evaluation and checkpoints are not. "
@@ -59,8 +62,8 @@ def _row(one: RowTarget) -> tuple[str, ...]:
     return one.row.treatment, f"{steps:.0f}", UNKNOWN if seconds is None else format_seconds(seconds), said
 
 
-def _values(comparison: Comparison) -> dict[str, Any]:
-    found = targets(comparison)
+def _values(study: "StudyView") -> dict[str, Any]:
+    found = study.of(targets)
     if found is None:
         return {}
     return {

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.factors.additivity import deviations
 from assay.report.blocks import Block, Table
 from assay.report.study.factors.wording import as_ratio, in_points, is_exact, row_name, title, too_few
@@ -12,14 +11,15 @@ from assay.units import format_percent
 
 if TYPE_CHECKING:
     from assay.report.page.panels import Panel
+    from assay.report.study.view import StudyView
 
 _MOST_DRAWN = 30
 """Most rows in the figure."""
 _COLUMNS = ("change", "sum of parts", "deviation in points", "deviation as a ratio")
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = deviations(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    found = study.of(deviations)
     for one in found:
         rows = (
             (
@@ -45,22 +45,22 @@ def _content(comparison: Comparison) -> Iterator[Block]:
         yield from too_few([(one.metric, one.bounded) for one in found])
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
-    return [one.model_dump(mode="json") for one in deviations(comparison)]
+def _values(study: "StudyView") -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in study.of(deviations)]
 
 
-def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+def _panels(study: "StudyView") -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
     from assay.report.study.factors.drawing import Estimates, estimate_panels
     from assay.report.study.factors.parts import part_panels
 
     found = []
-    for one in deviations(comparison):
+    for one in study.of(deviations):
         shown = {row_name(row.changes, row.row): row.points for row in one.deviations}
         found.append(Estimates(title(one.metric), shown, is_exact(one.metric)))
     if any(len(one.by_row) > _MOST_DRAWN for one in found):
-        return part_panels(comparison)
-    return (*part_panels(comparison), *estimate_panels(found, "deviation, percentage points"))
+        return part_panels(study)
+    return (*part_panels(study), *estimate_panels(found, "deviation, percentage points"))
 
 
 SECTION = Section(

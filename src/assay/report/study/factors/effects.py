@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import MetricEffects, factor_effects
 from assay.analysis.factors.layout import effect_name
 from assay.report.blocks import Block, Table
@@ -12,14 +11,15 @@ from assay.report.study.section import Section
 
 if TYPE_CHECKING:
     from assay.report.page.panels import Panel
+    from assay.report.study.view import StudyView
 
 _MOST_DRAWN = 30
 """Most effects in the figure; of more, main effects and then interactions of two factors are drawn."""
 _COLUMNS = ("as a ratio", "in points")
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = factor_effects(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    found = study.of(factor_effects)
     for one in found:
         rows = ((effect_name(row.changes), as_ratio(row.ratio), in_points(row.points)) for row in one.effects)
         yield Table.of((title(one.metric), *_COLUMNS), rows, right=_COLUMNS, spare=_COLUMNS[1:])
@@ -52,16 +52,16 @@ def _explained(found: tuple[MetricEffects, ...]) -> Iterator[str]:
         )
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
-    return [one.model_dump(mode="json") for one in factor_effects(comparison)]
+def _values(study: "StudyView") -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in study.of(factor_effects)]
 
 
-def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+def _panels(study: "StudyView") -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
     from assay.report.study.factors.drawing import Estimates, estimate_panels
 
     found = []
-    for one in factor_effects(comparison):
+    for one in study.of(factor_effects):
         shown = next((some for order in (3, 2, 1) if len(some := _up_to(one, order)) <= _MOST_DRAWN), {})
         found.append(Estimates(title(one.metric), shown, is_exact(one.metric)))
     return estimate_panels(found, "effect as a ratio, %")

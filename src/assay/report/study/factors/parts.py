@@ -6,26 +6,29 @@ change of the whole. There is a panel for each stack and each metric in bytes or
 
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.factors.additivity import Deviation, deviations
 from assay.analysis.metrics import metrics
 from assay.report.page.panels import MOST, Panel, broken
 from assay.report.page.theme import INK, SOFT, series
 from assay.report.study.factors.wording import points, row_name, title
 
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
+
 _SUM, _WHOLE = "sum of the parts", "all together"
 _MOST_PARTS = 8
 """Most parts of a stack that is drawn."""
 
 
-def part_panels(comparison: Comparison) -> tuple[Panel, ...]:
+def part_panels(study: "StudyView") -> tuple[Panel, ...]:
     """Return the panels of the stacks in the order of the rows; empty if no row has parts of its own."""
-    known, numbers = metrics(), {name: at for at, name in enumerate(comparison.record.treatments, start=1)}
+    known, numbers = metrics(), {name: at for at, name in enumerate(study.comparison.record.treatments, start=1)}
     found = [
         (numbers[one.row], one, each.metric)
-        for each in deviations(comparison)
+        for each in study.of(deviations)
         if known[each.metric].unit in ("bytes", "seconds")
         for one in each.deviations
         if len(one.singles) <= _MOST_PARTS

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.comparison import Comparison
 from assay.analysis.factors.grids import Field, grids
 from assay.analysis.factors.layout import level_name
 from assay.report.blocks import Block, Table
@@ -14,10 +13,11 @@ from assay.units import format_percent
 
 if TYPE_CHECKING:
     from assay.report.page.panels import Panel
+    from assay.report.study.view import StudyView
 
 
-def _content(comparison: Comparison) -> Iterator[Block]:
-    found = grids(comparison)
+def _content(study: "StudyView") -> Iterator[Block]:
+    found = study.of(grids)
     for grid in found:
         columns = [level_name(grid.across, level) for level in grid.across_levels]
         rows = (
@@ -39,15 +39,15 @@ def _text(one: Field | None) -> str:
     return f"{format_percent(one.change)}{own}"
 
 
-def _values(comparison: Comparison) -> list[dict[str, Any]]:
-    return [one.model_dump(mode="json") for one in grids(comparison)]
+def _values(study: "StudyView") -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in study.of(grids)]
 
 
-def _panels(comparison: Comparison) -> "tuple[Panel, ...]":
+def _panels(study: "StudyView") -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
     from assay.report.study.factors.heat_map import map_panels
 
-    return map_panels(grids(comparison), title)
+    return map_panels(study.of(grids), title)
 
 
 SECTION = Section(

@@ -1,19 +1,47 @@
-"""Agreement of micro-batches' gradients in the record of a run that asks for it, at its newest checkpoint.
-
-Rank 0 computes them with the whole model, and the other ranks wait.
-"""
+"""The end of a run's record: the documents it read, a text of its model, and the agreement of gradients."""
 
 from collections.abc import Callable
 
 from assay.config.home import Home
+from assay.data.streaming import DocumentBatches
 from assay.errors import UsageError, first_line
 from assay.instruments.gradients.agreement import agreement
 from assay.parallel.ranks import Ranks
 from assay.store.run_folder import RunFolder
 from assay.store.trained_model import trained
+from assay.training.loop import Loop
+from assay.training.sample import sample
 from assay.training.stops import Interrupted
 from assay.worker.processes.channel import Channel
 from assay.worker.result import Findings
+
+
+def documents_seen(loop: Loop) -> int | None:
+    """Return the documents of which training has read a token.
+
+    None if the text is no stream, or if worker processes read it: only they know.
+    """
+    source = loop.step.program.stateful.get("documents")
+    return source.begun(loop.position.step) if isinstance(source, DocumentBatches) else None
+
+
+MOST_PARAMETERS = 20_000_000
+"""Size up to which a text takes about a second on one core."""
+
+
+def add_sample(findings: Findings, folder: RunFolder) -> None:
+    """Add a text to the findings, unless the model is a user's own or has more than 20 million parameters.
+
+    A text that cannot be had is a note, because the run itself is done.
+    """
+    if findings.spec.config.model.own is not None or (findings.parameters or 0) > MOST_PARAMETERS:
+        return
+    try:
+        found = trained(Home(folder.path.parent.parent), folder.id)
+        findings.sample = sample(found.checkpoint, found.config, found.tokenizer())
+    except (UsageError, RuntimeError, MemoryError) as error:
+        findings.notes.append(f"no text was sampled: {first_line(error)}")
+
 
 _STOPPED = "interrupted while gradients were compared, after all steps; its last checkpoint is kept"
 

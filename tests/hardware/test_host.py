@@ -4,7 +4,7 @@ from itertools import accumulate, chain, repeat
 
 import pytest
 
-from assay.hardware.clock import jitter
+from assay.hardware.host import jitter
 
 
 def clock(seconds: list[float]) -> list[float]:

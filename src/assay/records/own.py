@@ -14,8 +14,23 @@ from assay.records.evidence import ValueProof
 from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
+from assay.records.trace import Memory as HeldMemory
 from assay.records.trace import Operation, OperationClass
-from assay.records.trace.parts import Memory as HeldMemory
+
+
+class TracedPeak(Record):
+    """Highest instant of one optimizer step, in which the optimizer's state exists."""
+
+    parameters: int
+    """Number of elements of all distinct parameters."""
+    peak_bytes: int
+    """Highest sum of tensors alone."""
+    instant: str
+    """Phase and operator of the instant that `parts` describes."""
+    parts: Mapping[str, int]
+    """Bytes of each part of the peak; saved tensors by the class of the module that made them. On a CPU they sum to
+    `peak_bytes`, on a GPU to what was requested."""
+
 
 OTHERS = "other tensors"
 """Part of a peak that was alive before the step, and that nothing of the step owns."""

@@ -1,12 +1,34 @@
-"""Several optimizers of separate parameters, as the one optimizer that a step and its checkpoints expect.
+"""Optimizer classes of this package: each tensor updated by itself, and several optimizers as one.
 
-Groups and state indices follow each other in the order of the optimizers, as torch numbers those of a single one.
+Groups and state indices of several follow each other in the order of the optimizers, as torch numbers those of a single
+one.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
 from assay.step.program import OptimizerLike
+
+
+class OneByOne(Optimizer):
+    """An optimizer defined by its update of one tensor."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.update(parameter, parameter.grad, self.state[parameter], group)
+
+    @abstractmethod
+    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Update `parameter` in place. `state` belongs to this tensor and is empty before its first update."""
 
 
 class Joined:

@@ -8,8 +8,177 @@ from collections.abc import Mapping
 from typing import Literal
 
 from assay.config.base import Frozen
-from assay.records.trace.masks import Masks
-from assay.records.trace.parts import Batch, Graphs, Memory, Optimizer, Precision
+
+Setting = float | tuple[float, ...]
+
+
+class Group(Frozen):
+    """One parameter group of the optimizer, with its settings in the update."""
+
+    parameters: tuple[str, ...]
+    settings: Mapping[str, Setting]
+    """Learning rate, weight decay, betas and other numbers, under torch's names."""
+
+
+class Updated(Frozen):
+    """One parameter that the optimizer of this rank updates."""
+
+    name: str
+    elements: int
+    """Number of elements that this rank's optimizer updates."""
+    written: Mapping[str, int] = {}
+    """Number of elements of the parameter written during the update, by operator; compiled code shows no operators."""
+    changes: int = 0
+    """Number of times that an operator or a compiled kernel changed the tensor in place, by torch's version counter."""
+    state: Mapping[str, int] = {}
+    """Bytes of this rank's optimizer state, by key."""
+    steps: float | None = None
+    """Number of updates that the state has counted; None if it has no count."""
+
+
+class Scaling(Frozen):
+    """Loss scale of one step."""
+
+    value: float = 1.0
+    """Scale in force when the step began."""
+    losses: int = 0
+    """Number of losses that were scaled."""
+    factors: tuple[float, ...] = ()
+    """Distinct ratios of a scaled loss to the loss."""
+    due: tuple[float, float] | None = None
+    """Least and largest scale that are due, from the initial value, skipped updates and growth; None: unknown."""
+
+
+class Float8Product(Frozen):
+    """All products of one step that agree in phase and formats."""
+
+    phase: Literal["forward", "backward", "recompute", "update"]
+    formats: tuple[str, str]
+    """Dtypes of the left and the right factor."""
+    count: int
+    full_scale: int | None
+    """Products in which the largest element of each factor is the largest number of its format, as with the best scale.
+    None: the factors' values cannot be read, as in compiled code."""
+
+
+class Masks(Frozen):
+    """Counts of one step's dropout masks, without those drawn in compiled code, CUDA graphs or fused attention."""
+
+    drawn: int = 0
+    """Masks drawn in forward."""
+    elements: int = 0
+    zeros: int = 0
+    repeated: int = 0
+    """Forward masks equal to an earlier one of the step. Small masks, which may agree by chance, are excluded."""
+    again: int = 0
+    """Masks drawn in recomputed forwards."""
+    unequal: int = 0
+    """Recomputed masks that match none of the forward's."""
+    digests: tuple[int, ...] = ()
+    """Checksums of the forward masks, without small ones, to be compared with another step's."""
+
+
+class Batch(Frozen):
+    """The step's batch, and how this rank got its part."""
+
+    targets: int
+    """Number of targets in the whole step."""
+    sequences: int = 0
+    """Number of sequences of the batch that this rank requested."""
+    prepared: Mapping[str, int] = {}
+    """Number of this step's sequences that were not simply read from prepared tokens, by their maker."""
+    makers: Mapping[str, int] = {}
+    """Number of makers of batches for this rank, by kind, for instance of processes."""
+    data_seconds: float = 0.0
+    """Seconds that the host waited for its batch."""
+
+
+class Memory(Frozen):
+    """Bytes of one step on this rank."""
+
+    saved_bytes: Mapping[str, int]
+    """Peak of the bytes of distinct storages saved for backward, by category, without parameters and their aliases.
+    Micro-batches whose saved tensors do not live together are not added up."""
+    offloaded_saved_bytes: int = 0
+    """Bytes of saved tensors copied to another device until backward, summed over savings and micro-batches."""
+    parameter_bytes: int
+    offloaded_bytes: int = 0
+    """Bytes of parameters in host memory while the step runs on another device."""
+    whole_parameter_bytes: int = 0
+    """Bytes of this rank's parameters with sharded ones counted whole, as on one device."""
+    gradient_bytes: int
+    """Bytes of gradients alive at the end of backward."""
+    gradients_together_bytes: int = 0
+    """Most bytes of gradients alive when an optimizer began to step."""
+    optimizer_state_bytes: int
+    offloaded_state_bytes: int = 0
+    """Bytes of optimizer state in host memory while the step runs on another device."""
+    whole_state_bytes: Mapping[str, int] = {}
+    """Bytes of optimizer state by dtype, with sharded tensors counted whole."""
+
+    @property
+    def whole_optimizer_state_bytes(self) -> int:
+        """Bytes of optimizer state with sharded tensors counted whole, as on one device."""
+        return sum(self.whole_state_bytes.values())
+
+    @property
+    def saved_total_bytes(self) -> int:
+        """Peak of the bytes saved for backward, over all categories."""
+        return sum(self.saved_bytes.values())
+
+
+class Optimizer(Frozen):
+    """The optimizer's groups, and the updates of the step."""
+
+    updates: tuple[Updated, ...] = ()
+    """Parameters that the optimizer updates."""
+    groups: tuple[Group, ...] = ()
+    """Parameter groups of the optimizer."""
+    updates_in_backward: int = 0
+    """Number of optimizer steps while backward was running."""
+    learning_rate: float | None = None
+    """Learning rate that the schedule has for this step."""
+
+
+class CompiledGraph(Frozen):
+    """One graph that a compiler captured, and its use in this step."""
+
+    backward: bool
+    calls: int
+    """Number of times that the step ran its code."""
+    operations: int
+    """Number of operators in the graph, without views."""
+    contractions: int
+    """Number of tensor contractions among them."""
+    kernels: int
+    """Number of fused loops generated for it."""
+
+
+class Graphs(Frozen):
+    """Graphs that a compiler or the device captured."""
+
+    compiled: tuple[CompiledGraph, ...] = ()
+    """Graphs whose code this step ran; their operations are among `operations`."""
+    graph_breaks: int = 0
+    """Number of graph breaks since the process began."""
+    training_graphs: int = 0
+    """Number of forward and backward graphs captured for training since the process began, without evaluation's."""
+    graph_replays: int = 0
+    """Number of micro-batches whose forward and backward the device replayed."""
+    captured_contractions: int = 0
+    """Number of tensor contractions in the replayed graphs; they are among `operations`."""
+
+    def calls(self, *, backward: bool) -> int:
+        """Number of calls of compiled code in one direction."""
+        return sum(graph.calls for graph in self.compiled if graph.backward is backward)
+
+
+class Precision(Frozen):
+    """Products and gradients that low precision scales."""
+
+    float8: tuple[Float8Product, ...] = ()
+    scaling: Scaling = Scaling()
+
 
 Phase = Literal["forward", "backward", "recompute", "update"]
 """Part of a step. `recompute`: forward operations that a checkpoint repeats during backward."""

@@ -1,1 +1,0 @@
-"""Figures of programs of a user's own."""

@@ -1,0 +1,98 @@
+"""The view of a comparison: its table, its sections and its last lines. A kind of study may have an answer of its own.
+
+Each analysis that a section shows is computed once, whoever asks for it.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from assay.analysis.comparison import Comparison
+from assay.report.blocks import Block
+from assay.report.views import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from assay.report.study.section import Filled
+
+_Found = TypeVar("_Found")
+_BY_KIND = {"isoflop": "assay.report.scaled.view"}
+"""Module with the answer of a kind of study, which is its function `answered`."""
+
+
+class StudyView(View):
+    """Rows and sections of a comparison, as a reader is shown them."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = self.table = comparison
+        self._found: dict[Callable[[Comparison], Any], Any] = {}
+
+    def of(self, analysis: Callable[[Comparison], _Found]) -> _Found:
+        """Return what an analysis finds in the comparison; it is computed once."""
+        if analysis not in self._found:
+            self._found[analysis] = analysis(self.comparison)
+        return cast(_Found, self._found[analysis])
+
+    @cached_property
+    def sections(self) -> "tuple[Filled, ...]":
+        """The sections that apply to the study, with their content."""
+        from assay.report.study.sections import filled  # loads numpy, which other results do not need
+
+        return filled(self)
+
+    @cached_property
+    def answer(self) -> str:
+        """The answer in a few sentences; empty if there is none."""
+        return " ".join(str(block) for one in self.sections if one.section.name == "answer" for block in one.blocks)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table, the sentences on each row, the footnotes and the sections."""
+        from assay.report.notebook.comparison import comparison_report
+
+        yield from comparison_report(self.comparison)
+        for one in self.sections:
+            yield one.section.title
+            yield from one.blocks
+
+    def printed(self) -> Iterator[Block]:
+        """Yield the sections that a terminal prints below the table, each after an empty line."""
+        for one in self.sections:
+            if one.section.printed:
+                yield from ("", one.section.title)
+                yield from one.blocks
+        yield ""
+
+    def closing(self) -> Iterator[tuple[str, str]]:
+        """Yield label and text of the last lines: the answer, the baseline beside it, and what to run next."""
+        from assay.report.closing.study import closing
+
+        return closing(self)
+
+    def values(self) -> dict[str, Any]:
+        """Return rows, sections and environment as plain values for JSON."""
+        sections = {one.section.name: one.section.values(self) for one in self.sections}
+        return {**self.comparison.to_json(), "sections": sections}
+
+    def page(self) -> tuple[str, dict[str, Any]]:
+        """Return the template of a comparison's page, and its content."""
+        from assay.report.page.comparison import content
+
+        return "page.html", content(self)
+
+    def figure(self, name: str = "changes") -> "Figure | None":
+        """Return a figure of the page as a chart; None if there is nothing to draw."""
+        from assay.report.page.compared import FIGURES
+        from assay.report.page.panels import together
+        from assay.report.page.theme import printed
+
+        drawn = together(FIGURES[name](self.comparison))
+        return None if drawn is None else printed(drawn)
+
+
+def view(comparison: Comparison) -> View:
+    """Return the view of a comparison: the answer of its kind if it has one, or else its rows and sections."""
+    module = _BY_KIND.get(comparison.record.kind)
+    own: View | None = None if module is None else import_module(module).answered(comparison)
+    return own or StudyView(comparison)

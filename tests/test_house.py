@@ -1,0 +1,153 @@
+"""Rules of the house that do not hold everywhere yet: what breaks one is in a list of `debts/`, which only shrinks.
+
+A new fault is mended, not listed. An entry that no longer holds is removed. `MOST` has the length of each list, and is
+lowered with it.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "assay"
+DEBTS = Path(__file__).parent / "debts"
+LEAST_MODULES = 4
+PROTOCOLS = ("analysis/metrics", "executors", "studies/kinds", "studies/library", "studies/documents", "scaling/laws")
+"""Folders of a protocol that extensions follow, beside the techniques, each of which may be a folder."""
+MOST = {"small_folders": 19, "one_importer": 147, "file_names": 136, "class_names": 78, "nouns": 28}
+FLOORS = {
+    "cli": ("cli",),
+    "api": ("api",),
+    "report": ("report",),
+    "domain": ("absent", "advise", "analysis", "data", "estimator", "hardware", "launch", "own", "scaling", "studies"),
+}
+"""Rooms of each floor, in any of whose folders the noun of a question may be."""
+NOUNS = (
+    *("train", "study", "estimate", "plan", "inference", "accuracy", "capacity", "recommend"),
+    *("anatomy", "measure", "gradients", "laws", "optimal", "batch", "scaling_study", "catalogue"),
+)
+"""One noun for each question: the name of a file or folder on every floor."""
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Source files, relative to the package."""
+    return tuple(sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py")))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse((SOURCE / path).read_text(encoding="utf-8"))
+
+
+def module(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(("assay", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def small_folders() -> set[str]:
+    """Folders with one to three modules, and without folders of their own."""
+    counts: dict[Path, int] = defaultdict(int)
+    for path in files():
+        counts[path.parent] += path.name != "__init__.py"
+    inner = {path.parent for path in counts}
+    return {
+        folder.as_posix()
+        for folder, count in counts.items()
+        if count < LEAST_MODULES and folder not in inner and folder.parts[:1] != ("optimizations",)
+    } - set(PROTOCOLS)
+
+
+def one_importer() -> set[str]:
+    """Modules that exactly one module imports, which is in the same folder."""
+    names = {module(path): path for path in files()}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for path in files():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                found: Iterable[str] = (one if one in names else node.module for one in whole)
+            elif isinstance(node, ast.Import):
+                found = (alias.name for alias in node.names)
+            else:
+                continue
+            for one in set(found) & names.keys():
+                importers[one].add(module(path))
+    alone = {name: min(found) for name, found in importers.items() if len(found) == 1}
+    return {
+        names[name].as_posix()
+        for name, importer in alone.items()
+        if names[name].name != "__init__.py" and names[importer].parent == names[name].parent
+    }
+
+
+def file_names() -> set[str]:
+    """Names of files that are in several rooms."""
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for path in files():
+        rooms[path.name].add(path.parts[0])
+    return {name for name, found in rooms.items() if len(found) > 1 and name not in ("__init__.py", "__main__.py")}
+
+
+def class_names() -> set[str]:
+    """Names of public classes that are in several files."""
+    homes: dict[str, set[Path]] = defaultdict(set)
+    for path in files():
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].add(path)
+    return {name for name, found in homes.items() if len(found) > 1}
+
+
+def nouns() -> set[str]:
+    """Floors on which a question has no file or folder with its noun."""
+    held = {
+        floor: {part.removesuffix(".py") for path in files() if path.parts[0] in rooms for part in path.parts[1:]}
+        for floor, rooms in FLOORS.items()
+    }
+    return {f"{noun}: {floor}" for noun in NOUNS for floor, names in held.items() if noun not in names}
+
+
+RULES = {rule.__name__: rule for rule in (small_folders, one_importer, file_names, class_names, nouns)}
+
+
+def listed(name: str) -> list[str]:
+    return (DEBTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_fault_is_in_the_list_of_its_rule_and_nothing_else_is(name: str) -> None:
+    found, known = RULES[name](), listed(name)
+    assert sorted(found - set(known)) == [], f"mend these; debts/{name}.txt only shrinks"
+    assert sorted(set(known) - found) == [], f"these hold now; remove them from debts/{name}.txt"
+    assert known == sorted(set(known))
+    assert len(known) == MOST[name], "lower MOST with the list; it never grows"
+
+
+def test_a_planted_fault_of_each_rule_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "api/lonely/__init__.py": "",
+        "api/lonely/one.py": "from assay.api.lonely.two import Answer",
+        "api/lonely/two.py": "class Answer: ...",
+        "cli/one.py": "class Answer: ...",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    planted = tuple(Path(name) for name in texts)
+    monkeypatch.setattr(f"{__name__}.SOURCE", tmp_path)
+    monkeypatch.setattr(f"{__name__}.files", lambda: planted)
+    monkeypatch.setattr(f"{__name__}.NOUNS", ("one",))
+    tree.cache_clear()
+    found = {name: rule() for name, rule in RULES.items()}
+    tree.cache_clear()
+    assert found == {
+        "small_folders": {"api/lonely", "cli"},
+        "one_importer": {"api/lonely/two.py"},
+        "file_names": {"one.py"},
+        "class_names": {"Answer"},
+        "nouns": {"one: report", "one: domain"},
+    }
