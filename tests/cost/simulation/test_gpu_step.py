@@ -6,7 +6,7 @@ import pytest
 
 from assay.cost.kernels import CPU
 from assay.cost.simulation.allocator import Ledger
-from assay.cost.simulation.reserved import kept_workspaces
+from assay.cost.simulation.reserved import Interval, kept_workspaces
 from assay.cost.simulation.timeline import replay
 from assay.cost.step import Cost
 from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
@@ -73,3 +73,9 @@ def test_copies_to_the_host_end_at_once_or_with_the_step() -> None:
     assert found.requested_bytes.low == found.timeline.requested.nbytes < plain.timeline.requested.nbytes
     assert found.requested_bytes.high > plain.timeline.requested.nbytes
     assert plain.requested_bytes.low == plain.requested_bytes.high
+
+
+def test_the_peak_of_compiled_code_is_between_two_bounds() -> None:
+    found = estimate(run_with(*specs_of(("compile",))).model_copy(update={"device": "cuda"}), H200)
+    peak = found.timeline.requested.nbytes
+    assert found.requested_bytes == Interval(round(0.99 * peak), round(1.06 * peak))
