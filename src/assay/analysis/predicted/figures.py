@@ -24,7 +24,12 @@ class Figure(NamedTuple):
     """Figure of a step; None if it is not predicted."""
 
 
-REQUESTED = Figure("requested_peak_bytes", "requested", lambda found: found.requested_bytes.high)
+def _requested(found: Estimate) -> float | None:
+    """Return the most bytes that are requested at once; None of a captured graph, which requests its own pool once."""
+    return None if found.cost.replayed else found.requested_bytes.high
+
+
+REQUESTED = Figure("requested_peak_bytes", "requested", _requested)
 SAVED = Figure("saved_bytes", "saved", lambda found: found.timeline.saved_bytes)
 FLOPS = Figure("step_flops", "work", lambda found: found.step_flops)
 SECONDS = Figure("step_seconds", "step time", lambda found: found.step_seconds)
