@@ -23,7 +23,7 @@ from assay.parallel.dtensor import local
 from assay.parallel.ranks import joined
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
-from support.corpora import RandomData
+from support.random_data import RandomData
 
 
 def nbytes(tensors: Any) -> int:

@@ -36,7 +36,7 @@ from assay.values.baseline import References
 from assay.values.masks import Noise
 from assay.values.nearness import unit_roundoff
 from assay.values.pooled import AMPLIFIED, SEVERAL_GROUP_RATIO, TENSOR_RATIO, group_of
-from support.corpora import RandomShard
+from support.random_data import RandomShard
 
 DRAWS = 3
 MODES = {"bf16_flash": "reductions in bfloat16", "bf16_flash_full_reductions": "reductions in float32"}

@@ -19,7 +19,7 @@ from assay.scaling.published import BESIROGLU
 from support.docs import DOCS, program
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", DOCS / "parallelism.md"]
+PAGES = [ROOT / "README.md", DOCS / "commands.md", DOCS / "parallelism.md"]
 LARGE = Machine(processor="any", cores=64, memory_bytes=2**40)
 COMMANDS = sorted(
     {
@@ -124,6 +124,10 @@ def test_the_readme_says_what_a_word_means_where_it_first_uses_it(word: str) -> 
     first = re.search(rf".{word}.", text, flags=re.IGNORECASE)
     assert first is not None
     assert first[0] == f"*{word}*"
+
+
+def test_the_readme_can_be_read_in_five_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
 def test_there_are_commands() -> None:

@@ -48,7 +48,7 @@ def _judged(stack: str, deep: bool, number: int, tiny: bool) -> Result:
     from assay.training.loop import read, take_step
     from assay.values.check import check_values
     from assay.values.recorded import Recorded
-    from support.corpora import RandomData
+    from support.random_data import RandomData
     from support.steps import build_step
     from values.recording import record_steps
 

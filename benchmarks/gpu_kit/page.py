@@ -2,7 +2,8 @@
 
     python benchmarks/gpu_kit/page.py FOLDER [--out docs/measured/gpu.md]
 
-FOLDER has the JSON files that `benchmarks/gpu_kit` wrote. Parts that are missing are named.
+FOLDER has the JSON files that `benchmarks/gpu_kit` wrote. Parts that are missing are named. Where FOLDER has a file
+`facts.md`, it ends the page: what was measured on this device before the kit.
 """
 
 import argparse
@@ -47,22 +48,42 @@ def _rates(items: Items) -> Iterator[str]:
         cells = (one.get(size, {}).get("flops") for one in _products(items).values())
         yield f"| {size} | " + " | ".join("" if one is None else f"{max(one) / 1e12:.1f}" for one in cells) + " |"
     yield ""
-    for name in ("copies", "launches"):
-        if name in items:
-            yield f"- {name}: " + ", ".join(f"{what} {_figure(one)}" for what, one in items[name].items())
+    yield from _copies_and_launches(items)
+    yield "| operator | shape | forward, µs | with backward, µs |"
+    yield "| --- | --- | ---: | ---: |"
     for name, one in items.items():
         if name.startswith(("attention", "loops")):
-            shown = (f"{what} {json.dumps(told)}" for what, told in one.items() if isinstance(told, dict))
-            yield f"- {name}, seconds: " + "; ".join(shown)
+            shape = one.get("shape", "")
+            for what, figures in one.items():
+                yield from _timed_row(name, what, shape, figures)
+
+
+def _copies_and_launches(items: Items) -> Iterator[str]:
+    if "copies" in items:
+        told = (f"{what} {one / 1e9:,.0f}" for what, one in items["copies"].items() if isinstance(one, float))
+        yield f"Copies, in GB a second: {', '.join(told)}."
+    if "launches" in items:
+        told = (f"{what} {1e6 * one:.1f}" for what, one in items["launches"].items())
+        yield f"A small operation in a chain, in µs of the host: {', '.join(told)}."
+    yield ""
+
+
+def _timed_row(name: str, what: str, shape: object, figures: object) -> Iterator[str]:
+    """Yield the row of one kernel of attention at a shape, or of one element-wise layer."""
+    if not isinstance(figures, dict):
+        return
+    kind, _, rest = name.partition(" ")
+    title, at = (f"{kind} {rest}", what) if kind == "attention" else (f"{what} {rest}", shape)
+    if "unavailable" in figures:
+        yield f"| {title} | {at} | unavailable | |"
+        return
+    both = 1e6 * figures["forward_and_backward"]
+    yield f"| {title} | {at} | {1e6 * figures['forward']:.1f} | {both:.1f} |"
 
 
 def _products(items: Items) -> dict[str, Any]:
     start = "products in "
     return {name.removeprefix(start): one for name, one in items.items() if name.startswith(start)}
-
-
-def _figure(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _peaks(items: Items) -> Iterator[str]:
@@ -149,7 +170,9 @@ def main() -> None:
     }
     if not files:
         sys.exit(f"{given.folder} has no file of a part; run python benchmarks/gpu_kit --out {given.folder}")
-    given.out.write_text(page(files), encoding="utf-8")
+    facts = given.folder / "facts.md"
+    known = f"\n{facts.read_text(encoding='utf-8')}" if facts.exists() else ""
+    given.out.write_text(page(files) + known, encoding="utf-8")
 
 
 if __name__ == "__main__":

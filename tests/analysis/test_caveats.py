@@ -1,7 +1,9 @@
 import pytest
 
 from assay.analysis.comparison import analyse
+from assay.analysis.timed import disturbances
 from assay.records.study import ComparisonRecord, StudyEnding
+from assay.records.timing import Block, GpuState, Round
 from support.comparisons import record
 
 MIXED = "cells started a process of their own, because the server"
@@ -53,3 +55,18 @@ def test_seeds_that_have_not_begun_lack_no_baseline() -> None:
     lone = tuple(one for one in made.cells if one.cell.seed == 0 or one.cell.treatment == "sdpa_attention")
     said = analyse(made.model_copy(update={"cells": lone})).caveats
     assert "Losses at seeds 1, 2 are not compared, because there is no baseline." in said
+
+
+def test_a_slowed_gpu_is_named_with_its_reason() -> None:
+    made = record(seeds=3)
+    first = made.cells[0]
+    state = GpuState(clock_hertz=1e9, watts=300.0, celsius=88.0, slowed_by=("temperature, by hardware",))
+    slow = Block(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, gpu=state)
+    cell = first.model_copy(update={"result": first.result.model_copy(update={"blocks": (slow,)})})
+    name = first.cell.name
+    ended = Round(seed=0, wave=0, number=1, order=(name,), disturbed=(name,))
+    found = made.model_copy(update={"cells": (cell, *made.cells[1:]), "rounds": (ended,)})
+    (said,) = disturbances(found)
+    assert "or the GPU was slowed (in 1 blocks, because of temperature, by hardware)" in said
+    (without,) = disturbances(made.model_copy(update={"rounds": (ended,)}))
+    assert "GPU" not in without

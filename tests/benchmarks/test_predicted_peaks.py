@@ -15,7 +15,7 @@ from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Unpredicted, catalogue, resolve
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import ON_ONE_DEVICE, marked
 from support.steps import measured_peak
 

@@ -20,7 +20,7 @@ from assay.training import queued_step
 from assay.training.build import baseline, build
 from assay.training.evaluation import Sample, evaluate
 from assay.training.loop import train_step
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import run_folder
 from support.steps import CPU, micro_batches
 from support.workers import ended

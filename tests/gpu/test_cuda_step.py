@@ -19,7 +19,7 @@ from assay.optimizations import Unavailable, check, optimizations_of, resolve, r
 from assay.training.loop import read, take_step, train_step
 from assay.values.watch import UpdateWatch
 from optimizations.mutations.harness import Corpus
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import ON_ONE_DEVICE, SHAPE, run_with
 from support.steps import build_step, losses, traced
 

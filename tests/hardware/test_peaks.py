@@ -45,14 +45,20 @@ def test_another_form_of_a_device_has_no_known_peak(name: str) -> None:
     assert datasheet(name) is None
 
 
-def test_a_gpu_has_its_16_bit_peak() -> None:
+def test_a_gpu_has_the_peak_of_the_dtypes_in_which_a_step_multiplies() -> None:
     gpu = Accelerator(name="NVIDIA A100-SXM4-80GB", memory_bytes=80 * 10**9)
     machine = Machine(processor="some", cores=2, memory_bytes=1, accelerators=(gpu,))
-    assert peak_flops(machine, "cuda") == 312e12
-    assert peak_flops(machine, "cpu") is None
+    assert peak_flops(machine, "cuda", {"bfloat16": 10**12}) == 312e12
+    assert peak_flops(machine, "cuda", {"tf32": 10**12}) == 156e12
+    assert peak_flops(machine, "cuda", {"float32": 10**12}) == 19.5e12
+    mixed = peak_flops(machine, "cuda", {"float32": 195 * 10**11, "bfloat16": 312 * 10**12})
+    assert mixed == pytest.approx((19.5e12 + 312e12) / 2)  # a second for each
+    assert peak_flops(machine, "cuda", {"bfloat16": 1, "float64": 1}) is None
+    assert peak_flops(machine, "cuda", {}) is None
+    assert peak_flops(machine, "cpu", {"float32": 1}) is None
 
 
-def test_a_cpu_has_its_highest_undoubted_rate() -> None:
+def test_a_cpu_has_its_undoubted_rates() -> None:
     rates = Rates(
         device="cpu",
         matmul_flops={"float32": 1e11, "bfloat16": 3e11, "float16": 9e11},
@@ -64,4 +70,6 @@ def test_a_cpu_has_its_highest_undoubted_rate() -> None:
         doubtful=("float16",),
     )
     machine = Machine(processor="some", cores=2, memory_bytes=1, rates={"cpu": rates})
-    assert peak_flops(machine, "cpu") == 3e11
+    assert peak_flops(machine, "cpu", {"bfloat16": 5}) == 3e11
+    assert peak_flops(machine, "cpu", {"float32": 5}) == 1e11
+    assert peak_flops(machine, "cpu", {"float16": 5}) is None

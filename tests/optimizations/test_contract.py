@@ -119,7 +119,7 @@ def test_a_step_is_freed_with_its_objects(spec: Spec) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_applying_only_describes(spec: Spec) -> None:
     from assay.training.build import baseline as program_of
-    from support.corpora import RandomData
+    from support.random_data import RandomData
 
     run = run_with(spec)
     program = program_of(run, RandomData(run), torch.device("cpu"))  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from assay.step.program import Step
 from assay.training.build import baseline, build
 from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import SHAPE, run_with, specs_of, without
 from support.steps import build_step, losses, traced
 from support.traces import altered

@@ -18,7 +18,7 @@ from assay.step.graphs import StepGraphs
 from assay.training.build import baseline
 from assay.training.loop import train_step
 from support import graphs as recording
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, traced
 from support.traces import altered

@@ -23,7 +23,7 @@ from assay.training.build import baseline as program_of
 from assay.training.build import build
 from assay.training.loop import train_step
 from assay.training.stops import Unread
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import run_with
 from support.steps import build_step, traced
 

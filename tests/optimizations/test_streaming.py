@@ -18,7 +18,7 @@ from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import SHAPE, run_with
 from support.steps import traced
 

@@ -7,7 +7,7 @@ from assay.config import Spec, TrainingConfig
 from assay.optimizations import optimizations_of
 from assay.optimizers.rates import at_rate
 from assay.training.build import baseline
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import run_with
 
 

@@ -13,7 +13,7 @@ from assay.optimizers.recipes import OptimizerRecipe
 from assay.records.evidence import Evidence
 from assay.step.program import NamedParameters, OptimizerLike
 from assay.training.build import baseline
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import run_with
 from support.swapped import proof_of, traced_with
 

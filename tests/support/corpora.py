@@ -1,13 +1,10 @@
-"""Text and tokens to train on: a small prepared corpus, and random tokens in memory."""
+"""Text to train on: a small prepared corpus."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from assay.config import DataConfig, Home, Run
+from assay.config import DataConfig, Home
 from assay.data import Prepared, prepare
 
 TEXT = "\n".join(f"{n} bottles of milk stand on the wall, {n * n % 97} of them are green." for n in range(400))
@@ -23,21 +20,3 @@ def small_corpus(folder: Path) -> Prepared:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """That corpus, which nobody changes."""
     return small_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@dataclass
-class RandomShard:
-    """A token stream in memory."""
-
-    ids: np.ndarray[Any, np.dtype[np.uint16]]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-class RandomData:
-    """Stands in for a prepared corpus."""
-
-    def __init__(self, run: Run) -> None:
-        ids = np.random.default_rng(0).integers(run.model.vocabulary, size=3 * run.model.context_length + 999)
-        self.train = self.validation = RandomShard(ids.astype(np.uint16))

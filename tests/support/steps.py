@@ -21,13 +21,12 @@ from assay.optimizations.vocab_padding import model as padding
 from assay.records.trace import Trace
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.build import baseline, build
-from assay.training.checkpoints import checkpoint
 from assay.training.evaluation import Evaluation
 from assay.training.gradients import cut, summed_loss
 from assay.training.loop import Loop, read, take_step, train_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import Position, StepRecord
-from support.corpora import RandomData
+from support.random_data import RandomData
 
 CPU = torch.device("cpu")
 
@@ -161,6 +160,8 @@ class Watcher:
 
 def loop_of(run: ResolvedRun, step: Step, corpus: Prepared, folder: Path, position: Position | None = None) -> Loop:
     """A loop from a position on, that saves into `folder` and is watched by a `Watcher`."""
+    from assay.training.checkpoints import checkpoint  # the kit for a GPU has no safetensors
+
     position = position or Position()
 
     def windows() -> Iterator[MicroBatch]:

@@ -15,7 +15,7 @@ from assay.records.trace import Trace
 from assay.step.program import Program
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
-from support.corpora import RandomData
+from support.random_data import RandomData
 
 
 def traced_with(recipe: OptimizerRecipe, run: Run) -> Trace:

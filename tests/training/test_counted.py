@@ -14,8 +14,8 @@ from assay.step.program import Step
 from assay.training.batches import micro_batches_of, own_validation
 from assay.training.evaluation import evaluate
 from assay.training.loop import train_step
-from support.corpora import RandomData
 from support.counted_losses import LENGTH, counted_run
+from support.random_data import RandomData
 from support.steps import CPU, build_step
 
 Slow = Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, int]]

@@ -14,6 +14,7 @@ from assay.data import Prepared
 from assay.errors import UsageError
 from assay.parallel.ranks import Ranks
 from assay.step.program import Figures, MicroBatch, Share, Step
+from assay.training import loop as loop_module
 from assay.training.gradients import gradients
 from assay.training.loop import Loop, read
 from assay.training.queued_step import take
@@ -114,8 +115,9 @@ def test_the_time_of_reading_is_that_of_all_steps_read(corpus: Prepared) -> None
 
 @pytest.mark.parametrize(("device", "more"), [("cpu", 0.0), ("cuda", 2.0)])
 def test_a_device_works_on_while_the_host_does_something_else_between_two_steps(
-    corpus: Prepared, device: str, more: float
+    corpus: Prepared, device: str, more: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop_module, "mark", lambda device: None)
     step = step_of(tiny(), corpus)
     first, second = (take(step, index) for index in range(2))
     later = replace(second, began=first.queued + 2.0, queued=first.queued + 3.0)
@@ -158,3 +160,27 @@ def test_a_step_that_is_not_finite_is_named_late_and_what_came_after_is_not_told
     with pytest.raises(Diverged, match=r"at step 1, read after step 3: by then the weight \S+ is the first tensor"):
         loop.advance(6)
     assert [record.finite for record in told(loop)] == [True, False]
+
+
+class Event:
+    """A time of the device, in milliseconds."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def elapsed_time(self, later: "Event") -> float:
+        return later.at - self.at
+
+
+def test_steps_that_are_read_together_share_the_time_of_the_device(
+    corpus: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = step_of(tiny({"steps": 3}), corpus, figures=Figures(read_every=3))
+    taken = [replace(take(step, index), begun=Event(100.0 * index)) for index in range(3)]  # type: ignore[arg-type]
+    monkeypatch.setattr(loop_module, "mark", lambda device: Event(330.0))
+    found = read(step, taken)
+    assert [one.device_seconds for one in found] == [pytest.approx(0.11)] * 3
+    assert [one.host_seconds for one in found] == [one.seconds for one in taken]
+    monkeypatch.undo()
+    on_cpu = read(step, [take(step, 3)])[0]
+    assert (on_cpu.device_seconds, on_cpu.host_seconds) == (None, None)

@@ -15,7 +15,7 @@ from assay.values.check import check_values
 from assay.values.masks import source_of_masks
 from assay.values.recorded import Recorded
 from assay.values.recorder import StepRecorder
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.steps import build_step
 
 MODEL = """

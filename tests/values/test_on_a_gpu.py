@@ -11,7 +11,7 @@ from assay.config.run import Spec
 from assay.optimizations import resolved
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import SHAPE, run_with
 from support.steps import build_step
 from values.recording import proof_of_values, record_steps

@@ -11,7 +11,7 @@ from assay.data import Prepared
 from assay.optimizations import resolved
 from assay.step.program import MicroBatch, Share
 from assay.values.rows import StepRows
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import tiny
 from support.steps import build_step
 

@@ -7,7 +7,7 @@ import pytest
 
 from assay.data import Batches, Prepared
 from assay.values.texts import texts_of_step
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.runs import tiny
 
 

@@ -17,7 +17,7 @@ from assay.step.program import MicroBatch, Step
 from assay.training.batches import validation_batches
 from assay.training.evaluation import Evaluation, evaluate
 from assay.values.windows import EvaluatedWindows
-from support.corpora import RandomData, RandomShard
+from support.random_data import RandomData, RandomShard
 from support.runs import tiny
 from support.steps import build_step
 

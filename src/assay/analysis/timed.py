@@ -119,9 +119,19 @@ def disturbances(record: ComparisonRecord) -> list[str]:
     repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
     return [
         f"In {disturbed} of {len(record.rounds)} rounds other programs, waiting cells or a hypervisor used more than "
-        f"{100 * DISTURBED:.0f} % of the processor time; {repeated} rounds were repeated for it. Disturbed rounds are "
-        f"left out if at least {LEAST_ROUNDS} others remain."
+        f"{100 * DISTURBED:.0f} % of the processor time{_slowed_gpus(record)}; {repeated} rounds were repeated for it. "
+        f"Disturbed rounds are left out if at least {LEAST_ROUNDS} others remain."
     ]
+
+
+def _slowed_gpus(record: ComparisonRecord) -> str:
+    """Return how many blocks a slowed GPU disturbed, with the reasons, as part of a sentence."""
+    slowed = [block for one in record.cells for block in one.result.blocks if block.gpu_was_slowed]
+    if not slowed:
+        return ""
+    reasons = sorted({reason for block in slowed if block.gpu for reason in block.gpu.slowed_by})
+    because = f", because of {', '.join(reasons)}" if reasons else ""
+    return f", or the GPU was slowed (in {len(slowed)} blocks{because})"
 
 
 def _judged(seen: Sequence[Seen], names: Sequence[str]) -> Timed:

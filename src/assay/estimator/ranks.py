@@ -88,7 +88,7 @@ class EveryRank:
     def _utilization(self) -> dict[str, Any]:
         """Both parts of MFU: FLOPs of the undivided model, as ranks may repeat some, and the peak of all devices."""
         one, count = self.fullest, len(self.ranks)
-        peak = peak_flops(one.machine, one.machine.device(self.run.device))
+        peak = peak_flops(one.machine, one.machine.device(self.run.device), one.flops)
         whole = model_flops(bare_ledger(self.run, one.machine))
         return {"model_flops": whole, "peak_flops": None if peak is None else count * peak}
 

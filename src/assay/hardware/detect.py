@@ -11,8 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-import psutil
-
 from assay.hardware.instruction_set import instruction_set
 from assay.hardware.machine import Accelerator, Machine
 
@@ -28,11 +26,20 @@ def detect() -> Machine:
     return Machine(
         processor=_processor_field("model name") or platform.processor() or platform.machine(),
         cores=len(usable_cores()),
-        memory_bytes=min(filter(None, (psutil.virtual_memory().total, group_limit()))),
+        memory_bytes=min(filter(None, (_host_memory(), group_limit()))),
         instructions=tuple(flag for flag in _TELLING if flag in flags),
         instruction_set=instruction_set(flags, os.environ),
         accelerators=_nvidia(),
     )
+
+
+def _host_memory() -> int:
+    """Return the bytes of the host's memory."""
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    import psutil  # only here, so that a GPU is measured where psutil is missing
+
+    return int(psutil.virtual_memory().total)
 
 
 def usable_cores() -> set[int]:

@@ -1,12 +1,14 @@
 """The peak of a device, of which the model FLOPs utilization (MFU) is a share.
 
-A GPU's peak is the 16-bit one of its datasheet, as in PaLM (arXiv:2204.02311, appendix B), whatever dtype a run uses. A
-datasheet belongs to one form of a device: an H100 on a PCIe card has another peak than one on an SXM board. So the
-driver's name may have no word that is not listed here, and the peak of any other device is unknown. No datasheet has
-the rate of a CPU with its clock under load, so a CPU's peak is the highest rate that `assay machine` measured.
+The peak is that of the dtypes in which a step multiplies. A GPU's peaks are those of its datasheet, as in PaLM
+(arXiv:2204.02311, appendix B). A datasheet belongs to one form of a device: an H100 on a PCIe card has another peak
+than one on an SXM board. So the driver's name may have no word that is not listed here, and the peak of any other
+device is unknown. No datasheet has the rate of a CPU with its clock under load, so a CPU's peaks are the rates that
+`assay machine` measured.
 """
 
 import re
+from collections.abc import Mapping
 
 from assay.hardware.devices import DEVICES, Device
 from assay.hardware.machine import Machine
@@ -16,16 +18,26 @@ _HARMLESS = frozenset({"nvidia", "tesla", "geforce", "sxm", "sxm2", "sxm3", "sxm
 _MEMORY = re.compile(r"\d+gb")
 
 
-def peak_flops(machine: Machine, device: str) -> float | None:
-    """Return the FLOP/s at the peak of one device, `cpu` or `cuda`; None if it is unknown."""
+def peak_flops(machine: Machine, device: str, flops: Mapping[str, int]) -> float | None:
+    """Return the FLOP/s of one device, `cpu` or `cuda`, that does all products at the peak of their dtypes.
+
+    `flops` has the FLOPs of a step by dtype. The result is their sum over the sum of their shortest times. It is None
+    if the peak of one of them is unknown.
+    """
+    peaks = _peaks(machine, device)
+    if not flops or not set(flops) <= set(peaks):
+        return None
+    return sum(flops.values()) / sum(one / peaks[dtype] for dtype, one in flops.items())
+
+
+def _peaks(machine: Machine, device: str) -> Mapping[str, float]:
+    """Return the known peaks of a device in FLOP/s by dtype."""
     if device == "cuda":
         sheet = datasheet(machine.accelerators[0].name) if machine.accelerators else None
-        return None if sheet is None else sheet.half_flops
+        return {} if sheet is None else sheet.flops
     rates = machine.rates.get(device)
-    known = (
-        {} if rates is None else {name: one for name, one in rates.matmul_flops.items() if name not in rates.doubtful}
-    )
-    return max(known.values(), default=None)
+    found = {} if rates is None else rates.matmul_flops
+    return {dtype: one for dtype, one in found.items() if rates is not None and dtype not in rates.doubtful}
 
 
 def datasheet(name: str) -> Device | None:

@@ -61,6 +61,23 @@ FEWEST_GAPS = 5
 """Steps that a median of the time between them needs: one interruption must not make it."""
 
 
+CLOCK_FALL = 0.05
+"""Share of its usual clock by which a GPU's clock must have fallen for a block to count as disturbed."""
+
+
+class GpuState(Record):
+    """State of a GPU over the timed steps of a block. At its power limit a GPU lowers its clock all the time."""
+
+    clock_hertz: float
+    """Mean clock of its multiprocessors."""
+    watts: float
+    """Mean power."""
+    celsius: float
+    """Highest temperature."""
+    slowed_by: tuple[str, ...] = ()
+    """Reasons beyond its power limit for which it was slowed, such as its temperature."""
+
+
 class Block(Record):
     """One timed block: consecutive steady steps. The other cells of a comparison take their turns between blocks.
 
@@ -85,6 +102,14 @@ class Block(Record):
     """Mean clock frequency of the cores at the end of the block."""
     cores: int | None = None
     """Number of cores over which processor times were summed."""
+    gpu: GpuState | None = None
+    """State of the GPU; None without one, and where `nvidia-smi` does not tell it."""
+    host_seconds: float | None = None
+    """Part of `seconds` until the host had queued the steps on a GPU; None on a CPU."""
+    device_seconds: float | None = None
+    """Seconds of the steps by events of the GPU; None on a CPU, or if the events have no time."""
+    usual_gpu_clock_hertz: float | None = None
+    """Median clock of the GPU over the run's earlier blocks; None in the first one."""
     repeated: bool = False
     """True if the block's steps followed the run's last one and were discarded, to replace a disturbed block."""
     usual_between_seconds: float | None = None
@@ -99,10 +124,20 @@ class Block(Record):
 
     @property
     def disturbed(self) -> bool:
-        """True if others took more than `DISTURBED` of the processor time of the timed steps."""
+        """True if others took more than `DISTURBED` of the processor time of the timed steps, or the GPU was slowed."""
+        if self.gpu_was_slowed:
+            return True
         if self.others_seconds is None or self.cores is None:
             return False
         return disturbs(self.others_seconds + (self.steal_seconds or 0.0), self.seconds, self.cores)
+
+    @property
+    def gpu_was_slowed(self) -> bool:
+        """True if the GPU's clock fell by more than `CLOCK_FALL`, or something other than its power slowed it."""
+        if self.gpu is None:
+            return False
+        usual = self.usual_gpu_clock_hertz or 0.0
+        return bool(self.gpu.slowed_by) or self.gpu.clock_hertz < (1 - CLOCK_FALL) * usual
 
 
 class Between(Frozen):

@@ -85,7 +85,7 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
 
 
 def _status(entry: "Entry") -> str:
-    """Return the status, with the number of timed blocks that other programs disturbed, if there are any."""
+    """Return the status, with the number of disturbed timed blocks, if there are any."""
     if not entry.disturbed_blocks:
         return entry.status
     return f"{entry.status} (disturbed {entry.disturbed_blocks}/{entry.blocks})"

@@ -28,7 +28,7 @@ from assay.training.batches import micro_batches_of
 from assay.training.divergence import diverged_evaluation, diverged_step
 from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
 from assay.training.probes import ActivationNorms
-from assay.training.queued_step import Taken, take
+from assay.training.queued_step import Taken, mark, take
 from assay.training.step_record import Position, StepRecord
 from assay.training.stops import BudgetReached, Diverged, Interrupted, TargetReached, Unread
 from assay.units import format_steps
@@ -73,10 +73,11 @@ def read(step: Step, taken: Sequence[StepRecord | Taken]) -> list[StepRecord]:
     unread = [one for one in taken if isinstance(one, Taken)]
     if not unread:
         return [one for one in taken if isinstance(one, StepRecord)]
-    start = time.perf_counter()
+    start, ended = time.perf_counter(), mark(step.program.device)
     rows = step.program.figures.read(torch.stack([one.figures for one in unread]))
     waited = (time.perf_counter() - start + _beside(step.program, unread)) / len(unread)
-    found = (_record(one, row, waited) for one, row in zip(unread, rows, strict=True))
+    each = _device_seconds(unread, ended)
+    found = (_record(one, row, waited, each) for one, row in zip(unread, rows, strict=True))
     return [next(found) if isinstance(one, Taken) else one for one in taken]
 
 
@@ -87,7 +88,13 @@ def _beside(program: Program, unread: Sequence[Taken]) -> float:
     return sum(after.began - before.queued for before, after in pairwise(unread))
 
 
-def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord:
+def _device_seconds(unread: Sequence[Taken], ended: torch.cuda.Event | None) -> float | None:
+    """Mean seconds of a step by the device's events; None on a CPU."""
+    first = unread[0].begun
+    return None if first is None or ended is None else first.elapsed_time(ended) / 1e3 / len(unread)
+
+
+def _record(taken: Taken, figures: Sequence[float], waited: float, on_device: float | None) -> StepRecord:
     loss, norm, *watched = figures
     tokens = watched.pop() if taken.tokens is None else taken.tokens
     if not 0 <= tokens < math.inf:
@@ -104,6 +111,8 @@ def _record(taken: Taken, figures: Sequence[float], waited: float) -> StepRecord
         tokens=round(tokens),
         targets=taken.targets,
         data_seconds=taken.data_seconds,
+        host_seconds=None if on_device is None else taken.seconds,
+        device_seconds=on_device,
         skipped=skipped,
         finite=finite or skipped,
         loss_scale=taken.loss_scale,

@@ -38,6 +38,8 @@ class Taken:
     """Part of `seconds` until the host had the batch."""
     left_out: bool
     """True if figures that are not finite mean a skipped update."""
+    begun: torch.cuda.Event | None
+    """Event before the step in the device's queue; None on a CPU."""
     figures: Tensor
     """Loss per token, gradient norm, squared activation norms, counted targets if they are on the device: a vector."""
 
@@ -49,6 +51,7 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     """
     start = time.perf_counter()
     program = step.program
+    begun = mark(program.device)
     rate = program.schedule(index)
     for group in step.optimizer.param_groups:
         group["lr"] = rate
@@ -78,4 +81,14 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         queued=queued,
         seconds=queued - start,
         data_seconds=data_seconds,
+        begun=begun,
     )
+
+
+def mark(device: torch.device) -> torch.cuda.Event | None:
+    """Put an event with a time into the device's queue and return it; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event

@@ -27,6 +27,10 @@ class StepRecord:
     """Targets of the step's rows, of which a loss of a user's own may leave some out."""
     data_seconds: float = 0.0
     """Part of `seconds` in which the host waited for its batch."""
+    host_seconds: float | None = None
+    """Part of `seconds` until the host had queued the step on a GPU; None on a CPU, which computes meanwhile."""
+    device_seconds: float | None = None
+    """Seconds of the step between two events of a GPU, of steps that are read together their mean."""
     skipped: bool = False
     """True if the update was skipped because a scaled gradient was not finite."""
     finite: bool = True

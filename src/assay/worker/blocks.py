@@ -11,13 +11,15 @@ nothing in the training.
 """
 
 import json
+import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
 from assay.instruments.memory.process import trim
 from assay.instruments.rates import surroundings
+from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
 from assay.records.timing import Block
 from assay.training.loop import Loop
@@ -31,12 +33,16 @@ from assay.worker.result import Findings
 class TimedBlocks:
     """Runs the timed blocks of one run, and reports each to `say`."""
 
-    def __init__(self, phases: Phases, findings: Findings, ranks: Ranks, say: Callable[[Block], None]) -> None:
+    def __init__(
+        self, phases: Phases, findings: Findings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
+    ) -> None:
         self.steady: list[StepRecord] = []
         """Timed steps of the current block."""
-        self._phases, self._findings, self._ranks, self._say = phases, findings, ranks, say
+        self._phases, self._findings, self._ranks, self._gpu, self._say = phases, findings, ranks, gpu, say
         self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
         """Readings before and after each timed piece of the current block."""
+        self._clocks: list[float] = []
+        """Mean clock of the GPU in each block so far."""
         self._only_replayed = False
         self._lowest: int | None = None
         """Lowest peak of resident memory in a settling step so far."""
@@ -90,6 +96,7 @@ class TimedBlocks:
         """Do the steps of a piece. The machine's other activity is read before and after timed ones."""
         if kind == "steady":
             with self._phases.aside():
+                self._gpu.begin()
                 before = surroundings.read()
             self._clock = self._phases.seconds()["steady"]
             try:
@@ -97,6 +104,7 @@ class TimedBlocks:
             finally:
                 with self._phases.aside():
                     self._around.append((before, surroundings.read()))
+                    self._gpu.end()
             return
         work()
         if kind != "settling":
@@ -123,6 +131,8 @@ class TimedBlocks:
         spent = sum(after.own_seconds - before.own_seconds for before, after in self._around)
         own = self._ranks.gather(json.dumps(spent))
         around = surroundings.during(self._around, [float(json.loads(said)) for said in own])
+        gpu, clocks = self._gpu.state(), list(self._clocks)
+        self._clocks += [] if gpu is None else [gpu.clock_hertz]
         seconds = [record.seconds for record in self.steady]
         if not repeated:
             steady = self._findings.steady
@@ -139,6 +149,16 @@ class TimedBlocks:
                 repeated=repeated,
                 between_seconds=lasted - sum(seconds),
                 usual_between_seconds=self._usual_between(),
+                gpu=gpu,
+                host_seconds=_sum(record.host_seconds for record in self.steady),
+                device_seconds=_sum(record.device_seconds for record in self.steady),
+                usual_gpu_clock_hertz=statistics.median(clocks) if clocks else None,
                 **asdict(around),
             )
         )
+
+
+def _sum(seconds: Iterable[float | None]) -> float | None:
+    """Sum of the seconds that are known; None if none are: on a CPU, or for events without a time."""
+    known = [one for one in seconds if one is not None and math.isfinite(one)]
+    return math.fsum(known) if known else None

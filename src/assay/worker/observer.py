@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
+from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block, Quartiles
@@ -37,9 +38,15 @@ class RunObserver:
     """Counters that are held against each other; the session sets them before the first step."""
 
     def __init__(
-        self, channel: Channel, phases: Phases, findings: Findings, ranks: Ranks, trained: Callable[[], None]
+        self,
+        channel: Channel,
+        phases: Phases,
+        findings: Findings,
+        ranks: Ranks,
+        gpu: GpuSampler,
+        trained: Callable[[], None],
     ) -> None:
-        self.timed = TimedBlocks(phases, findings, ranks, self.say_block)
+        self.timed = TimedBlocks(phases, findings, ranks, gpu, self.say_block)
         self._channel, self._phases, self._findings, self._ranks = channel, phases, findings, ranks
         self._rates = LearningRates(findings.spec.config)
         self._trained: Callable[[], None] | None = trained

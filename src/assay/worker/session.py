@@ -13,6 +13,7 @@ from functools import partial
 import psutil
 
 from assay.instruments.memory.process import return_freed_memory
+from assay.instruments.rates.gpu_state import GpuSampler
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.proofs.aside import kept_aside
@@ -68,8 +69,11 @@ class Session:
     def work(self) -> None:
         """Run all pieces. Raises the `EarlyEnd` of a run that stops early, once the remaining pieces are done."""
         try:
-            with joined(mesh_of(self.run), device_of(self.run, local_rank())) as self.ranks:
-                self.observer = RunObserver(self.channel, self.phases, self.findings, self.ranks, self.folder.trained)
+            device = device_of(self.run, local_rank())
+            with joined(mesh_of(self.run), device) as self.ranks:
+                self.observer = RunObserver(
+                    self.channel, self.phases, self.findings, self.ranks, GpuSampler(device), self.folder.trained
+                )
                 same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
                 self._work()
         finally:

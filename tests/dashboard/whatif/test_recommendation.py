@@ -1,5 +1,7 @@
 """Recommendations: one search at a time, the newest question next, and what is known at once."""
 
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -152,3 +154,29 @@ def test_what_cannot_be_searched_is_refused_at_once(
     assert (found.state, said in found.refusal) == ("refused" if said else "searching", True)
     searches.gate.release(2)
     assert until(recommender, ON_GPU).of == ON_GPU
+
+
+SEARCH = """
+import sys, time
+from pathlib import Path
+import psutil
+from assay.config import Home
+from assay.dashboard.serving import collect_rarely
+from assay.dashboard.whatif.question import Question
+from assay.dashboard.whatif.recommendation import Recommender
+collect_rarely()
+asker, highest = Recommender(Home(Path(sys.argv[1]))), 0
+for number in range(24):
+    preset = ("demo", "gpt2-124m", "llama-tiny")[number % 3]
+    question = Question(preset, (("batch", 8 + number),), device="a100")
+    while asker.ask(question).state == "searching":
+        time.sleep(0.2)
+    highest = max(highest, psutil.Process().memory_info().rss)
+print(highest)
+"""
+
+
+@pytest.mark.slow
+def test_many_searches_take_at_most_300_megabytes(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SEARCH, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 300e6

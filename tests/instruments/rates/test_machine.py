@@ -30,7 +30,7 @@ def test_every_dtype_has_a_rate() -> None:
 
 def test_the_fastest_size_and_factor_count(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = chain([*[4.0] * 3, 9.0, *[1.0] * 2, *[0.5] * 3], repeat(8.0))
-    monkeypatch.setattr(machine, "_timed", lambda device, work: next(seconds))
+    monkeypatch.setattr(machine, "_timed", lambda device, work, times: next(seconds))
     monkeypatch.setattr(agreement.time, "perf_counter", partial(next, count()))
     # Products of 32 as they lie and transposed, a slow trial among the latter; of 64 only the first kind is fast.
     assert machine._matmul_rate("cpu", "float32", seconds=20.0) == (2 * 64**3 / 0.5, True)
@@ -41,7 +41,7 @@ def test_one_slow_trial_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(machine, "_products", lambda left, right: [lambda: sizes.append(len(left))])
     monkeypatch.setattr(machine, "_LARGEST", {"cpu": 128})
 
-    def timed(device: str, work: Callable[[], object]) -> float:
+    def timed(device: str, work: Callable[[], object], times: int) -> float:
         work()
         return 60.0 if len(sizes) == 1 else 1e-3
 
@@ -49,6 +49,26 @@ def test_one_slow_trial_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch)
     rate = machine._matmul_rate("cpu", "float32", seconds=0.05)
     assert rate == (2 * 128**3 / 1e-3, True)
     assert set(sizes) == {32, 64, 128}
+
+
+def test_products_have_random_factors_and_run_alone_and_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    factors: list[torch.Tensor] = []
+    times: list[int] = []
+
+    def products(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], object]]:
+        factors.extend((left, right))
+        return [lambda: None]
+
+    def timed(device: str, work: Callable[[], object], number: int) -> float:
+        times.append(number)
+        return 1.0 / number
+
+    monkeypatch.setattr(machine, "_products", products)
+    monkeypatch.setattr(machine, "_timed", timed)
+    monkeypatch.setattr(machine, "_BURSTS", {"cpu": (1, 20)})
+    assert machine._matmul_rate("cpu", "float32", seconds=0.0) == (2 * 32**3 * 20, True)
+    assert set(times) == {1, 20}
+    assert all(0.9 < one.std() < 1.1 for one in factors)
 
 
 def test_a_contradiction_is_measured_again_and_named_where_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from assay.training.step_record import StepRecord
 from assay.worker.proof.moved import digests, state_fault, unmoved
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
-from support.corpora import RandomData
+from support.random_data import RandomData
 
 VERIFY, VALUES, SECOND = "verify", "values", "second trace"
 """The parts of the proof; each failure begins with the part that found it."""

@@ -10,6 +10,7 @@ from assay.launch.run_lock import claimed
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
+from assay.records.timing import Block
 from assay.report.closing.run import closing
 from assay.store.reconcile import compose
 from support.children import make_ready
@@ -63,6 +64,20 @@ def test_a_known_peak_gives_the_utilization() -> None:
 def test_recomputation_is_in_the_share_of_executed_flops_only(executed: int, told: str) -> None:
     predicted = Predicted(model_flops=10**9, step_flops=executed, peak_flops=1e11)
     assert f"tokens/s, {told}" in lines(predicted=predicted)["result"]
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        (0.5, "waits for the device (the host queues it in 50% of its time)"),
+        (0.98, "waits for the host (the host queues it in 98% of its time)"),
+    ],
+)
+def test_a_step_of_a_gpu_waits_for_host_or_device(host: float, told: str) -> None:
+    block = Block(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, host_seconds=host, device_seconds=0.9)
+    assert told in lines(blocks=(block,))["result"]
+    on_cpu = block.model_copy(update={"host_seconds": None})
+    assert "waits" not in lines(blocks=(on_cpu,))["result"]
 
 
 def test_an_ending_that_is_no_success_opens_the_result() -> None:

@@ -36,7 +36,7 @@ from assay.training.loop import read, take_step, train_step
 from assay.training.probes import ActivationNorms, RouterStatistics
 from assay.training.step_record import Position
 from assay.worker.build import device_of
-from support.corpora import RandomData
+from support.random_data import RandomData
 from support.ranks import Case, ranks_of
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 2

@@ -1,7 +1,7 @@
 """Figures of a predicted step on a GPU, each as `assay estimate` has it.
 
 Where only bounds are known, the figure that is compared is the upper one. MFU is the model's own FLOPs for each second
-over the 16-bit peak of the datasheet (arXiv:2204.02311, appendix B).
+over the peak of the dtypes in which the step multiplies (`hardware.peaks`).
 """
 
 from collections.abc import Callable
@@ -62,6 +62,6 @@ def held(found: Estimate) -> Held:
 
 def utilization(found: Estimate) -> float | None:
     """Return the MFU of a step; None if its time or the peak of its device is not known."""
-    peak = peak_flops(found.machine, found.machine.device(found.run.device))
+    peak = peak_flops(found.machine, found.machine.device(found.run.device), found.flops)
     seconds = found.step_seconds
     return None if peak is None or not seconds else found.model_flops / (seconds * peak)

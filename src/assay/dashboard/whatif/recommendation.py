@@ -6,6 +6,7 @@ and their answer is preliminary. A search uses rates that are known: it times no
 that waits is replaced by a newer one, because its reader has moved on.
 """
 
+import gc
 import logging
 import threading
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from assay.config.home import Home
 from assay.dashboard.whatif.places import known_since, this_machine
 from assay.dashboard.whatif.question import HERE, Question, search_command
 from assay.errors import UsageError
+from assay.instruments.memory.process import trim
 from assay.report.blocks import Block
 
 _KEPT = 64
@@ -98,11 +100,18 @@ class Recommender:
             except Exception:  # a fault of one search must not end all later ones
                 logging.getLogger(__name__).exception("the search for a recommendation failed")
                 found = Recommended("refused", of=key[0], refusal=_FAILED)
+            _give_back()
             with self._lock:
                 self._found[key] = found
                 while len(self._found) > _KEPT:
                     self._found.popitem(last=False)
                 self._working, self._waiting, self._early = self._waiting, None, None
+
+
+def _give_back() -> None:
+    """Return the memory of a search. Its ledgers have cycles, of which the dashboard looks for old ones rarely."""
+    gc.collect()
+    trim()
 
 
 def _refusal(question: Question) -> str:

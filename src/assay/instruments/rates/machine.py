@@ -3,7 +3,9 @@
 The matmul rate of a dtype is that of the fastest of repeated large square products, 2·n³ FLOPs each. It is a roof to
 compare training steps with, not an average. n doubles until a product fills a share of the allowed time. A dtype
 without hardware support may be a hundred times slower, and is then measured on a smaller product. The right factor is
-tried as stored and transposed, as in a linear layer: for converted dtypes the two rates can differ sevenfold.
+tried as stored and transposed, as in a linear layer: for converted dtypes the two rates can differ sevenfold. Factors
+are random normal numbers, because a GPU at its power limit multiplies ones and zeros faster. A GPU does each product
+alone and twenty times in a row, since its clock falls under a longer load.
 
 No rate rests on one trial (`instruments.agreement`). A float32 rate far below the float64 rate contradicts it, and is
 measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores that
@@ -35,6 +37,8 @@ _PRODUCTS = 2
 """Least number of products of the final size that should fit the allowed time."""
 _AGAIN = 2
 """Number of times that a doubtful rate is measured again."""
+_BURSTS = {"cpu": (1,), "cuda": (1, 20)}
+"""Number of products in a row that one trial times."""
 _CLOSE = 0.1
 """Largest relative difference between two measurements that agree."""
 _CHAIN = 256
@@ -99,16 +103,16 @@ def _matmul_rate(device: str, dtype: str, seconds: float) -> _Rate | None:
     size, fastest = _SMALLEST, None
     while True:
         try:
-            left, right = (torch.ones(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2))
+            left, right = (torch.randn(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2))
             # The first trial of a size is also its warm-up.
-            trials = [(agreed(partial(_timed, device, one)), one) for one in _products(left, right)]
-            once, multiply = min(trials, key=lambda trial: trial[0].seconds)
+            timed = [partial(_timed, device, one, times) for one in _products(left, right) for times in _BURSTS[device]]
+            once, trial = min(((agreed(one), one) for one in timed), key=lambda found: found[0].seconds)
         except RuntimeError:
             return fastest
         fastest = _better(fastest, _Rate(2 * size**3 / once.seconds, once.confirmed))
         # The next size takes eight times as long.
         if 8 * once.seconds * _PRODUCTS > seconds or size >= _LARGEST[device]:
-            last = agreed(partial(_timed, device, multiply), seconds)
+            last = agreed(trial, seconds)
             return _better(fastest, _Rate(2 * size**3 / last.seconds, last.confirmed))
         size *= 2
 
@@ -148,22 +152,25 @@ def _bandwidth(device: str, seconds: float) -> _Rate:
     return _Rate(2 * _COPY_BYTES[device] / found.seconds, found.confirmed)
 
 
-def _timed(device: str, work: Callable[[], object]) -> float:
+def _timed(device: str, work: Callable[[], object], times: int = 1) -> float:
+    """Return the seconds of one of several calls in a row."""
     if device == "cuda":
-        return _timed_on_cuda(work)
+        return _timed_on_cuda(work, times)
     begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
+    for _ in range(times):
+        work()
+    return (time.perf_counter() - begun) / times
 
 
-def _timed_on_cuda(work: Callable[[], object]) -> float:
-    """Seconds between two events of the device; the host only queues the work."""
+def _timed_on_cuda(work: Callable[[], object], times: int) -> float:
+    """Seconds of a call, between two events of the device; the host only queues the work."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     begin.record()
-    work()
+    for _ in range(times):
+        work()
     end.record()
     torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3
+    return float(begin.elapsed_time(end)) / 1e3 / times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

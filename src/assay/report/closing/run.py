@@ -11,6 +11,9 @@ from assay.units import format_bytes, format_count, format_percent, format_secon
 if TYPE_CHECKING:
     from assay.records.run import RunResult
 
+HOST_BOUND = 0.95
+"""Share of a step's time from which on the host's queueing bounds it: the device then waits for the host."""
+
 
 def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines. `saved` is true if the run has a checkpoint."""
@@ -52,7 +55,17 @@ def _speed(result: "RunResult") -> str:
         if result.tokens_per_second is None
         else [f"{format_count(result.tokens_per_second)} {result.config.counted}/s"]
     )
-    return ", ".join([*told, *utilization(result)])
+    return ", ".join([*told, *utilization(result), *waits(result)])
+
+
+def waits(result: "RunResult") -> list[str]:
+    """Return whether the steps of a GPU wait for the host or for the device; empty if it is not known."""
+    known = [(one.host_seconds, one.seconds) for one in result.blocks if one.host_seconds is not None]
+    if not known:
+        return []
+    host, whole = map(sum, zip(*known, strict=True))
+    bound = "host" if host > HOST_BOUND * whole else "device"
+    return [f"waits for the {bound} (the host queues it in {host / whole:.0%} of its time)"]
 
 
 def _memory(result: "RunResult") -> str:

@@ -176,7 +176,7 @@ def wording(study: "PredictedStudy") -> Iterator[str]:
     """Yield how to read the tables, and what the design can tell."""
     yield (
         "Figures are those of `assay estimate --device`. Reserved and in use are intervals, and a row fits if the "
-        "upper end does. MFU counts the model's own FLOPs against the 16-bit peak."
+        "upper end does. MFU counts the model's own FLOPs against the peak of the dtypes in which a step multiplies."
     )
     yield (
         "The deviation is the change of a row less the sum of its single changes, so savings that multiply deviate. "
