@@ -10,7 +10,7 @@ from typing import NamedTuple
 from assay.cost.simulation.reserved import Interval
 from assay.estimator import Estimate
 from assay.estimator.device_memory import DeviceMemory, device_memory
-from assay.estimator.fit import Fit, fit
+from assay.estimator.fit import Verdict, verdict
 from assay.hardware.peaks import peak_flops
 
 
@@ -47,7 +47,7 @@ class Held(NamedTuple):
     """Bytes that torch's allocator holds; None if a captured graph has a pool of its own."""
     in_use: Interval | None
     """Bytes that the allocator and the context of CUDA hold."""
-    fit: Fit | None
+    fit: Verdict | None
     """None if the bytes in use are not known."""
 
 
@@ -57,7 +57,7 @@ def held(found: Estimate) -> Held:
     if memory is None or memory.total is None:
         return Held(None, None, None)
     there = found.machine.accelerators[0].memory_bytes
-    return Held(memory.reserved, memory.total, fit(memory.total, there))
+    return Held(memory.reserved, memory.total, verdict(memory.total, there))
 
 
 def utilization(found: Estimate) -> float | None:

@@ -86,7 +86,7 @@ def _row(row: "PredictedRow", place: Rank | None) -> tuple[str, ...]:
     memory, share, step = held(found), utilization(found), found.step_time
     return (
         row.label,
-        UNKNOWN if memory.fit is None else memory.fit.value,
+        memory.fit or UNKNOWN,
         amount(REQUESTED.of(found)),
         _between(memory.reserved),
         _between(memory.in_use),
