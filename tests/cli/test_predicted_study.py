@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import assay as package
 from assay.config import Home
 from cli.conftest import Assay
 
@@ -83,3 +84,15 @@ def test_a_text_tells_the_vocabulary_if_nothing_else_does(assay: Assay, tmp_path
     (control, *_) = assay(*words).value["rows"]
     alone = assay("estimate", "shakespeare-char", "model.vocab_size=8", *GPU, "--json").value
     assert control["estimate"]["saved_bytes"] == alone["saved_bytes"]
+
+
+def test_python_has_a_frame_a_figure_and_a_report() -> None:
+    found = package.study.predict("gpu-twenty-four", device="a100-40gb")
+    frame = found.to_frame()
+    assert len(frame) == 24
+    assert list(frame.columns[:3]) == ["row", "shape", "optimizations"]
+    assert frame["step_flops"].min() > 0
+    assert found.plot() is not None
+    assert PREDICTED in found._repr_html_()
+    alone = package.study.predict_comparison("demo", device="t4", treatments="sdpa_attention")
+    assert alone.plot() is None

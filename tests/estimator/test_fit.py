@@ -3,9 +3,9 @@
 import pytest
 
 from assay.cost.simulation.reserved import Interval
-from assay.estimator.fit import Fit, fit
+from assay.estimator.fit import verdict
 
 
-@pytest.mark.parametrize(("there", "says"), [(9, Fit.NO), (10, Fit.MAYBE), (19, Fit.MAYBE), (20, Fit.YES)])
-def test_the_upper_bound_decides_whether_it_fits(there: int, says: Fit) -> None:
-    assert fit(Interval(10, 20), there) is says
+@pytest.mark.parametrize(("memory", "words"), [(9, "does not fit"), (10, "may fit"), (19, "may fit"), (20, "fits")])
+def test_the_verdict_has_both_bounds(memory: int, words: str) -> None:
+    assert verdict(Interval(10, 20), memory) == words

@@ -139,4 +139,4 @@ def test_an_impossible_training_is_a_sentence(asked: dict[str, float]) -> None:
 
 def test_an_unknown_vocabulary_is_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"give model\.vocab_size"):
-        api.inference("shakespeare-char-cpu")
+        api.inference("demo", "data.tokenizer=char")

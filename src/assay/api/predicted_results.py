@@ -23,7 +23,8 @@ class PredictedAnswer(Shown, PredictedStudy):
         return cls(**{name: getattr(found, name) for name in PredictedStudy.__dataclass_fields__})
 
     def __repr__(self) -> str:
-        return f"<study predicted on {self.device}: baseline and {len(self.named) - 1} rows>"
+        rows = len(self.named) - 1
+        return f"<study predicted on {self.device}: baseline and {rows} row{'s' if rows > 1 else ''}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole answer as plain values."""

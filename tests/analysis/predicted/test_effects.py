@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 import assay
-from assay.analysis.predicted.effects import Rank, deviations, grids, published_grids, ranks, told_apart
-from assay.analysis.predicted.figures import COMPARED, held, utilization
+from assay.analysis.predicted.effects import Rank, change, deviations, grids, published_grids, ranks, told_apart
+from assay.analysis.predicted.figures import COMPARED, REQUESTED, held, utilization
 from assay.api.predicted_results import PredictedAnswer
-from assay.estimator.fit import Fit
 from assay.records.study import BASELINE
 
 DEVICE = "a100-40gb"
@@ -95,5 +94,14 @@ def test_utilization_and_fit_follow_from_the_estimate() -> None:
     control = study.known[BASELINE]
     assert control.step_seconds is not None
     assert utilization(control) == pytest.approx(control.model_flops / (control.step_seconds * 8.1e12))
-    assert held(control).fit is Fit.NO
-    assert held(study.known["activation_checkpointing"]).fit is Fit.YES
+    assert held(control).fit == "does not fit"
+    assert held(study.known["activation_checkpointing"]).fit == "fits"
+
+
+def test_a_captured_graph_has_no_memory_that_could_be_compared() -> None:
+    study = assay.study.predict_comparison("demo", device="h200", treatments=["cuda_graphs", "bf16_mixed"])
+    found = study.known["cuda_graphs"]
+    assert (REQUESTED.of(found), held(found).fit) == (None, None)
+    assert change(study, REQUESTED, "cuda_graphs") is None
+    assert change(study, REQUESTED, "bf16_mixed") is not None
+    assert "Captured graphs have a pool of their own, which is not predicted: cuda_graphs." in list(study.report())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from assay.cost.simulation.reserved import Interval
 from assay.estimator import Estimate
 from assay.estimator.device_memory import DeviceMemory, device_memory
-from assay.estimator.fit import Fit, fit
+from assay.estimator.fit import Verdict, verdict
 from assay.hardware.peaks import peak_flops
 
 
@@ -24,7 +24,12 @@ class Figure(NamedTuple):
     """Figure of a step; None if it is not predicted."""
 
 
-REQUESTED = Figure("requested_peak_bytes", "requested", lambda found: found.requested_bytes.high)
+def _requested(found: Estimate) -> float | None:
+    """Return the most bytes that are requested at once; None of a captured graph, which requests its own pool once."""
+    return None if found.cost.replayed else found.requested_bytes.high
+
+
+REQUESTED = Figure("requested_peak_bytes", "requested", _requested)
 SAVED = Figure("saved_bytes", "saved", lambda found: found.timeline.saved_bytes)
 FLOPS = Figure("step_flops", "work", lambda found: found.step_flops)
 SECONDS = Figure("step_seconds", "step time", lambda found: found.step_seconds)
@@ -42,7 +47,7 @@ class Held(NamedTuple):
     """Bytes that torch's allocator holds; None if a captured graph has a pool of its own."""
     in_use: Interval | None
     """Bytes that the allocator and the context of CUDA hold."""
-    fit: Fit | None
+    fit: Verdict | None
     """None if the bytes in use are not known."""
 
 
@@ -52,7 +57,7 @@ def held(found: Estimate) -> Held:
     if memory is None or memory.total is None:
         return Held(None, None, None)
     there = found.machine.accelerators[0].memory_bytes
-    return Held(memory.reserved, memory.total, fit(memory.total, there))
+    return Held(memory.reserved, memory.total, verdict(memory.total, there))
 
 
 def utilization(found: Estimate) -> float | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TITLES = {one.name: f"{one.title}, predicted" for one in COMPARED}
 CAPTION = (
     "Change against the baseline in percent, and deviation from the sum of the single changes in percentage points, "
-    "predicted. Blue is lower, orange is higher."
+    "predicted. Blue is lower, orange is higher. The tables mark changes of time that are within their margin."
 )
 
 

@@ -16,7 +16,7 @@ from assay.analysis.predicted.effects import (
     ranks,
     told_apart,
 )
-from assay.analysis.predicted.figures import COMPARED, SECONDS, Figure, held, utilization
+from assay.analysis.predicted.figures import COMPARED, REQUESTED, SECONDS, Figure, held, utilization
 from assay.records.study import BASELINE
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN, amount
@@ -50,6 +50,9 @@ def leading(study: "PredictedStudy") -> Iterator[Block]:
     yield Facts.of(_about(study))
     yield _rows(study)
     yield from (f"{row.label} is not there: {row.problem}" for row in study.named if row.problem)
+    graphs = [row.label for row in study.named if row.found is not None and row.found.cost.replayed]
+    if graphs:
+        yield f"Captured graphs have a pool of their own, which is not predicted: {names(graphs)}."
 
 
 def matrices(study: "PredictedStudy") -> Iterator[Block]:
@@ -83,8 +86,8 @@ def _row(row: "PredictedRow", place: Rank | None) -> tuple[str, ...]:
     memory, share, step = held(found), utilization(found), found.step_time
     return (
         row.label,
-        UNKNOWN if memory.fit is None else memory.fit.value,
-        format_bytes(found.requested_bytes.high),
+        memory.fit or UNKNOWN,
+        amount(REQUESTED.of(found)),
         _between(memory.reserved),
         _between(memory.in_use),
         amount(found.timeline.saved_bytes),
