@@ -70,8 +70,8 @@ def page(folder: Path) -> set[tuple[str, str]]:
     from assay.api.study import show
     from assay.cli.answer import print_answer
     from assay.config import Home
+    from assay.report import view
     from assay.report.page import write_page
-    from assay.report.views import view
 
     home = Home(folder)
     (study,) = (one.removeprefix("reports/") for one in import_archive(STUDY, home=home).new if "reports/" in one)

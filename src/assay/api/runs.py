@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.api.copies.tracking import track, tracking
+from assay.api.copies import track, tracking
 from assay.config.home import Home, home_of
 from assay.errors import StorageError, UsageError
 

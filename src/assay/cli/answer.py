@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.analysis.comparison import Comparison
-    from assay.report.views import View
+    from assay.report import View
 
 
 FailOn = Annotated[
@@ -33,8 +33,8 @@ def finish(
     from assay.cli.signals import deaf
     from assay.cli.tracked import copying, show_how_to_look
     from assay.config import Home
+    from assay.report import view
     from assay.report.page import check_page, write_page
-    from assay.report.views import view
 
     home = Home()
     check_fail_on(fail_on)

@@ -92,8 +92,8 @@ def study_report(study: _Study, page: Page = None, as_json: Json = False) -> Non
     """Print the answer of a study of scaling, and write its page anew from the record."""
     from assay.api.isoflop import answer
     from assay.config import Home
+    from assay.report import view
     from assay.report.page import write_page
-    from assay.report.views import view
 
     shown = view(answer(study))
     print_answer(shown, write_page(shown, Home(), page), as_json)

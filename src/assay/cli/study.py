@@ -234,8 +234,8 @@ def show_study(study: _Name, fail_on: FailOn = None, as_json: Json = False) -> N
     from assay.api.study import show
     from assay.cli.console import print_blocks
     from assay.config import Home
+    from assay.report import view
     from assay.report.blocks import Facts
-    from assay.report.views import view
     from assay.studies.folder import StudyFolder
 
     check_fail_on(fail_on)

@@ -11,6 +11,8 @@ graph, once per call (`step.compiled`). Sharded tensors are followed down to the
     with StepTracer(step) as tracer:
         record = train_step(tracer.watch(), index)
     trace = tracer.trace(record.loss, record.targets)
+
+The trace also has the shard of each parameter on this rank, and the names of parameters that share a storage.
 """
 
 import time
@@ -29,15 +31,40 @@ from assay.instruments import operations
 from assay.instruments.collectives.stage_order import recorded
 from assay.instruments.counters import ScaledLosses
 from assay.instruments.memory.saved import SavedTensors
-from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, identity, storages
+from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, dtype_name, identity, storages
 from assay.instruments.optimizer import groups, updated
-from assay.instruments.parameter_shards import held, shared
 from assay.instruments.recomputation import BlockForwards
 from assay.instruments.recorder import Recorder
 from assay.instruments.witnesses import WitnessCounts
 from assay.model.backward import in_backward
-from assay.records.trace import Batch, Memory, Optimizer, Precision, Trace
+from assay.parallel.dtensor import dimensions, divided_over, local
+from assay.records.trace import Batch, HeldParameter, Memory, Optimizer, Precision, Trace
 from assay.step.program import MicroBatch, Share, Step
+
+
+def held(name: str, parameter: torch.Tensor) -> HeldParameter:
+    """Describe the shard of one parameter for a trace."""
+    whole = parameter.numel() * parameter.element_size()
+    return HeldParameter(
+        name=name,
+        held_bytes=distinct_bytes([parameter]),
+        whole_bytes=whole,
+        divided_over=divided_over(parameter),
+        dimensions=dimensions(parameter),
+        shape=tuple(local(parameter).shape),
+        whole_shape=tuple(parameter.shape),
+        dtype=dtype_name(parameter.dtype),
+    )
+
+
+def shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
+    """Groups of parameter names that share one storage."""
+    names: dict[int, list[str]] = {}
+    for part in parts:
+        for name, parameter in part.named_parameters(remove_duplicate=False):
+            for storage in storages(parameter):
+                names.setdefault(identity(storage), []).append(name)
+    return tuple(tuple(group) for group in names.values() if len(group) > 1)
 
 
 class StepTracer:

@@ -17,7 +17,7 @@ from assay.config.home import Home
 from assay.files import refused
 from assay.hardware.detect import oom_kills
 from assay.launch.child import Child, Process
-from assay.launch.forked.server import ForkServer
+from assay.launch.forked import ForkServer
 from assay.launch.neighbours import RUN_VARIABLE
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed

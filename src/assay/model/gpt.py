@@ -3,6 +3,9 @@
 The loss is summed, because micro-batches and ranks of a step may have different sizes. The step divides once, by its
 number of tokens. The loss is computed inside the head, because an implementation may never hold all logits at a time.
 Parameter names are the contract of checkpoints: no optimization renames one.
+
+Normalization is LayerNorm (arXiv:1607.06450) or RMSNorm (arXiv:1910.07467). The position-wise MLP of a block has GELU
+as in GPT-2, or the gated SwiGLU (arXiv:2002.05202). For experts see `moe`.
 """
 
 import hashlib
@@ -10,14 +13,61 @@ import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.model.attention import Attention
 from assay.model.balance import noted
 from assay.model.loss import ChunkedCrossEntropy, cross_entropy
-from assay.model.mlp import build_mlp
-from assay.model.norms import build_norm
+from assay.model.moe import MixtureMLP
+
+
+def build_norm(config: ModelConfig, width: int | None = None) -> nn.Module:
+    """Build the configured normalization over the last dimension, of size `width`, by default `n_embd`."""
+    width = width or config.n_embd
+    if config.norm == "rms":
+        return nn.RMSNorm(width, eps=config.norm_eps)
+    return nn.LayerNorm(width, eps=config.norm_eps, bias=config.bias)
+
+
+class MLP(nn.Module):
+    """GPT-2's MLP, `[B, T, n_embd] → [B, T, n_embd]` through `hidden` units."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
+        self.activation = nn.GELU(approximate="tanh" if config.activation == "gelu_tanh" else "none")
+        self.down = nn.Linear(config.hidden, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.down(self.activation(self.up(x.flatten(0, 1))))
+        return self.dropout(y.view(x.shape))
+
+
+class GatedMLP(nn.Module):
+    """`down(silu(gate(x)) · up(x))`; with three matrices, two thirds of `hidden` give as many parameters as `MLP`."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
+        self.up = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
+        self.down = nn.Linear(config.hidden, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        y = self.down(F.silu(self.gate(rows)) * self.up(rows))
+        return self.dropout(y.view(x.shape))
+
+
+def build_mlp(config: ModelConfig) -> nn.Module:
+    """Build the configured MLP: dense, or a mixture if there are experts."""
+    if config.n_expert is not None:
+        return MixtureMLP(config)
+    return GatedMLP(config) if config.activation == "swiglu" else MLP(config)
+
 
 TIED = (("head.projection.weight", "embedding.token.weight"),)
 """(alias, owner) of the weights that are one parameter if embeddings are tied."""

@@ -3,9 +3,17 @@
 Every block is a group, and the rest of the model is another. One block's weights or gradients are thus communicated
 while the next block computes. Gradients are summed, not averaged: each rank has divided its loss by the tokens of the
 whole batch. Weights that are already divided among these ranks, such as experts, are excluded: each has one owner.
+
+A batch is divided among the ranks of an axis. Each takes its rows, and sums over rows become sums over ranks.
+
+In evaluation every rank must run the same number of forwards, or the collectives inside would wait for ever. Each
+batch is therefore dealt out row by row, and a rank without a row computes one row whose targets do not count.
+
+A router's balance is a product of two means over the batch, so it cannot be summed over ranks. Its counts are summed
+in each forward instead, a few numbers per layer.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,16 +21,46 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed._composable.replicate_with_fsdp import replicate
+from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from assay.model import Block
+from assay.model import Block, MixtureMLP
+from assay.model.loss import NOT_COUNTED
 from assay.model.low_precision import lift_logits
-from assay.parallel.batches import share_batch
 from assay.parallel.gradient_norm import gradient_norm
+from assay.parallel.loss_reduction import sum_losses
 from assay.step.optimizer_offload import norm_on_device
-from assay.step.program import Program, Step
+from assay.step.program import MicroBatch, Program, Step
+
+
+def share_batch(program: Program, mesh: DeviceMesh) -> Program:
+    """Divide every batch among the ranks of a one-dimensional `mesh`, in training and in evaluation."""
+    place, count = mesh.get_local_rank(), mesh.size()
+    for part in program.parts:
+        for module in part.modules():
+            if isinstance(module, MixtureMLP):
+                _pool(module, mesh)
+    index, before = program.parallel.share
+    share = (index * count + place, before * count)
+    shared = sum_losses(program, mesh, lambda batches: _dealt(batches, place, count))
+    return replace(shared, parallel=replace(shared.parallel, share=share))
+
+
+def _pool(mixture: MixtureMLP, mesh: DeviceMesh) -> None:
+    inner = mixture.pooled
+    mixture.pooled = lambda counts: all_reduce(inner(counts), "sum", mesh)
+
+
+def _dealt(batches: Iterable[MicroBatch], place: int, count: int) -> Iterator[MicroBatch]:
+    for ids, targets in batches:
+        mine = slice(place, None, count)
+        if place < len(ids):
+            yield ids[mine], targets[mine]
+        else:
+            yield ids[:1], torch.full_like(targets[:1], NOT_COUNTED)
+
 
 Wrap = Callable[[nn.Module, set[nn.Parameter]], Any]
 """Adds the engine's hooks to a module in place. Its group is all its parameters that are in no other group yet, without

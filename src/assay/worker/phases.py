@@ -4,6 +4,9 @@ The clock is always in exactly one phase, so the phases sum to the wall time. En
 high-water mark, and leaving it reads the mark. A phase that is entered several times keeps the highest. The time to
 record a step is not charged to its phase. It does not justify two readings of /proc, so `aside` switches only the
 clock.
+
+The clock keeps time in whole nanoseconds of the monotonic clock. `nanoseconds` sums to the elapsed time exactly;
+`seconds` gives the same numbers divided by 10⁹.
 """
 
 import time
@@ -12,8 +15,53 @@ from contextlib import AbstractContextManager, contextmanager
 
 from assay.instruments.memory.process import read, reset_peak
 from assay.records.memory import PhaseMemory, highest
-from assay.worker.clock import PhaseClock
 from assay.worker.processes.channel import Channel
+
+
+class PhaseClock:
+    """Runs from the first `enter`. Entering a phase again adds to its time."""
+
+    def __init__(self) -> None:
+        self._phase: str | None = None
+        self._since = 0
+        self._spent: dict[str, int] = {}
+
+    @property
+    def phase(self) -> str | None:
+        """The current phase; None before the first `enter`."""
+        return self._phase
+
+    def enter(self, phase: str) -> None:
+        """End the current phase and begin another."""
+        now = time.perf_counter_ns()
+        if self._phase is not None:
+            self._spent[self._phase] += now - self._since
+        self._spent.setdefault(phase, 0)
+        self._phase, self._since = phase, now
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Interrupt the current phase by another, then resume it. Raises `RuntimeError` before the first `enter`."""
+        before = self._phase
+        if before is None:
+            raise RuntimeError("no phase was entered yet that another could interrupt")
+        self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter(before)
+
+    def nanoseconds(self) -> dict[str, int]:
+        """Nanoseconds spent so far by phase, in the order of first entry."""
+        spent = dict(self._spent)
+        if self._phase is not None:
+            spent[self._phase] += time.perf_counter_ns() - self._since
+        return spent
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds spent so far by phase, in the order of first entry."""
+        return {phase: spent / 1e9 for phase, spent in self.nanoseconds().items()}
+
 
 _PROGRESS_SECONDS = 0.5
 

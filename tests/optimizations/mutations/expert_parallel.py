@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "balance of one rank",
         "Each rank balances its own tokens.",
-        replaced("assay.parallel.batches:_pool", lambda module, mesh: None),
+        replaced("assay.parallel.fsdp:_pool", lambda module, mesh: None),
     ),
     Mutant("experts halved", "Experts' gradients are divided by the ranks.", applied(_NAME, _halved)),
     Mutant(

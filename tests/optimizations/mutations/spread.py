@@ -21,7 +21,7 @@ SAME_ROWS = rewritten(
 )
 """All ranks train on the rows of the first."""
 LOSS_NOT_SUMMED = rewritten(
-    "assay.parallel.batches:sum_losses",
+    "assay.parallel.fsdp:sum_losses",
     (
         "    total = reduce_here(sums).clone()\n        dist.all_reduce(total, group=group)",
         "    total = reduce_here(sums).clone()",

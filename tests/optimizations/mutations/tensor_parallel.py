@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from assay.config import Run
-from assay.model.mlp import MLP
+from assay.model.gpt import MLP
 from assay.step.program import Program
 from optimizations.mutations.mutant import Mutant, applied, replaced, rewritten, together
 from optimizations.mutations.spread import CLIPPED, NORM_OF_PIECES

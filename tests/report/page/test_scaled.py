@@ -6,7 +6,7 @@ from assay.analysis.comparison import analyse
 from assay.config import Home
 from assay.records.study import ComparisonRecord
 from assay.report.page import render, write_page
-from assay.report.page.scaled.figures import FIGURES
+from assay.report.page.scaled import FIGURES
 from support.scaled import STUDY, scaled_record
 
 HELD_OUT = STUDY.label(list(STUDY.combinations())[1])

@@ -12,7 +12,7 @@ import pytest
 
 from assay.config import Home
 from assay.data import Prepared
-from assay.launch.forked.server import ForkServer
+from assay.launch.forked import ForkServer
 from assay.launch.spawn import environment, fork_server
 from assay.records.run import RunResult
 from assay.records.status import Status

@@ -48,12 +48,12 @@ class ScalingResult(Shown, ScalingAnswer):
 
     def plot(self) -> "Figure | None":
         """Return the figure of losses in normalised compute, with the held-out run."""
-        from assay.report.views import view
+        from assay.report import view
 
         return view(self).figure()
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.views import view
+        from assay.report import view
 
         return view(self).blocks()

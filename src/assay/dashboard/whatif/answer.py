@@ -3,6 +3,12 @@
 Everything is arithmetic of the ledger. Answers are kept, so a reader who moves a slider back waits for nothing. An
 answer says whether the step fits the device that was asked for. All other devices take longer, so they are an answer of
 their own (`fitting`).
+
+Memory is shown by category over the instants of a step, with what a started process or a driver takes around it. An
+instant is the highest of its part of the step: forward and backward by block, and the update. Its categories sum to
+the bytes that are alive.
+
+The time of a step comes with its basis: timed steps, a roofline of measured rates or of a datasheet, or a plan.
 """
 
 from collections.abc import Iterator
@@ -10,20 +16,111 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from assay.api import project
 from assay.config.home import Home
 from assay.config.mesh import AXES
+from assay.cost.simulation.composition import CATEGORIES
 from assay.dashboard.whatif.fits import Fit, fit_at, fit_words
-from assay.dashboard.whatif.memory import over_instants
 from assay.dashboard.whatif.places import Places
-from assay.dashboard.whatif.question import Question
+from assay.dashboard.whatif.question import HERE, Question
 from assay.dashboard.whatif.techniques import Technique, techniques
-from assay.dashboard.whatif.timing import Timing, timing
 from assay.errors import UsageError
 from assay.estimator import Estimate, estimate
 from assay.hardware import Machine
+from assay.hardware.cluster import DATASHEETS
 from assay.optimizations import check_divided, mesh_of
 from assay.report.blocks import Facts, Table
-from assay.units import format_bytes, format_count, format_flops
+from assay.report.predicted.composition import parts_table
+from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels
+from assay.units import format_bytes, format_count, format_flops, format_seconds, parse_bytes, with_factor, with_margin
+
+
+def over_instants(found: Estimate) -> tuple[dict[str, Any], Table]:
+    """Return the figure and the parts of the peak.
+
+    The figure has labels of the instants, the bytes of each category at each of them, and the place of the peak.
+    """
+    return _figure(found), parts_table(found.peak_parts, found.timeline.peak)
+
+
+def _figure(found: Estimate) -> dict[str, Any]:
+    instants, peak = found.timeline.instants, found.timeline.peak
+    unit = format_bytes(peak.nbytes).rpartition(" ")[2]
+    names = list(CATEGORIES)
+    return {
+        "unit": unit,
+        "unit_bytes": parse_bytes(f"1 {unit}"),
+        "instants": [str(moment) for moment in instants],
+        "phases": [moment.phase for moment in instants],
+        "alive": [format_bytes(moment.nbytes) for moment in instants],
+        "layers": [
+            {
+                "name": name,
+                "series": 1 + names.index(name),
+                "bytes": list(counts),
+                "texts": list(map(format_bytes, counts)),
+            }
+            for name, counts in found.composed.layers().items()
+        ],
+        "peak": instants.index(peak),
+        "peak_bytes": peak.nbytes,
+    }
+
+
+_MEASURED = "a roofline at the rates measured on this machine, which ranks stacks better than it times them"
+_PLAN = "a plan from datasheets, with 16-bit products and Adam in 32 bits, without overlap"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one optimizer step, as text and with their source."""
+
+    seconds: float | None
+    text: str
+    source: str
+
+
+def timing(question: Question, found: Estimate) -> Timing:
+    """Return the time of a question's step, or why it is not predicted."""
+    if question.gpus > 1:
+        return _planned(question)
+    step = found.step_time
+    if step is None:
+        return _unknown(question, found)
+    if question.device != HERE and found.sheet is not None and step.apart is not None:
+        return Timing(step.seconds, with_margin(step.seconds, step.margin or 0.0), by_kernels(found.sheet.sheet))
+    if step.margin is not None:
+        load = ", while other programs worked" if step.under_load else ""
+        source = f"from timed steps of few blocks on this machine{load}"
+        return Timing(step.seconds, with_margin(step.seconds, step.margin), source)
+    if question.device != HERE:
+        return Timing(step.seconds, format_seconds(step.seconds), SHEET_ROOFLINE)
+    caveat = found.machine.rates[found.machine.device(found.run.device)].caveat
+    return Timing(step.seconds, with_factor(step.seconds, step.factor), f"{_MEASURED}{f'; {caveat}' if caveat else ''}")
+
+
+def _unknown(question: Question, found: Estimate) -> Timing:
+    if found.machine.device(found.run.device) not in found.machine.rates:
+        return Timing(None, "not predicted", "`assay machine` measures the rates that it needs")
+    whose = "the rates measured here have" if question.device == HERE else "the datasheet has"
+    return Timing(None, "not predicted", f"{whose} no product in {', '.join(found.unrated)}")
+
+
+def _planned(question: Question) -> Timing:
+    """Return the time of a plan over several GPUs of one node."""
+    if question.device not in DATASHEETS:
+        return Timing(None, "not planned", f"links between GPUs are known for {', '.join(DATASHEETS)} only")
+    try:
+        plan = project(
+            *(question.preset, *question.overrides),
+            optimizations=question.optimizations or None,
+            gpu=question.device,
+            gpus_per_node=question.gpus,
+        ).plan
+    except UsageError as reason:
+        return Timing(None, "not planned", str(reason))
+    return Timing(plan.step_seconds, format_seconds(plan.step_seconds), _PLAN)
+
 
 _KEPT = 8
 """Answers that are kept: enough for a slider that moves back. The ledger of a deep compiled model takes 15 MB."""

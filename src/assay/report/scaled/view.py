@@ -55,7 +55,7 @@ class ScalingView(View):
 
     def figure(self, name: str = "") -> "Figure | None":
         """Return the figure of losses in normalised compute, with the held-out run."""
-        from assay.report.page.scaled.figures import compute_figure
+        from assay.report.page.scaled import compute_figure
         from assay.report.page.theme import printed
 
         drawn = compute_figure(self.found)

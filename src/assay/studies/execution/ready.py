@@ -15,7 +15,7 @@ from assay.estimator.timing.step_time import timed as times_of
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine
-from assay.launch.forked.server import ForkServer
+from assay.launch.forked import ForkServer
 from assay.launch.prepare import ReadyRun, leaving_nothing, predict, ready, threads_of
 from assay.launch.rates import measured_machine
 from assay.launch.spawn import fork_server, start

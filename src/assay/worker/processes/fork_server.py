@@ -5,7 +5,7 @@ It does nothing else. When it forks, no thread of torch exists and nothing was c
 of its own would have found after its imports. A child itself imports what only some runs need.
 
 Requests come over standard input, a socket, and each brings the child's arguments and its descriptors
-(`launch.forked.server`). When that socket closes, the parent has ended or needs no more children, and the server ends.
+(`launch.forked`). When that socket closes, the parent has ended or needs no more children, and the server ends.
 Its children live on: each has a lifeline of its own.
 """
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from assay.worker.clock import PhaseClock
+from assay.worker.phases import PhaseClock
 
 
 class FakeTime:

@@ -1,7 +1,9 @@
-"""The parent's handle of the fork server: with one that is there, one that cannot start, and one that is killed."""
+"""The parent's handle of the fork server, and the processes that it forks."""
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +13,7 @@ import pytest
 
 from assay.config import Home
 from assay.data import Prepared
-from assay.launch.forked.process import ForkedProcess
-from assay.launch.forked.server import ForkServer
+from assay.launch.forked import ForkedProcess, ForkServer
 from assay.launch.spawn import fork_server
 from assay.records.status import Status
 from assay.store.liveness import is_locked, locked
@@ -20,6 +21,70 @@ from assay.store.run_folder import RunFolder
 from support.children import NO_SERVER, gone
 from support.faults import until
 from support.runs import run_folder
+
+
+@pytest.fixture
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def served(sleeper: "subprocess.Popen[bytes]") -> Iterator[tuple[ForkedProcess, socket.socket]]:
+    """The process, and the server's end of the socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    assert sleeper.stdin is not None
+    assert sleeper.stdout is not None
+    with ours, theirs:
+        yield ForkedProcess(sleeper.pid, sleeper.stdin, sleeper.stdout, ours), theirs
+
+
+def test_the_server_says_the_exit_code(served: tuple[ForkedProcess, socket.socket]) -> None:
+    process, server = served
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.05)
+    server.send(b"4")
+    assert process.wait() == 4
+    server.close()
+    assert process.poll() == process.wait(0.0) == process.returncode == 4
+
+
+def test_without_a_server_its_end_is_seen_and_counts_as_a_kill(
+    served: tuple[ForkedProcess, socket.socket], sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    process, server = served
+    server.close()
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.1)
+    os.kill(sleeper.pid, signal.SIGTERM)
+    assert process.wait(10.0) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_is_signalled_until_it_has_ended(
+    served: tuple[ForkedProcess, socket.socket], sleeper: "subprocess.Popen[bytes]", number: signal.Signals
+) -> None:
+    process, server = served
+    (process.terminate if number is signal.SIGTERM else process.kill)()
+    assert sleeper.wait(10.0) == -number
+    server.send(str(-number).encode())
+    assert process.wait() == -number
+    process.kill()  # the number of an ended process may be another's
+
+
+def test_another_process_with_its_number_is_neither_it_nor_signalled(
+    served: tuple[ForkedProcess, socket.socket], sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    process, server = served
+    assert process._known is not None
+    process._known = process._known.model_copy(update={"started": 1.0, "start_ticks": 1})
+    server.close()
+    assert process.wait(10.0) == -signal.SIGKILL
+    process.kill()
+    assert sleeper.poll() is None
 
 
 @pytest.fixture(scope="module")

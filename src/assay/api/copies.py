@@ -12,6 +12,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.tracking.following import Tracking
 
+
 _COPY_SECONDS = 3600.0
 """Time for the copy of one run, while nothing else waits."""
 

@@ -1,4 +1,8 @@
-"""Figures of a study of scaling, each small enough for a narrow screen.
+"""The page of a study of scaling: the verdict, the law beside the held-out run, and what both rest on.
+
+Everything follows from the record, so the same record gives the same bytes.
+
+Figures of a study of scaling, each small enough for a narrow screen.
 
 The first is that of the GPT-4 report (OpenAI 2023): losses in normalised compute, the fit, and the large run that was
 predicted. Sizes have a colour and a shape of their own in all figures.
@@ -8,16 +12,23 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from assay.records.study import AGAIN
 from assay.report.page.smoothing import smooth
-from assay.report.page.theme import INK, PAPER, SMALL, SOFT, canvas, marker, series
+from assay.report.page.theme import DARK, INK, LIGHT, PAPER, SMALL, SOFT, canvas, marker, series, svg, variables
+from assay.report.predicted.scaling import fit_report
+from assay.report.scaled.answer import cautions, minima_report, prediction_table, rates_table, runs_table, verdict
+from assay.report.scaled.meanings import meanings
 from assay.scaling.studied.answer import ScalingAnswer
 from assay.scaling.studied.points import StudyPoint
-from assay.units import format_count, format_power
+from assay.units import format_count, format_flops, format_power
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from assay.scaling.studied.answer import ScalingAnswer
+
 
 _HEIGHT = 3.7
 _BEYOND = 2.0
@@ -247,3 +258,52 @@ def _ticks(axis: Any, text: Callable[[float], str], subs: tuple[int, ...]) -> No
 
 def _power(value: float) -> str:
     return f"1e{round(np.log10(value))}"
+
+
+def content(found: "ScalingAnswer") -> dict[str, Any]:
+    """Return what the template `scaled.html` shows."""
+    record = found.record
+    return {
+        "record": record,
+        "heading": f"{record.name or record.title}: {_heading(found)}",
+        "lead": _lead(found),
+        "verdict": list(verdict(found)),
+        "drawn": [one for figure in FIGURES if (one := _drawn(figure, found)) is not None],
+        "prediction": list(prediction_table(found)),
+        "minima": list(minima_report(found)),
+        "rates": list(rates_table(found)),
+        "cautions": list(cautions(found)),
+        "law": list(fit_report(found.law)),
+        "runs": runs_table(found),
+        "meanings": meanings(found),
+        "light": variables(LIGHT),
+        "dark": variables(DARK),
+    }
+
+
+def _heading(found: "ScalingAnswer") -> str:
+    if not found.predictions:
+        return "a law of loss, not tested yet"
+    worst = max(found.predictions, key=lambda one: abs(one.error))
+    times = worst.point.flops / max(one.flops for one in found.fitted)
+    whether = "inside" if all(one.inside for one in found.predictions) else "outside"
+    return f"{times:.3g} times the compute, predicted within {abs(worst.error):.2%}, {whether} the interval".replace(
+        "%", "\N{NO-BREAK SPACE}%"
+    )
+
+
+def _lead(found: "ScalingAnswer") -> str:
+    sizes = [one.parameters for one in found.points]
+    data = found.record.base.data
+    return (
+        f"{len(found.points)} runs of {format_count(min(sizes))} to {format_count(max(sizes))} parameters on "
+        f"{data.source} in {data.tokenizer} tokens, {format_flops(sum(one.flops for one in found.points))} in all. "
+        f"{found.record.created.replace('T', ' ')[:16]} UTC."
+    )
+
+
+def _drawn(figure: Any, found: "ScalingAnswer") -> dict[str, Any] | None:
+    drawn = figure.draw(found)
+    if drawn is None:
+        return None
+    return {"title": figure.title, "caption": figure.caption, "svg": Markup(svg(drawn, figure.title))}

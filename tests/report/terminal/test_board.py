@@ -1,7 +1,7 @@
 """Time left of cells beside each other: proportional to work, and never less than the longest cell needs."""
 
 from assay.records.study import Cell
-from assay.report.terminal.untimed import Untimed
+from assay.report.terminal.board import Untimed
 from support.scaled import STUDY, base
 
 CELLS = STUDY.cells(base())

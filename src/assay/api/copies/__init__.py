@@ -1,1 +1,0 @@
-"""Copies of records for trackers."""

@@ -1,1 +1,0 @@
-"""Children that are forked from a process that has imported torch, as their parent sees them."""
