@@ -106,7 +106,7 @@ def test_a_step_on_an_absent_device_is_told_as_one(assay: Assay) -> None:
         assert value["device_memory"]["total_bytes"]["low"] > value["tensors_peak_bytes"]
     assert there["H100"]["step_seconds"] < there["a100"]["step_seconds"]
     said = assay(*words, "a100")
-    assert "device\tA100 80 GB, 74.5 GiB, as its datasheet has it; it may be absent" in said.out
+    assert "device\tA100 80 GB, 79.1 GiB for torch; it may be absent" in said.out
     assert " ms, within ± 40 %, by operators measured on one H200, in proportion to both datasheets" in said.out
     assert " on the device; it waits for the " in said.out
     copied = assay("estimate", "gpt2-124m", "--with", "activation_offload", "--device", "a100")

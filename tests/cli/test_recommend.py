@@ -60,7 +60,7 @@ def test_an_absent_device_is_answered_by_its_datasheet(assay: Assay) -> None:
     said = assay("recommend", "demo", *SMALL, "training.batch_size=1", "--device", "a100-40gb", "--tokens", "1B")
     assert said.code == 0
     for text in (
-        "37.3 GiB of device on a100-40gb",
+        "39.4 GiB of device on a100-40gb",
         "predicted by operators measured on one H200, on other devices by their datasheets",
         " ± 40 % tokens/s",
         "tokens take",
@@ -124,7 +124,7 @@ def test_several_gpus_have_a_layout_its_command_and_its_waiting(assay: Assay) ->
     assert said.code == 0
     for text in (
         "on 2 × 8 A100 80 GB",
-        "of tensors on the fullest rank, of 74.5 GiB",
+        "of tensors on the fullest rank, of 79.1 GiB",
         "in collectives",
         "idle in the pipeline",
         "hours of one GPU",

@@ -62,7 +62,7 @@ def _device(answer: "Estimate") -> dict[str, str]:
     if answer.sheet is None:
         return {}
     one = answer.machine.accelerators[0]
-    return {"device": f"{one.name}, {format_bytes(one.memory_bytes)}, as its datasheet has it; it may be absent"}
+    return {"device": f"{one.name}, {format_bytes(one.memory_bytes)} for torch; it may be absent"}
 
 
 def _time(every: "EveryRank") -> dict[str, str]:

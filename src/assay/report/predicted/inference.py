@@ -140,7 +140,8 @@ def budget_values(found: "Budget") -> dict[str, Any]:
 
 def _described(device: "Device") -> str:
     power = "" if device.watts is None else f", {device.watts:g} W"
+    memory = format_bytes(device.memory_bytes)
     return (
-        f"{device.name} ({device.year}): {device.memory_bytes / 1e9:g} GB, {device.bandwidth_bytes / 1e9:,.0f} GB/s, "
+        f"{device.name} ({device.year}): {memory}, {device.bandwidth_bytes / 1e9:,.0f} GB/s, "
         f"{device.half_flops / 1e12:,.0f} TFLOP/s in 16 bits{power}; {device.source}"
     )
