@@ -18,6 +18,7 @@ from assay.advise.ledgers import Positions
 from assay.advise.placed import LayoutAdvice, Placed
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import sources
+from assay.advise.replicas import step_time
 from assay.advise.search import EQUAL, Bounds, frontier
 from assay.advise.shapes import warnings
 from assay.config.mesh import ONE_DEVICE, Mesh
@@ -57,6 +58,8 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
         cluster=cluster,
         budget_bytes=limits.budget_bytes,
         recommended=first,
+        step_time=step_time(first, run, machine),
+        configuration=words.partition(" ")[0],
         frontier=pareto(fitting, limits.budget_bytes),
         runners_up=runners_up(fitting, first),
         candidates=len(found.placed),

@@ -9,6 +9,8 @@ from assay.config.mesh import AXES, Mesh
 from assay.config.run import ResolvedRun
 from assay.estimator.communication import seconds
 from assay.estimator.projection import Projection
+from assay.estimator.timing.step_time import StepTime
+from assay.estimator.training import Training
 from assay.hardware.cluster import Cluster
 from assay.optimizations import Numerics, numerics_of
 
@@ -54,11 +56,16 @@ class Placed:
         return ceil(self.projection.plan.memory_bytes)
 
     @property
-    def communication_share(self) -> float:
-        """Share of a step in which the busiest rank waits for collectives; sends of a pipeline are idle time."""
+    def communication_seconds(self) -> float:
+        """Seconds of a step in which the busiest rank waits for collectives; sends of a pipeline are idle time."""
         planned, network = self.projection.plan, self.projection.cluster.network
         collectives = [one for one in planned.communications if one.axis != "pp"]
-        return seconds(collectives, self.mesh, network) / self.seconds
+        return seconds(collectives, self.mesh, network)
+
+    @property
+    def communication_share(self) -> float:
+        """Share of a step in which the busiest rank waits for collectives."""
+        return self.communication_seconds / self.seconds
 
     @property
     def idle_share(self) -> float:
@@ -96,6 +103,10 @@ class LayoutAdvice:
     cluster: Cluster
     budget_bytes: int
     recommended: Placed
+    step_time: StepTime
+    """Time of a step of the recommended layout, from and to (`replicas.step_time`)."""
+    configuration: str
+    """The preset, file or folder that was asked about."""
     frontier: tuple[Placed, ...]
     """The fastest one that fits, and those that trade time for memory."""
     runners_up: tuple[Placed, ...]
@@ -127,9 +138,17 @@ class LayoutAdvice:
             return None
         return f"assay train {self.words} --nproc {self.cluster.size} --with {self.recommended.title}"
 
-    def training_seconds(self, tokens: float) -> float:
-        """Return the seconds in which the recommended layout trains on so many tokens."""
-        return tokens / self.recommended.tokens_per_second
+    def training(self, tokens: float, price: float | None = None) -> Training:
+        """Return the training of the recommended layout on so many tokens, at a price for an hour of one GPU."""
+        time = self.step_time
+        return Training(
+            tokens=tokens,
+            tokens_per_step=self.run.tokens_per_step,
+            step_seconds=time.seconds,
+            spread=time.spread,
+            devices=self.cluster.size,
+            price=price,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
@@ -139,6 +158,7 @@ class LayoutAdvice:
             "gpus_per_node": self.cluster.gpus_per_node,
             "budget_bytes": self.budget_bytes,
             "recommended": self.recommended.to_dict(),
+            "step_seconds": self.step_time.seconds,
             "command": self.command,
             "train_command": self.train_command,
             "frontier": [one.to_dict() for one in self.frontier],
