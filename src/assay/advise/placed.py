@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from assay.config.mesh import AXES, Mesh
 from assay.config.run import ResolvedRun
@@ -74,6 +74,11 @@ class Placed:
         return planned.bubble * planned.played.makespan_seconds / self.seconds
 
     @property
+    def mfu(self) -> float:
+        """Share of the datasheet's peak that the model's own FLOPs take."""
+        return self.projection.mfu
+
+    @property
     def preference(self) -> tuple[int, int, int, int, float]:
         """Key of the simplest among equally fast ones: the better stack, fewer techniques, fewer micro-batches."""
         parts = self.projection.plan.layout.micro_batches
@@ -90,9 +95,52 @@ class Placed:
             "need_bytes": self.need_bytes,
             "communication_share": self.communication_share,
             "idle_share": self.idle_share,
-            "mfu": self.projection.mfu,
+            "mfu": self.mfu,
             "numerics": self.numerics.value,
         }
+
+
+class Layout(Protocol):
+    """A layout with its figures, by a plan or by the ledger of a rank."""
+
+    @property
+    def title(self) -> str:
+        """The techniques as a user writes them."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of all ranks."""
+
+    @property
+    def numerics(self) -> Numerics:
+        """The loosest promise of all techniques about the loss."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of all ranks in a second."""
+
+    @property
+    def need_bytes(self) -> int:
+        """Bytes of the rank that holds most."""
+
+    @property
+    def communication_share(self) -> float:
+        """Share of a step in which a rank waits for collectives."""
+
+    @property
+    def idle_share(self) -> float:
+        """Share of a step in which a rank waits for its pipeline."""
+
+    @property
+    def mfu(self) -> float:
+        """Share of the peak that the model's own FLOPs take."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +150,14 @@ class LayoutAdvice:
     run: ResolvedRun
     cluster: Cluster
     budget_bytes: int
-    recommended: Placed
+    recommended: Layout
     step_time: StepTime
     """Time of a step of the recommended layout, from and to (`replicas.step_time`)."""
     configuration: str
     """The preset, file or folder that was asked about."""
-    frontier: tuple[Placed, ...]
+    frontier: tuple[Layout, ...]
     """The fastest one that fits, and those that trade time for memory."""
-    runners_up: tuple[Placed, ...]
+    runners_up: tuple[Layout, ...]
     """The fastest one of each other mesh."""
     candidates: int
     """Layouts with their stacks that were planned."""
@@ -125,9 +173,14 @@ class LayoutAdvice:
     words: str
     """The configuration as words of a command."""
 
+    planned: bool = True
+    """False if no plan covers the model, so that only replicas were searched, by the ledger of a rank."""
+
     @property
     def command(self) -> str:
-        """The command that plans the recommended layout again."""
+        """The command that plans the recommended layout again; the one that trains it, if no plan covers the model."""
+        if not self.planned:
+            return self.train_command or ""
         nodes = f"--nodes {self.cluster.nodes} --gpus-per-node {self.cluster.gpus_per_node} --gpu {self.cluster.gpu}"
         return f"assay estimate {self.words} {nodes} --with {self.recommended.title}"
 

@@ -120,6 +120,15 @@ def project(run: Run, cluster: Cluster) -> Projection:
     return Projection(run, cluster, planned)
 
 
+def planned(model: ModelConfig) -> bool:
+    """True if the closed forms of a plan cover a model."""
+    try:
+        _known_shape(model)
+    except UsageError:
+        return False
+    return True
+
+
 def _known_shape(model: ModelConfig) -> None:
     """Raise `UsageError` for a model that the closed forms do not cover."""
     unlike = (
