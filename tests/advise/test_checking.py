@@ -1,5 +1,6 @@
 """The recommended stack on an absent GPU: it fits there, or the next one is advised; else the ledger decides."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 from assay.advise import checking
 from assay.advise.checking import LEDGER, checked
 from assay.advise.problem import Problem
+from assay.api import recommend
 from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.fake.peak import GpuPeak
 from assay.records.own.traced import TracedPeak
+from support.absent import PYTHON, needs_cuda_build
 from support.advice import restricted
 
 BUDGET = 20 * 10**9
@@ -76,3 +79,12 @@ def test_the_ledger_decides_where_no_absent_gpu_can(problem: Problem, monkeypatc
     assert "v100 is none of a100, a100-40gb" in _checked(problem, "v100").by
     monkeypatch.setattr(checking, "refusal", lambda: "no CUDA build")
     assert _checked(problem).by.endswith(": no CUDA build")
+
+
+@pytest.mark.absent
+@needs_cuda_build
+def test_a_stack_runs_on_an_absent_gpu_before_it_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_ABSENT_PYTHON", PYTHON)
+    words = ("model.n_layer=5", "model.n_embd=64", "model.n_head=2", "optimizations=[sdpa_attention,fused_adamw]")
+    found = recommend("demo", *words, device="rtx4090", max_loss_change=0.0, home=tmp_path)
+    assert found.checked.startswith("running it on an absent GPU, with torch ")
