@@ -7,7 +7,7 @@ import pytest
 from cli.conftest import Assay
 
 QUESTIONS = (
-    ("demo", (), "t4"),
+    ("demo", ("optimizations=[sdpa_attention,fp16_mixed,compile]",), "t4"),
     pytest.param("llama-tiny", (), "h200", marks=pytest.mark.slow),
     pytest.param("shakespeare-char-cpu", ("model.vocab_size=65",), "a100-40gb", marks=pytest.mark.slow),
     pytest.param("gpt2-124m", (), "rtx4090", marks=pytest.mark.slow),
@@ -29,7 +29,7 @@ def test_every_verb_prints_the_figures_of_the_others(
     asked = (preset, *changes)
     advice = _ask(assay, "recommend", *asked, "--device", device, "--tokens", TOKENS, "--price", PRICE)
     best = advice["recommended"]
-    stack = ("--with", best["optimizations"])
+    stack = ("--with", best["optimizations"]) if best["optimizations"] else ()
     step = _ask(assay, "estimate", *asked, "--device", device, *stack)
     room = _ask(assay, "capacity", *asked, "--device", device, *stack)
     cost = _ask(assay, "estimate", *asked, "--device", device, *stack, "--tokens", TOKENS, "--price", PRICE)
