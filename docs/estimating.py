@@ -28,8 +28,10 @@ from assay.cost.analytic.model_flops import CONVENTIONS, palm
 from assay.estimator.budget import USUAL_MFU
 from assay.estimator.inference import Inference, weights_bytes
 from assay.hardware.devices import DEVICES
+from assay.hardware.memory import MIB
 from assay.scaling.asking.text import Text
 from assay.scaling.published import BESIROGLU
+from assay.units import format_bytes
 
 _HEAD = """# What a training takes
 
@@ -134,10 +136,11 @@ _SHEETS = """
 ## Which devices are known?
 
 They are the names for `--device`. Rates are peaks of dense products in 16 bits that add up in 32 bits. The ridge is the
-number of FLOPs for each byte of memory traffic at which neither waits.
+number of FLOPs for each byte of memory traffic at which neither waits. Memory is what the driver shows, and what torch
+sees of it; a step has that less a context of CUDA. `hardware/memory.py` has the source of each.
 
-| `--device` | year | GB | GB/s | TFLOP/s | W | ridge | source |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| `--device` | year | MiB by its driver | GiB for torch | GB/s | TFLOP/s | W | ridge | source |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -162,7 +165,7 @@ def _rule(columns: int) -> str:
 
 def _largest() -> Iterator[str]:
     devices = [DEVICES[name] for name in BUDGETS]
-    yield _row("", *(f"{device.memory_bytes / 1e9:.0f} GB" for device in devices))
+    yield _row("", *(f"{device.name}, {format_bytes(device.memory_bytes)}" for device in devices))
     yield _rule(len(devices) + 1)
     for name, techniques in STACKS.items():
         found = (largest(techniques, device.memory_bytes) for device in devices)
@@ -258,7 +261,8 @@ def _sheets() -> Iterator[str]:
         yield _row(
             f"`{name}`",
             str(device.year),
-            f"{device.memory_bytes / 1e9:g}",
+            f"{device.driver_bytes // MIB:,}",
+            f"{device.memory_bytes / 2**30:.1f}",
             f"{device.bandwidth_bytes / 1e9:,.0f}",
             f"{device.half_flops / 1e12:,.0f}",
             "not published" if device.watts is None else f"{device.watts:g}",

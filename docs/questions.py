@@ -16,7 +16,7 @@ from assay.hardware.devices import DEVICES, Device
 from assay.scaling.laws import Law
 
 BUDGETS = ("rtx4090", "a100-40gb", "a100", "h200")
-"""Devices with 24, 40, 80 and 141 GB."""
+"""Devices sold with 24, 40, 80 and 141 GB."""
 _LESS = "sdpa_attention+activation_checkpointing+chunked_cross_entropy+bf16_full+optimizer_in_backward"
 STACKS: Mapping[str, str] = {
     "nothing": "",

@@ -81,12 +81,17 @@ def test_train_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (Home(tmp_path / "home").runs / result.run).is_dir()
 
 
-def test_estimate_needs_no_corpus() -> None:
+def test_estimate_prepares_a_text_only_for_its_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
     alone = assay.estimate("demo").predicted()
     stacked = assay.estimate("demo", optimizations="activation_checkpointing").predicted()
     assert 0 < stacked["saved_bytes"] < alone["saved_bytes"]
-    with pytest.raises(UsageError, match="vocab"):
-        assay.estimate("demo", "data.tokenizer=char")
+    assert not any(tmp_path.iterdir())
+    (tmp_path / "text.txt").write_text("to be or not to be\n" * 2000)
+    found = assay.estimate("demo", "data.tokenizer=char", f"data.path={tmp_path / 'text.txt'}")
+    assert found.run.model.vocab_size == len(set("to be or not to be\n"))
+    with pytest.raises(UsageError, match=r"no file or folder.*; without the text, set model\.vocab_size"):
+        assay.estimate("demo", "data.tokenizer=char", f"data.path={tmp_path / 'none.txt'}")
 
 
 def test_a_predicted_step_has_a_frame_a_figure_and_a_report() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from assay.absent.answer import Fit
-from assay.absent.devices import ABSENT, CONTEXT_BYTES
+from assay.absent.devices import ABSENT
+from assay.hardware.memory import CONTEXT_BYTES
 from support.absent import PLACE, answer, observation, read
 
 NEAR = ABSENT["h100"].visible_bytes

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from assay.absent.answer import AbsentAnswer, Fit
-from assay.absent.devices import ABSENT, CONTEXT_BYTES
+from assay.absent.devices import ABSENT
 from assay.absent.largest import MOST, largest_fit, with_number
 from assay.errors import UsageError
+from assay.hardware.memory import CONTEXT_BYTES
 from support.absent import answer, observation
 
 ROOM = ABSENT["h100"].visible_bytes - CONTEXT_BYTES[1]

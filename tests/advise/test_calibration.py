@@ -129,6 +129,6 @@ def test_where_the_untreated_run_does_not_fit_the_smallest_is_timed_too(world: W
 def test_the_expected_improvement_is_that_of_many_draws(seconds: float, margin: float) -> None:
     one, other = (0,), (1,)
     times: dict[Positions, float] = {one: 1.0, other: seconds}
-    ranking = Ranking(times, {one: 0.1, other: margin}, frozenset({one}), [], Point(one, 1.0, 1), False)
+    ranking = Ranking(times, {one: 0.1, other: margin}, frozenset({one}), [], Point(one, 1.0, 1), (), False)
     draws = np.random.default_rng(0).normal(np.log(seconds), margin / 1.959964, 200_000)
     assert improvement(ranking, one, other) == pytest.approx(np.maximum(-draws, 0.0).mean(), abs=0.003)

@@ -1,7 +1,8 @@
 """Evidence on the loss: construction for exact techniques, measurements for lossy ones."""
 
 from assay.advise.elements import Element, elements
-from assay.advise.evidence import LossChange, keeps, numerics, reason
+from assay.advise.evidence import LossChange, keeps, must_earn, numerics, reason
+from assay.optimizations import catalogue
 from assay.optimizations.base import Numerics
 from support.advice import HERE, problem, small
 
@@ -66,3 +67,9 @@ def test_a_limit_leaves_out_what_neither_like_runs_nor_practice_keep() -> None:
     assert all(
         one.one.practice for stack in found.roofline for one in found.named(stack) if one.one.promised is Numerics.LOSSY
     )
+
+
+def test_what_rounds_the_optimizer_s_state_must_earn_its_place() -> None:
+    kinds = catalogue()
+    earning = {name for name, kind in kinds.items() if must_earn(kind.model_validate({}))}
+    assert earning == {"adamw_8bit", "adamw_bf16_state", "fp16_full"}

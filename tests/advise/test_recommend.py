@@ -38,7 +38,7 @@ def _answer(**seconds: float) -> Advice:
         times[key] = StepTimes(depths=at, turns=tuple((each, each) for _ in range(3)))
     here = HERE.model_copy(update={"step_times": times})
     problem = Problem(RUN, here, Limits(PLENTY))
-    return advice(problem, problem.rank(here), "any", "assay train demo", absent=False)
+    return advice(problem, problem.rank(here), "any", "demo", absent=False)
 
 
 def test_a_stack_that_was_timed_to_be_slow_is_not_recommended() -> None:

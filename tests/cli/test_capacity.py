@@ -49,9 +49,9 @@ def test_a_budget_of_the_process_or_of_a_device_leaves_less(assay: Assay) -> Non
         for of in ("tensors", "process")
     )
     assert all((less["value"] or 0) < more["value"] for less, more in zip(process, plain, strict=True))
-    there = assay("capacity", "demo", *SHALLOW, "--memory", "800MB", "--device", "t4", "--json").value
-    assert (there["memory_bytes"], there["of"]) == (800 * 10**6, "device")
-    assert all(666_632_192 < one["peak_bytes"] <= 800 * 10**6 for one in there["largest"])
+    there = assay("capacity", "demo", *SHALLOW, "--memory", "900MB", "--device", "t4", "--json").value
+    assert (there["memory_bytes"], there["of"]) == (900 * 10**6, "device")
+    assert all(790_000_000 < one["peak_bytes"] <= 900 * 10**6 for one in there["largest"])
 
 
 @pytest.mark.slow

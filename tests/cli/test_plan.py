@@ -25,7 +25,7 @@ def test_a_plan_says_all_that_matters(assay: Assay) -> None:
     assert lines["machines"].startswith("4 × 8 H100 80 GB, NVLink 4 (H100) inside a node, InfiniBand NDR between")
     assert lines["batch"] == "65.5k tokens, 8 micro-batches of 2 sequences per replica"
     assert "(p−1)/(m+p−1) = 11.1%" in lines["pipeline bubble"]
-    assert lines["does it fit?"].startswith("yes, in 74.5 GiB")
+    assert lines["does it fit?"].startswith("yes, in 79.2 GiB")
     assert {"weights", "gradients", "optimizer", "activations", "step time", "tokens/s", "MFU"} <= set(lines)
     assert lines["tp"].startswith("the tensors of a layer\t")
     assert "NVLink" in lines["tp"]

@@ -11,6 +11,7 @@ from assay.errors import UsageError
 from assay.estimator.capacity import _most, capacity, largest, peak_bytes
 from assay.estimator.device_memory import OBJECTS
 from assay.hardware import Machine
+from assay.hardware.devices import DEVICES, absent_machine
 
 MACHINE = Machine(processor="any", cores=4, memory_bytes=2**34)
 SMALL = (
@@ -85,3 +86,11 @@ def test_a_budget_in_which_nothing_fits_has_the_smallest_need() -> None:
 def test_a_run_without_a_known_vocabulary_is_refused() -> None:
     with pytest.raises(UsageError, match="the size of the 'char' vocabulary"):
         capacity(load("demo", ["data.tokenizer=char"]), 10**9, MACHINE)
+
+
+def test_a_device_holds_what_its_driver_gives() -> None:
+    """With 24·10^9 bytes for an RTX 4090, whose driver gives 24,564 MiB, nine sequences were the answer."""
+    run, there = load("gpt2-124m").model_copy(update={"device": "cuda"}), absent_machine("rtx4090")
+    found = largest(run, "training.batch_size", DEVICES["rtx4090"].memory_bytes, there, "device")
+    assert found.value == 10
+    assert found.peak_bytes <= DEVICES["rtx4090"].memory_bytes < (found.next_bytes or 0)

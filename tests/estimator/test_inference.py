@@ -10,7 +10,8 @@ from assay.errors import UsageError
 from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
 from assay.hardware.devices import DEVICES, device
 from assay.model.cache import KeyValueCache
-from assay.report.predicted.inference import budget_report, budget_values, inference_report, inference_values
+from assay.report.predicted.cost import budget_report, budget_values
+from assay.report.predicted.inference import inference_report, inference_values
 from support.models import random_model
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
@@ -137,6 +138,6 @@ def test_an_impossible_training_is_a_sentence(asked: dict[str, float]) -> None:
         api.training_cost("gpt2-124m", **asked)  # type: ignore[arg-type]
 
 
-def test_an_unknown_vocabulary_is_a_sentence() -> None:
-    with pytest.raises(UsageError, match=r"give model\.vocab_size"):
-        api.inference("demo", "data.tokenizer=char")
+def test_a_vocabulary_that_no_text_tells_is_a_sentence() -> None:
+    with pytest.raises(UsageError, match=r"set model\.vocab_size"):
+        api.inference("shakespeare-char-cpu", "data.path=/nowhere/at/all.txt")

@@ -162,7 +162,11 @@ def test_more_nodes_take_less_time() -> None:
         (("model.qkv_bias=false",), "data_parallel", "leave out model.qkv_bias=False"),
         (("model.n_hidden=64",), "data_parallel", "leave out model.n_hidden=64"),
         (("model.activation=swiglu",), "data_parallel", "leave out model.activation=swiglu"),
-        (("model.vocab_size=null", "data.tokenizer=char"), "data_parallel", "set model.vocab_size"),
+        (
+            ("model.vocab_size=null", "data.tokenizer=char", "data.path=/no/such.txt"),
+            "data_parallel",
+            "set model.vocab_size",
+        ),
     ],
 )
 def test_an_impossible_plan_is_a_sentence(overrides: tuple[str, ...], stack: Any, says: str) -> None:

@@ -16,7 +16,7 @@ from assay.config.hf import config_from_hf
 from assay.config.hf.tensors import naming_of
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
-from assay.launch.initial_weights import with_initial_weights
+from assay.launch.initial_weights import with_initial_shape, with_initial_weights
 from assay.launch.prepare import ready
 from assay.launch.spawn import start
 from support.children import Fake, make_ready
@@ -237,3 +237,14 @@ assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_configuration_is_enough_for_a_prediction(home: Home, tmp_path: Path) -> None:
+    folder = hugging_face(tmp_path / "model")
+    whole = with_initial_shape(asked(folder), home)
+    assert whole == with_initial_weights(asked(folder), home)
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    assert with_initial_shape(asked(folder), home).model == whole.model
+    with pytest.raises(UsageError, match=r"a folder without \.safetensors files"):
+        with_initial_weights(asked(folder), home)

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from assay.absent.devices import MIB, AbsentDevice
+from assay.absent.devices import AbsentDevice
+from assay.hardware.memory import MIB
 
 _SCRIPT = '''#!{python} -SE
 """Stands in for nvidia-smi: the driver of an absent GPU."""

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.config.run import ResolvedRun
+from assay.estimator.fit import Batch
+from assay.estimator.timing.step_time import spread_of
+from assay.estimator.training import Training
 from assay.optimizations.base import Numerics
 
 
@@ -16,7 +19,7 @@ class Choice:
     seconds: float
     """Seconds of a step."""
     margin: float | None
-    """Half of the 95 % interval of the seconds' logarithm; None if the error of such a roofline was never measured."""
+    """Margin of the seconds (`step_time.spread_of`); None if the error of such a roofline was never measured."""
     timed: bool
     """True if steps of it were timed on this machine."""
     tokens: int
@@ -24,12 +27,18 @@ class Choice:
     need_bytes: int
     """Bytes of the memory that the budget limits."""
     numerics: Numerics
+    batch: Batch
     fits: bool = True
 
     @property
     def title(self) -> str:
         """The stack as a user writes it, or ``nothing``."""
         return "+".join(self.stack) or "nothing"
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """Factors between which the seconds lie; None if the error of such a prediction was never measured."""
+        return None if self.margin is None else spread_of(self.margin)
 
     @property
     def tokens_per_second(self) -> float:
@@ -43,6 +52,7 @@ class Choice:
             "tokens_per_second": self.tokens_per_second,
             "step_seconds": self.seconds,
             "step_seconds_margin": self.margin,
+            "batch": self.batch.to_dict(),
             "timed": self.timed,
             "need_bytes": self.need_bytes,
             "fits": self.fits,
@@ -77,6 +87,8 @@ class Counts:
     """True if other programs used the machine while stacks were timed."""
     refused: tuple[str, ...]
     """Lossy elements that the limit of the loss leaves out."""
+    unearned: tuple[str, ...]
+    """Elements that round the optimizer's state, are not needed to fit, and gain less time than the margin."""
     timed: int
     """Candidates that were timed on this machine."""
     replayed: int
@@ -88,6 +100,8 @@ class Advice:
     """Advice for a run within a budget of memory."""
 
     run: ResolvedRun
+    configuration: str
+    """The preset, file or folder that was asked about."""
     device: str
     absent: bool
     """True for a device that is known by its datasheet only."""
@@ -105,15 +119,22 @@ class Advice:
     sources: tuple[str, ...]
     """Configuration, device and date of each measured change of the loss that the answer uses."""
     command: str
+    checked: str
+    """Words on what decided that the recommended stack fits; empty on this machine."""
+    largest_batch: int | None
+    """Most sequences of a step that fit with the recommended stack; None if they were not searched."""
 
     @property
     def ranked(self) -> tuple[Choice, ...]:
         """The recommended stack, then the frontier from the fastest on."""
         return (self.recommended, *self.frontier)
 
-    def training_seconds(self, tokens: float) -> float:
-        """Return the seconds in which the recommended stack trains on so many tokens."""
-        return tokens / self.recommended.tokens_per_second
+    def training(self, tokens: float, price: float | None = None) -> Training:
+        """Return the training of the recommended stack on so many tokens, at a price for an hour of the device."""
+        best = self.recommended
+        return Training(
+            tokens=tokens, tokens_per_step=best.tokens, step_seconds=best.seconds, spread=best.spread, price=price
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
@@ -124,6 +145,8 @@ class Advice:
             "baseline": self.baseline.to_dict(),
             "recommended": self.recommended.to_dict(),
             "command": self.command,
+            "checked": self.checked,
+            "largest_batch": self.largest_batch,
             "frontier": [one.to_dict() for one in self.frontier],
             "parts": [
                 {"element": one.element, "loss": one.loss, "without": one.without and one.without.to_dict()}
@@ -134,6 +157,7 @@ class Advice:
             "timed": self.counts.timed,
             "replayed": self.counts.replayed,
             "refused": list(self.counts.refused),
+            "unearned": list(self.counts.unearned),
             "unseen": list(self.counts.unseen),
             "unadvised": list(self.counts.unadvised),
             "warnings": list(self.warnings),

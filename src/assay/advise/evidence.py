@@ -5,6 +5,7 @@
   the limit it is kept, and a change that is surely above it is refused.
 - Without such a measurement, or with an interval that decides nothing, published practice decides; a limit of zero
   needs a measurement.
+- A lossy rule of the update is advised if nothing fits without it, or if its gain of time exceeds the stated margin.
 - Techniques that train differently are never part of an answer; they are listed by themselves.
 """
 
@@ -35,6 +36,11 @@ class LossChange:
     def upper(self) -> float:
         """Upper end of the interval."""
         return self.change if self.interval is None else self.interval[1]
+
+
+def must_earn(one: Optimization) -> bool:
+    """True if a technique rounds what the optimizer keeps, so that memory or a sure gain of time must speak for it."""
+    return one.promised is Numerics.LOSSY and "optimizer" in one.claims
 
 
 Losses = Mapping[str, LossChange]

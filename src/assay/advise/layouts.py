@@ -8,23 +8,25 @@ techniques that a plan expresses, and a rank's share of the batch. Plans do not 
 memory traffic, so they would prefer explicit attention to a fused kernel.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from assay.advise.elements import Stack
 from assay.advise.ledgers import Positions
 from assay.advise.placed import LayoutAdvice, Placed
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import sources
+from assay.advise.replicas import Replicated, replicated, step_time
 from assay.advise.search import EQUAL, Bounds, frontier
 from assay.advise.shapes import warnings
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.config.run import ResolvedRun, Spec
 from assay.cost.analytic.layout import Layout
 from assay.errors import UsageError
-from assay.estimator.projection import project
+from assay.estimator.projection import planned, project
 from assay.hardware import Machine
 from assay.hardware.cluster import Cluster
 from assay.optimizations import Optimization, optimizations_of, resolved
@@ -39,7 +41,7 @@ _REPLICAS = (
 """Kinds of data parallelism, from the one that sends least."""
 _UNLIMITED = 2**62
 """Bytes that any stack stays within, so that the search on one device answers how memory is traded for time."""
-_RUNNERS_UP = 5
+_RUNNERS_UP, _SHOWN = 5, 8
 
 
 def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: Limits, words: str) -> LayoutAdvice:
@@ -48,6 +50,8 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
     `words` are the configuration in a command. Raises `UsageError` if no layout can be planned. If none fits, it has
     the smallest memory that was found.
     """
+    if not planned(run.model):
+        return _by_ledgers(_Asked(run, machine, cluster, limits, words))
     problem, stacks = on_one_device(run, machine, cluster, limits)
     found = layouts(run, cluster, [problem.named(stack) for stack in stacks])
     fitting = found.fitting(limits.budget_bytes)
@@ -57,6 +61,8 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
         cluster=cluster,
         budget_bytes=limits.budget_bytes,
         recommended=first,
+        step_time=step_time(first, run, machine),
+        configuration=words.partition(" ")[0],
         frontier=pareto(fitting, limits.budget_bytes),
         runners_up=runners_up(fitting, first),
         candidates=len(found.placed),
@@ -67,6 +73,69 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
         sources=sources(problem, stacks[first.place]),
         words=words,
     )
+
+
+class _Asked(NamedTuple):
+    """A question on layouts."""
+
+    run: ResolvedRun
+    machine: Machine
+    cluster: Cluster
+    limits: Limits
+    words: str
+
+
+def _by_ledgers(asked: _Asked) -> LayoutAdvice:
+    """Return the fastest kind of data parallelism whose rank fits, for a model that no plan covers."""
+    run, machine, cluster, limits, words = asked
+    problem, budget = _of_share(run, machine, cluster, limits, _able(run, cluster)), limits.budget_bytes
+    smallest = problem.rank(machine).frontier[-1].stack
+    found = [(stack, one) for kind in _REPLICAS for stack, one in _of_kind(problem, kind, smallest, asked)]
+    fitting = sorted((one for one in found if one[1].need_bytes <= budget), key=lambda one: one[1].seconds)
+    if not fitting:
+        least = min((one for _, one in found), key=lambda one: one.need_bytes, default=None)
+        why = f"; {least.title} needs {format_bytes(least.need_bytes)} on each GPU" if least else ""
+        raise UsageError(f"nothing fits into {format_bytes(budget)} by data parallelism alone, without a plan{why}")
+    stack, first = fitting[0]
+    return LayoutAdvice(
+        run=run,
+        cluster=cluster,
+        budget_bytes=budget,
+        recommended=first,
+        step_time=first.time,
+        configuration=words.partition(" ")[0],
+        frontier=tuple(one for _, one in fitting[:_SHOWN]),
+        runners_up=(),
+        candidates=len(found),
+        refused=0,
+        lossy=tuple(map(str, problem.refused)),
+        unplanned=tuple(dict.fromkeys(one.one.name() for one in problem.kept_out if one.one.cuts() == 1)),
+        warnings=tuple(warnings(run.model, on_gpu=True)),
+        sources=sources(problem, stack),
+        words=words,
+        planned=False,
+    )
+
+
+def _of_kind(
+    problem: Problem, kind: Spec, smallest: Positions, asked: _Asked
+) -> Iterator[tuple[Positions, Replicated]]:
+    """Yield stacks with a kind of data parallelism: the smallest, then from the fastest that may fit to smaller ones.
+
+    What sharding spares the smallest stack, it spares others as well. So a search on one device with that much more
+    memory has the stacks, and the ledger of a rank decides on each.
+    """
+    run, machine, cluster, limits, _ = asked
+    least = replicated(run, machine, cluster, kind, problem.named(smallest))
+    whole = problem.need(smallest)
+    if least is None or whole is None:
+        return
+    yield smallest, least
+    larger = limits.budget_bytes + whole - least.need_bytes
+    for point in frontier(problem.roofline, problem.bounds, larger):
+        found = replicated(run, machine, cluster, kind, problem.named(point.stack))
+        if found is not None:
+            yield point.stack, found
 
 
 def _precision(first: Placed) -> Iterator[str]:
@@ -169,21 +238,41 @@ def on_one_device(
 
     Raises `UsageError` if the run itself cannot be predicted there.
     """
-    wide = run.model_copy(update={"ranks": cluster.size})
+    able = _able(run, cluster)
 
     def expressed(one: Optimization) -> bool:
         try:
             one.lay_out(Layout(ONE_DEVICE, 1))
+        except UsageError:
+            return False
+        return able(one)
+
+    problem = _of_share(run, machine, cluster, limits, expressed)
+    ranking = problem.rank(machine)
+    smaller = [point.stack for point in ranking.frontier if point.need_bytes < ranking.best.need_bytes]
+    return problem, [ranking.best.stack, *smaller]
+
+
+def _able(run: ResolvedRun, cluster: Cluster) -> Callable[[Optimization], bool]:
+    """Return the function that tells whether a technique runs over the ranks of a cluster."""
+    wide = run.model_copy(update={"ranks": cluster.size})
+
+    def able(one: Optimization) -> bool:
+        try:
             one.check(wide, cluster.machine)
         except UsageError:
             return False
         return True
 
+    return able
+
+
+def _of_share(
+    run: ResolvedRun, machine: Machine, cluster: Cluster, limits: Limits, serves: Callable[[Optimization], bool]
+) -> Problem:
+    """Return the search on one device with a rank's share of the batch, in unlimited memory."""
     least = run.batch_divisor * prod(one.cuts() for one in optimizations_of(run))
     share = max(1, run.training.batch_size // (cluster.size * least)) * least
     training = run.training.model_copy(update={"batch_size": share})
     one = resolved(run.model_copy(update={"training": training}))
-    problem = Problem(one, machine, replace(limits, budget_bytes=_UNLIMITED), expressed)
-    ranking = problem.rank(machine)
-    smaller = [point.stack for point in ranking.frontier if point.need_bytes < ranking.best.need_bytes]
-    return problem, [ranking.best.stack, *smaller]
+    return Problem(one, machine, replace(limits, budget_bytes=_UNLIMITED), serves)

@@ -27,6 +27,7 @@ from assay.estimator.timing.step_time import at_depth
 from assay.estimator.timing.works import pass_work, update_work
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import thread_count
+from assay.optimizations import Optimization, optimizations_of
 
 _SHALLOW = (2, 3)
 _CHECKED = 4
@@ -38,6 +39,8 @@ class _Depth:
     """A model of so many blocks, and the ledgers of its stacks by the positions of their elements."""
 
     run: ResolvedRun
+    begun: dict[Positions, Cost | None]
+    """Ledgers until the last element of a stack, without the run's own techniques that come after it."""
     ledgers: dict[Positions, Cost | None]
 
 
@@ -55,6 +58,7 @@ class Ledgers:
     def __init__(self, run: ResolvedRun, machine: Machine, found: Sequence[Element], rates: Rates, of: str) -> None:
         self.run, self.machine, self.found, self.rates, self.of = run, machine, found, rates, of
         self._on_gpu = machine.device(run.device) == "cuda"
+        self._given = [((one.stage, one.name()), one) for one in optimizations_of(run)]
         shallow = _SHALLOW if run.model.n_layer > _CHECKED and run.ranks == 1 else (run.model.n_layer,)
         self._depths = [self._at(layers) for layers in shallow]
         self._parts: dict[Positions, tuple[Positions, Positions]] = {}
@@ -66,13 +70,8 @@ class Ledgers:
         """Requests and frees of forward and backward at the whole depth, where the search needs them."""
 
     def _at(self, layers: int) -> _Depth:
-        from assay.optimizations import optimizations_of
-
         run = at_depth(self.run, layers)
-        cost = bare_ledger(run, self.machine)
-        for one in optimizations_of(run):
-            cost = one.predict(cost, run, self.machine)
-        return _Depth(run, {(): cost})
+        return _Depth(run, {(): bare_ledger(run, self.machine)}, {})
 
     @cached_property
     def _deep(self) -> _Depth:
@@ -93,9 +92,7 @@ class Ledgers:
 
     @property
     def _bare(self) -> Cost:
-        bare = self._depths[0].ledgers[()]
-        assert bare is not None
-        return bare
+        return self._known(0, ())
 
     def _alone(self, holds: Callable[[Cost], bool]) -> frozenset[int]:
         """Return the elements whose ledger alone, at the first depth, satisfies a condition."""
@@ -165,15 +162,28 @@ class Ledgers:
     def _ledger(self, depth: _Depth, stack: Positions) -> Cost | None:
         """Return the ledger of a stack at a depth; None if it cannot be predicted."""
         if stack not in depth.ledgers:
-            before = self._ledger(depth, stack[:-1])
-            depth.ledgers[stack] = None if before is None else self._folded(before, self.found[stack[-1]], depth.run)
+            own = [one for order, one in self._given if order > self._last(stack)]
+            depth.ledgers[stack] = self._folded(self._begun(depth, stack), own, depth.run)
         return depth.ledgers[stack]
 
-    def _folded(self, before: Cost, element: Element, run: ResolvedRun) -> Cost | None:
+    def _begun(self, depth: _Depth, stack: Positions) -> Cost | None:
+        """Return the ledger until the last element of a stack, in the order of application."""
+        if stack not in depth.begun:
+            before, element = stack[:-1], self.found[stack[-1]]
+            own = [one for order, one in self._given if self._last(before) < order < element.order]
+            depth.begun[stack] = self._folded(self._begun(depth, before), [*own, element.one], depth.run)
+        return depth.begun[stack]
+
+    def _last(self, stack: Positions) -> tuple[int, str]:
+        return self.found[stack[-1]].order if stack else (-1, "")
+
+    def _folded(self, cost: Cost | None, added: Sequence[Optimization], run: ResolvedRun) -> Cost | None:
         try:
-            return element.one.predict(before, run, self.machine)
+            for one in added:
+                cost = None if cost is None else one.predict(cost, run, self.machine)
         except UsageError:
             return None
+        return cost
 
     def _known(self, place: int, shape: Positions) -> Cost:
         found = self._ledger(self._depths[place], shape)

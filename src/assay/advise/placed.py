@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from assay.config.mesh import AXES, Mesh
 from assay.config.run import ResolvedRun
 from assay.estimator.communication import seconds
 from assay.estimator.projection import Projection
+from assay.estimator.timing.step_time import StepTime
+from assay.estimator.training import Training
 from assay.hardware.cluster import Cluster
 from assay.optimizations import Numerics, numerics_of
 
@@ -54,17 +56,27 @@ class Placed:
         return ceil(self.projection.plan.memory_bytes)
 
     @property
-    def communication_share(self) -> float:
-        """Share of a step in which the busiest rank waits for collectives; sends of a pipeline are idle time."""
+    def communication_seconds(self) -> float:
+        """Seconds of a step in which the busiest rank waits for collectives; sends of a pipeline are idle time."""
         planned, network = self.projection.plan, self.projection.cluster.network
         collectives = [one for one in planned.communications if one.axis != "pp"]
-        return seconds(collectives, self.mesh, network) / self.seconds
+        return seconds(collectives, self.mesh, network)
+
+    @property
+    def communication_share(self) -> float:
+        """Share of a step in which the busiest rank waits for collectives."""
+        return self.communication_seconds / self.seconds
 
     @property
     def idle_share(self) -> float:
         """Share of a step in which an average rank waits for its pipeline."""
         planned = self.projection.plan
         return planned.bubble * planned.played.makespan_seconds / self.seconds
+
+    @property
+    def mfu(self) -> float:
+        """Share of the datasheet's peak that the model's own FLOPs take."""
+        return self.projection.mfu
 
     @property
     def preference(self) -> tuple[int, int, int, int, float]:
@@ -83,9 +95,52 @@ class Placed:
             "need_bytes": self.need_bytes,
             "communication_share": self.communication_share,
             "idle_share": self.idle_share,
-            "mfu": self.projection.mfu,
+            "mfu": self.mfu,
             "numerics": self.numerics.value,
         }
+
+
+class Layout(Protocol):
+    """A layout with its figures, by a plan or by the ledger of a rank."""
+
+    @property
+    def title(self) -> str:
+        """The techniques as a user writes them."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of all ranks."""
+
+    @property
+    def numerics(self) -> Numerics:
+        """The loosest promise of all techniques about the loss."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of all ranks in a second."""
+
+    @property
+    def need_bytes(self) -> int:
+        """Bytes of the rank that holds most."""
+
+    @property
+    def communication_share(self) -> float:
+        """Share of a step in which a rank waits for collectives."""
+
+    @property
+    def idle_share(self) -> float:
+        """Share of a step in which a rank waits for its pipeline."""
+
+    @property
+    def mfu(self) -> float:
+        """Share of the peak that the model's own FLOPs take."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +150,14 @@ class LayoutAdvice:
     run: ResolvedRun
     cluster: Cluster
     budget_bytes: int
-    recommended: Placed
-    frontier: tuple[Placed, ...]
+    recommended: Layout
+    step_time: StepTime
+    """Time of a step of the recommended layout, from and to (`replicas.step_time`)."""
+    configuration: str
+    """The preset, file or folder that was asked about."""
+    frontier: tuple[Layout, ...]
     """The fastest one that fits, and those that trade time for memory."""
-    runners_up: tuple[Placed, ...]
+    runners_up: tuple[Layout, ...]
     """The fastest one of each other mesh."""
     candidates: int
     """Layouts with their stacks that were planned."""
@@ -114,9 +173,14 @@ class LayoutAdvice:
     words: str
     """The configuration as words of a command."""
 
+    planned: bool = True
+    """False if no plan covers the model, so that only replicas were searched, by the ledger of a rank."""
+
     @property
     def command(self) -> str:
-        """The command that plans the recommended layout again."""
+        """The command that plans the recommended layout again; the one that trains it, if no plan covers the model."""
+        if not self.planned:
+            return self.train_command or ""
         nodes = f"--nodes {self.cluster.nodes} --gpus-per-node {self.cluster.gpus_per_node} --gpu {self.cluster.gpu}"
         return f"assay estimate {self.words} {nodes} --with {self.recommended.title}"
 
@@ -127,9 +191,17 @@ class LayoutAdvice:
             return None
         return f"assay train {self.words} --nproc {self.cluster.size} --with {self.recommended.title}"
 
-    def training_seconds(self, tokens: float) -> float:
-        """Return the seconds in which the recommended layout trains on so many tokens."""
-        return tokens / self.recommended.tokens_per_second
+    def training(self, tokens: float, price: float | None = None) -> Training:
+        """Return the training of the recommended layout on so many tokens, at a price for an hour of one GPU."""
+        time = self.step_time
+        return Training(
+            tokens=tokens,
+            tokens_per_step=self.run.tokens_per_step,
+            step_seconds=time.seconds,
+            spread=time.spread,
+            devices=self.cluster.size,
+            price=price,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
@@ -139,6 +211,7 @@ class LayoutAdvice:
             "gpus_per_node": self.cluster.gpus_per_node,
             "budget_bytes": self.budget_bytes,
             "recommended": self.recommended.to_dict(),
+            "step_seconds": self.step_time.seconds,
             "command": self.command,
             "train_command": self.train_command,
             "frontier": [one.to_dict() for one in self.frontier],

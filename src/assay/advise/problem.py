@@ -12,15 +12,17 @@ from math import inf, log
 from assay.advise.advice import Choice
 from assay.advise.correction import corrected
 from assay.advise.elements import Compatible, Element, elements, with_stack, written
-from assay.advise.evidence import Losses, added, keeps, numerics
+from assay.advise.evidence import Losses, added, keeps, must_earn, numerics
 from assay.advise.ledgers import Ledgers, Positions
-from assay.advise.search import Bounds, Point, frontier, simplest, smallest
+from assay.advise.search import Bounds, Point, frontier, quickest, simplest, smallest
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
+from assay.estimator.estimate import estimate
+from assay.estimator.fit import batch_of
 from assay.estimator.timing.gpu_time import OTHER_MARGIN, speeds_for
 from assay.estimator.timing.roofline import error_factor
-from assay.estimator.timing.step_time import digests
+from assay.estimator.timing.step_time import StepTime, digests, spread_of
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes
 from assay.optimizations import Optimization, check, optimizations_of
@@ -45,11 +47,13 @@ class Ranking:
 
     seconds: dict[Positions, float]
     margins: dict[Positions, float]
-    """Half of the 95 % interval of the logarithm; empty if the errors of such rooflines were never measured."""
+    """Margins of the times; empty if the errors of such rooflines were never measured."""
     timed: frozenset[Positions]
     frontier: list[Point]
     best: Point
     """The recommended stack."""
+    unearned: tuple[int, ...]
+    """Elements of the fastest stack that round the optimizer's state, and did not earn it."""
     under_load: bool
     """True if other programs used the machine while stacks were timed."""
 
@@ -84,6 +88,7 @@ class Problem:
         self.ledgers = Ledgers(run, machine, self.found, rates, limits.of)
         self.candidates = 0
         self._needs: dict[Positions, int] = {(): peak_bytes(run, machine, limits.of)}
+        self._excluded: set[Positions] = set()
 
     @cached_property
     def roofline(self) -> dict[Positions, float]:
@@ -127,8 +132,10 @@ class Problem:
     def need(self, stack: Positions, limit_bytes: float = inf) -> int | None:
         """Return the need of a stack by its whole ledger; None if it cannot run after all.
 
-        It is None too if it is above a limit, where that is sooner known.
+        It is None too if it is above a limit, where that is sooner known, and for an excluded stack.
         """
+        if stack in self._excluded:
+            return None
         if stack in self._needs:
             return self._needs[stack]
         run = self.resolved(stack)
@@ -143,6 +150,10 @@ class Problem:
         if found is not None:
             self._needs[stack] = found
         return found
+
+    def exclude(self, stack: Positions) -> None:
+        """Leave a stack out of all later rankings, because it was tried and does not fit."""
+        self._excluded.add(stack)
 
     @property
     def bounds(self) -> Bounds:
@@ -197,29 +208,59 @@ class Problem:
             margins |= {stack: times.margin(layers) for stack, times in timed.items()}
         points = frontier(seconds, self.bounds, self.limits.budget_bytes)
         tried = {stack: seconds[stack] for stack in timed if self.fits(stack)} if of_timed else {}
-        choices = tried or seconds
-        fastest = min(tried.values(), default=points[0].seconds if points else 0.0)
-        best = simplest(choices, self.bounds, self.limits.budget_bytes, fastest)
+        best, unearned = self._best(tried or seconds, margins)
         if best is None:
             raise UsageError(self._too_small())
         busy = any(times.under_load for times in timed.values())
-        return Ranking(seconds, margins, frozenset(timed), points, best, busy)
+        return Ranking(seconds, margins, frozenset(timed), points, best, unearned, busy)
+
+    def _best(
+        self, seconds: dict[Positions, float], margins: dict[Positions, float]
+    ) -> tuple[Point | None, tuple[int, ...]]:
+        """Return the simplest of the fastest stacks, and the elements of a faster one that did not earn their place.
+
+        An element that rounds the optimizer's state earns it if nothing fits without such elements, or if the gain of
+        time exceeds the margin.
+        """
+        earning = {i for i, one in enumerate(self.found) if must_earn(one.one)}
+        plain = {stack: time for stack, time in seconds.items() if earning.isdisjoint(stack)}
+        first, kept = (quickest(times, self.bounds, self.limits.budget_bytes) for times in (seconds, plain))
+        if first is None:
+            return None, ()
+        unearned: tuple[int, ...] = ()
+        if kept is not None and not earning.isdisjoint(first):
+            low, _ = spread_of(margins[kept]) if kept in margins else (0.0, 0.0)
+            if seconds[first] >= low * seconds[kept]:
+                unearned = tuple(sorted(earning & set(first)))
+        choices, fastest = (plain, kept) if unearned and kept is not None else (seconds, first)
+        return simplest(choices, self.bounds, self.limits.budget_bytes, seconds[fastest]), unearned
 
     def choice(self, stack: Positions, ranking: Ranking) -> Choice | None:
         """Return a stack with its figures; None if it is no candidate or cannot run."""
         need = self.need(stack) if stack in ranking.seconds else None
         if need is None:
             return None
+        whole = self._of_sheet(stack)
         return Choice(
             stack=tuple(map(str, self.named(stack))),
-            seconds=ranking.seconds[stack],
-            margin=ranking.margins.get(stack),
+            seconds=ranking.seconds[stack] if whole is None else whole.seconds,
+            margin=ranking.margins.get(stack) if whole is None else whole.margin,
             timed=stack in ranking.timed,
+            batch=batch_of(self.resolved(stack)),
             tokens=self.run.tokens_per_step,
             need_bytes=need,
             numerics=numerics(self.named(stack)),
             fits=need <= self.limits.budget_bytes,
         )
+
+    def _of_sheet(self, stack: Positions) -> StepTime | None:
+        """Return the time of a step on a GPU of a datasheet as `assay estimate` predicts it; None on other devices.
+
+        A search adds up the work of parts, and leaves out what the host does after a wait.
+        """
+        if speeds_for(self.ledgers.rates) is None or self.run.ranks > 1:
+            return None
+        return estimate(self.resolved(stack), self.machine).step_time
 
     def _too_small(self) -> str:
         least = smallest(self.roofline, self.bounds)

@@ -9,8 +9,11 @@ from assay.advise.evidence import deciding, reason
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.advise.shapes import warnings
+from assay.config.run import ResolvedRun
 from assay.errors import UsageError
-from assay.estimator.capacity import peak_of
+from assay.estimator.capacity import largest, peak_of
+from assay.estimator.fit import batch_of
+from assay.estimator.timing.step_time import StepTime
 from assay.optimizations.base import Numerics
 
 _SLOWER = 1.15
@@ -19,16 +22,18 @@ _FASTER = 0.95
 """Factor of the recommended stack's time from which a faster one that was not timed is worth a warning."""
 
 
-def advice(problem: Problem, ranking: Ranking, device: str, command: str, *, absent: bool) -> Advice:
+def advice(problem: Problem, ranking: Ranking, device: str, words: str, *, absent: bool, checked: str = "") -> Advice:
     """Return the answer to a problem by a ranking of its stacks.
 
-    `command` is the one that trains the configuration, to which the techniques are added.
+    `words` are the configuration in a command, to which the techniques are added. `checked` says what decided that the
+    best stack fits.
     """
     best = _certain(problem, ranking, ranking.best.stack)
     points = [_certain(problem, ranking, point.stack) for point in ranking.frontier]
     on_gpu = problem.machine.device(problem.run.device) == "cuda"
     return Advice(
         run=problem.run,
+        configuration=words.partition(" ")[0],
         device=device,
         absent=absent,
         budget_bytes=problem.limits.budget_bytes,
@@ -45,8 +50,17 @@ def advice(problem: Problem, ranking: Ranking, device: str, command: str, *, abs
             *_untimed(problem, ranking),
         ),
         sources=sources(problem, ranking.best.stack),
-        command=f"{command} --with {best.title}" if best.stack else command,
+        command=f"assay train {words} --with {best.title}" if best.stack else f"assay train {words}",
+        checked=checked,
+        largest_batch=_largest_batch(problem, ranking.best.stack) if absent else None,
     )
+
+
+def _largest_batch(problem: Problem, stack: Positions) -> int | None:
+    """Return the most sequences of a step that fit with a stack, as `assay capacity` finds them."""
+    limits = problem.limits
+    run = problem.resolved(stack).asked()
+    return largest(run, "training.batch_size", limits.budget_bytes, problem.machine, limits.of).value
 
 
 def _certain(problem: Problem, ranking: Ranking, stack: Positions) -> Choice:
@@ -75,17 +89,20 @@ def _different(problem: Problem, ranking: Ranking, best: Choice) -> Iterator[Cho
         stack = tuple(sorted((*kept, other), key=lambda one: one.order))
         found = _untimed_step(problem, stack)
         if found is not None:
-            alone, need, tokens = found
-            seconds = best.seconds * alone / problem.roofline[ranking.best.stack]
+            alone, need, run = found
+            seconds, margin = alone.seconds, alone.margin
+            if margin is None:  # a roofline, which the timed stacks correct
+                seconds *= best.seconds / problem.roofline[ranking.best.stack]
+                margin = problem.roofline_margin
             if need > problem.limits.budget_bytes:
                 continue
             changed = replace(best, stack=tuple(map(str, stack)), seconds=seconds, need_bytes=need, fits=True)
-            margin, numerics = problem.roofline_margin, Numerics.DIFFERENT_TRAINING
-            yield replace(changed, timed=False, tokens=tokens, margin=margin, numerics=numerics)
+            changed = replace(changed, timed=False, tokens=run.tokens_per_step, batch=batch_of(run))
+            yield replace(changed, margin=margin, numerics=Numerics.DIFFERENT_TRAINING)
 
 
-def _untimed_step(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, int, int] | None:
-    """Return predicted seconds, need and tokens of a stack; None if it cannot run or be predicted."""
+def _untimed_step(problem: Problem, stack: tuple[Element, ...]) -> tuple[StepTime, int, ResolvedRun] | None:
+    """Return predicted time, need and run of a stack; None if it cannot run or be predicted."""
     from assay.estimator.estimate import estimate
 
     run = with_stack(problem.run, stack)
@@ -94,7 +111,7 @@ def _untimed_step(problem: Problem, stack: tuple[Element, ...]) -> tuple[float, 
         need, time = peak_of(found, problem.limits.of), found.untimed
     except UsageError:
         return None
-    return None if time is None else (time.seconds, need, run.tokens_per_step)
+    return None if time is None else (time, need, run)
 
 
 def sources(problem: Problem, stack: Positions) -> tuple[str, ...]:
@@ -112,6 +129,7 @@ def _counts(problem: Problem, ranking: Ranking) -> Counts:
         unseen=tuple(f"{one}: {one.one.unseen}" for one in problem.unseen),
         unadvised=tuple(f"{one}: {why}" for one, why in problem.unadvised),
         refused=tuple(map(str, problem.refused)),
+        unearned=tuple(str(problem.found[i]) for i in ranking.unearned),
         timed=len(ranking.timed),
         under_load=ranking.under_load,
         replayed=problem.replayed,

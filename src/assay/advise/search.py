@@ -54,6 +54,11 @@ def frontier(seconds: Mapping[Positions, float], bounds: Bounds, budget: int) ->
     return found
 
 
+def quickest(seconds: Mapping[Positions, float], bounds: Bounds, budget: int) -> Positions | None:
+    """Return the fastest stack within a budget; None if there is none."""
+    return next((one for one in _from_the_fastest(seconds) if bounds.below(one, budget) is not None), None)
+
+
 def simplest(seconds: Mapping[Positions, float], bounds: Bounds, budget: int, fastest: float) -> Point | None:
     """Return the stack with the fewest elements among those within the budget that are as good as the fastest."""
     near = [stack for stack in _from_the_fastest(seconds) if seconds[stack] <= EQUAL * fastest]

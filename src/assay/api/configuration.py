@@ -3,8 +3,9 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from assay.config.hf import CONFIG
 from assay.config.home import Home
 from assay.config.loading import load, stack
 from assay.config.model import ModelConfig
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT = "demo"
 """Preset that is used if none is named."""
 
+AnyRun = TypeVar("AnyRun", bound=Run)
 Source = Run | str | Path | None
 Stack = str | Spec | Sequence[str | Spec] | None
 """Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, a spec, a list of both, which add up, or None."""
@@ -27,10 +29,13 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
     """Return the run of a preset, a YAML file or another run, with ``key=value`` overrides and added optimizations.
 
     A source that is itself an override applies to the preset `demo`. So does one that names a function of the user's
-    own as ``module:function``, which returns the model. Raises `UsageError` with one sentence.
+    own as ``module:function``, which returns the model. A folder with the ``config.json`` of a Hugging Face model is
+    that model. Raises `UsageError` with one sentence.
     """
     if isinstance(source, str) and names_a_function(source):
         return load(own_source(source), overrides, specs_of(optimizations))
+    if isinstance(source, str | Path) and os.path.isfile(os.path.join(source, CONFIG)):
+        return load(DEFAULT, (f"model.init_from={source}", *overrides), specs_of(optimizations))
     if isinstance(source, str) and "=" in source and not os.path.isfile(source):
         return configure(None, [source, *overrides], optimizations)
     return load(DEFAULT if source is None else source, overrides, specs_of(optimizations))
@@ -50,6 +55,36 @@ def with_initial_weights(run: Run, home: Home) -> Run:
     from assay.launch.initial_weights import with_initial_weights
 
     return with_initial_weights(run, home)
+
+
+def predictable(run: Run, home: Home) -> Run:
+    """Return a run as predictions need it: with the shape of its model and its vocabulary.
+
+    A folder of a Hugging Face model needs its ``config.json`` only. The text is prepared if only that tells the
+    vocabulary, so whatever else may be wrong is to be checked before. Raises `UsageError`.
+    """
+    if run.model.init_from is not None:
+        from assay.launch.initial_weights import with_initial_shape
+
+        run = with_initial_shape(run, home)
+    return with_vocabulary(run, home)
+
+
+def with_vocabulary(run: AnyRun, home: Home) -> AnyRun:
+    """Return the run with the size of its vocabulary; the text is prepared if only that tells it.
+
+    Raises `UsageError` if the text cannot be prepared.
+    """
+    found = run.with_vocabulary()
+    if found.model.vocab_size is not None or found.model.own is not None:
+        return found
+    from assay.data import prepare
+
+    try:
+        prepared = prepare(run.data, home.ready())
+    except UsageError as error:
+        raise UsageError(f"{error}; without the text, set model.vocab_size") from error
+    return found.with_vocabulary(prepared.vocab_size)
 
 
 def on_device(run: Run, device: str) -> "tuple[Run, Machine]":

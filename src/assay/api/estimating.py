@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, Stack, configure, on_device, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, on_device, predictable
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.api.step_results import PlannedStep, PredictedStep
-    from assay.config.model import ModelConfig
     from assay.config.run import Run
     from assay.data.progress import Progress
     from assay.estimator.budget import Budget, FlopsBill
@@ -61,10 +60,11 @@ def estimate_every_rank(
     from assay.launch.prepare import threads_of
     from assay.optimizations import check_divided
 
-    run = with_initial_weights(configure(source, overrides, optimizations), Home())
+    run = configure(source, overrides, optimizations)
     if device is not None:
         run, machine = _on_one(run, device, machine)
     check_divided(run)
+    run = predictable(run, Home())
     return predict(run, machine or known_machine(Home(), threads_of(run)))
 
 
@@ -96,8 +96,9 @@ def calibrate(
     from assay.launch.step_times import calibrate as time_steps
     from assay.optimizations import check_divided, resolved
 
-    run = resolved(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
-    check_divided(run)
+    asked = configure(source, overrides, optimizations)
+    check_divided(asked)
+    run = resolved(predictable(asked, Home()))
     estimate(source, *overrides, optimizations=optimizations)
     for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
         tell(f"the step was not timed: {reason}")
@@ -146,8 +147,8 @@ def project(
     from assay.estimator.projection import project as plan
     from assay.hardware.cluster import cluster
 
-    run = with_initial_weights(configure(source, overrides, optimizations), Home())
-    return PlannedStep.of(plan(run, cluster(gpu, nodes, gpus_per_node)))
+    there = cluster(gpu, nodes, gpus_per_node)
+    return PlannedStep.of(plan(predictable(configure(source, overrides, optimizations), Home()), there))
 
 
 def inference(source: Source = None, *overrides: str, device: str = "a100", bits: int = 16) -> "Inference":
@@ -160,7 +161,8 @@ def inference(source: Source = None, *overrides: str, device: str = "a100", bits
 
     if bits not in BITS:
         raise UsageError(f"weights have {' or '.join(map(str, BITS))} bits, and not {bits}")
-    return Inference(model=_shape(source, overrides), device=known(device), bits=bits)
+    sheet = known(device)
+    return Inference(model=predictable(configure(source, overrides), Home()).model, device=sheet, bits=bits)
 
 
 def training_cost(
@@ -171,20 +173,52 @@ def training_cost(
     devices: int = 1,
     mfu: float | None = None,
     price: float | None = None,
+    optimizations: Stack = (),
 ) -> "Budget":
-    """Predict hours, energy and money of training on some tokens, from a device's datasheet.
+    """Predict hours, energy and money of training on some tokens, on devices of a datasheet.
 
-    `mfu` is the share of the 16-bit peak that the model's own FLOPs reach, by default 0.4, and `price` is that of an
-    hour of one device. Raises `UsageError` for an unknown device and for an impossible number.
+    The hours are those of the step with `optimizations`, as `estimate` predicts it for the device. Several devices
+    compute a batch each, and wait for nothing. `mfu`, the share of the 16-bit peak that the model's own FLOPs reach,
+    decides in its place. It is assumed as 0.4 where no step is predicted. `price` is that of an hour of one device.
+    Raises `UsageError` for an unknown device and for an impossible number.
     """
     from assay.estimator.budget import Budget
     from assay.hardware.devices import device as known
 
     if not 0 < tokens <= _MOST:
         raise UsageError(f"tokens must be positive, and none above {_MOST:g}")
-    share = _checked_mfu(devices, mfu, price)
-    shape = _shape(source, overrides)
-    return Budget(model=shape, tokens=tokens, device=known(device), devices=devices, mfu=share, price=price)
+    share, sheet = _checked_mfu(devices, mfu, price), known(device)
+    run = predictable(configure(source, overrides, optimizations), Home())
+    given = Budget(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)
+    if mfu is not None:
+        return given
+    return given.model_copy(update=_at_pace(run, given, device) or {"assumed": True})
+
+
+def _at_pace(run: "Run", asked: "Budget", device: str) -> "dict[str, object] | None":
+    """Return the fields of a budget at the pace of a predicted step; None if no step of the device is predicted."""
+    from assay.estimator.budget import mfu_of
+    from assay.estimator.estimate import estimate as predict
+    from assay.estimator.fit import batch_of
+    from assay.estimator.training import Training
+
+    if asked.device.capability is None:
+        return None
+    found = predict(*on_device(run.model_copy(update={"ranks": 1}), device))
+    time = found.step_time
+    if time is None:
+        return None
+    training = Training(
+        tokens=asked.tokens,
+        tokens_per_step=found.run.tokens_per_step * asked.devices,
+        step_seconds=time.seconds,
+        spread=time.spread,
+        devices=asked.devices,
+        price=asked.price,
+    )
+    stack = "+".join(map(str, run.optimizations))
+    pace = {"training": training, "stack": stack, "batch": batch_of(found.run)}
+    return pace | {"mfu": mfu_of(found.run.model, asked.device, training)}
 
 
 def flops_cost(
@@ -211,14 +245,6 @@ def _checked_mfu(devices: int, mfu: float | None, price: float | None) -> float:
         if not least <= value <= most:
             raise UsageError(f"{name}={value:g} is not possible; give a number from {least:g} to {most:g}")
     return share
-
-
-def _shape(source: Source, overrides: tuple[str, ...]) -> "ModelConfig":
-    """Return the shape of a model. Raises `UsageError` if only the corpus determines its vocabulary."""
-    found = configure(source, overrides).with_vocabulary().model
-    if found.vocab_size is None:
-        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
-    return found
 
 
 def token_budget(

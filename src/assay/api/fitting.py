@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, Stack, configure, on_device, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, on_device, predictable
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
@@ -38,17 +38,20 @@ def capacity(
     """
     from assay.estimator.capacity import Fitting
     from assay.estimator.capacity import capacity as found_by_ledger
+    from assay.estimator.device_memory import need_of
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
 
     place = home_of(home)
-    run = with_initial_weights(configure(source, overrides, optimizations), place)
     budget = budget_of(memory_bytes, device)
+    run = configure(source, overrides, optimizations)
     if device is not None:
         if verify:
             raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out --verify or --device")
         run, machine = on_device(run, device)
     limited = of or ("tensors" if device is None else "device")
+    need_of(limited)
+    run = predictable(run, place)
     found = found_by_ledger(run, budget, machine or known_machine(place, threads_of(run)), limited)
     if not verify:
         return [Fitting(largest=one) for one in found]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from assay.api.configuration import Source, Stack, configure, on_device, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, on_device, predictable
 from assay.config.home import Home
 from assay.errors import UsageError
 
@@ -34,11 +34,8 @@ def gpu_peak(
     from assay.optimizations import check, mesh_of, resolved
 
     absent_device(device)
-    run = with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary()
-    run, machine = on_device(run, device)
-    fixed = resolved(run)
-    if fixed.model.vocab_size is None:
-        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
+    run, machine = on_device(configure(source, overrides, optimizations), device)
+    fixed = resolved(predictable(run, Home()))
     if mesh_of(fixed).size > 1:
         raise UsageError("the peak is of the step of one device; leave out techniques that divide it among ranks")
     check(fixed, machine)

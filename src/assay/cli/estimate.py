@@ -40,7 +40,8 @@ _Tokens = Annotated[
 ]
 _Number = Annotated[int | None, typer.Option("--devices", min=1, help="With --tokens: number of devices; default: 1.")]
 _Mfu = Annotated[
-    float | None, typer.Option("--mfu", help="With --tokens: share of the 16-bit peak that is reached; default: 0.4.")
+    float | None,
+    typer.Option("--mfu", help="With --tokens: share of the 16-bit peak; default: that of the stack's step."),
 ]
 _Price = Annotated[float | None, typer.Option("--price", help="With --tokens: money for an hour of one device.")]
 
@@ -75,7 +76,7 @@ _USES = {
     "--trace": ("--device", "--with", "--nproc", "--largest"),
     "--absent": ("--device", "--with", "--largest"),
     "--inference": ("--device", "--bits"),
-    "--tokens": ("--device", "--devices", "--mfu", "--price"),
+    "--tokens": ("--device", "--with", "--devices", "--mfu", "--price"),
     **dict.fromkeys(MACHINES, ("--with",)),
     "--accuracy": ("--page",),
 }
@@ -114,7 +115,8 @@ def estimate(
     rank with the highest peak, then memory and payload of all ranks, and their joint step time. With --nodes,
     --gpus-per-node or --gpu: plan the step for other machines, from datasheets. With --device: predict memory and
     time of the step on one GPU that may be absent. Its time follows from operators that were measured on one H200.
-    With --inference or --tokens: predict generation, or the cost of a training, on such a device. With --trace:
+    With --inference or --tokens: predict generation, or the cost of a training with a stack, on such a device. With
+    --trace:
     follow the program itself on tensors without memory, which serves a model of your own, module:function, as well.
     With --device and --trace or --absent: predict the peak memory of one step on a GPU. A function may then return
     a step of your own. With --accuracy: compare earlier predictions with their measurements.
@@ -130,7 +132,7 @@ def estimate(
         assay estimate gpt2-124m --trace --device h100 --largest
         assay estimate train.py:build --absent --device rtx4090
         assay estimate gpt2-124m --inference --device l4 --bits 8
-        assay estimate gpt2-124m --tokens 10B --device h100 --devices 8 --price 2.5
+        assay estimate gpt2-124m --tokens 10B --device h100 --devices 8 --price 2.5 --with bf16_mixed+sdpa_attention
         assay estimate --accuracy --page accuracy.html
     """
     options = {

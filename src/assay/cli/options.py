@@ -13,7 +13,9 @@ _PRESETS = ", ".join(sorted(path.stem for path in (Path(__file__).parents[1] / "
 Source = Annotated[
     str | None,
     typer.Argument(
-        metavar="[PRESET|FILE]", help=f"A YAML file or a preset ({_PRESETS}); default: demo.", show_default=False
+        metavar="[PRESET|FILE|FOLDER]",
+        help=f"A preset ({_PRESETS}), a YAML file, or the folder of a Hugging Face model; default: demo.",
+        show_default=False,
     ),
 ]
 

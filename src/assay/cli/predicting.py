@@ -32,7 +32,8 @@ def answer(question: str, source: str | None, changed: list[str], options: "Mapp
         _inference(source, changed, arguments(options, "--device", "--bits"), as_json)
     elif question == "--tokens":
         count = {"tokens": count_of("--tokens", options["--tokens"])}
-        _cost(source, changed, count | arguments(options, "--device", "--devices", "--mfu", "--price"), as_json)
+        asked = count | arguments(options, "--device", "--devices", "--mfu", "--price")
+        _cost(source, changed, asked | {"optimizations": stack}, as_json)
     elif question in MACHINES:
         _plan(source, changed, stack, {"gpu": "a100"} | arguments(options, *MACHINES), as_json)
     else:
@@ -127,7 +128,7 @@ def _inference(source: str | None, changed: list[str], options: dict[str, Any], 
 def _cost(source: str | None, changed: list[str], options: dict[str, Any], as_json: bool) -> None:
     from assay import api
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.inference import budget_report, budget_values
+    from assay.report.predicted.cost import budget_report, budget_values
 
     found = api.training_cost(source, *changed, **options)
     print_json(budget_values(found)) if as_json else print_blocks(budget_report(found))

@@ -21,6 +21,9 @@ def recommend(
     tokens: Annotated[
         str | None, typer.Option("--tokens", metavar="COUNT", help="Print how long a training on them takes: 1B.")
     ] = None,
+    price: Annotated[
+        float | None, typer.Option("--price", help="With --tokens: money for an hour of one device; print the cost.")
+    ] = None,
     max_loss_change: Annotated[
         float,
         typer.Option(
@@ -47,7 +50,7 @@ def recommend(
     \b
         assay recommend gpt2-124m --memory 8GB
         assay recommend shakespeare-char-cpu --memory 1GB --max-loss-change 0.01 --verify
-        assay recommend gpt2-124m --device a100-40gb --tokens 10B
+        assay recommend gpt2-124m --device a100-40gb --tokens 10B --price 1.5
         assay recommend gpt2-124m training.batch_size=512 --device a100 --gpus 64 --tokens 1B
     """
     from assay import api
@@ -64,6 +67,7 @@ def recommend(
         gpus=gpus,
         gpus_per_node=gpus_per_node,
         tokens=None if tokens is None else count_of("--tokens", tokens),
+        price=price,
         max_loss_change=None if max_loss_change == 1 else max_loss_change,
         calibrate=calibrate,
         verify=verify,

@@ -1,4 +1,6 @@
-"""Hours, energy and money of training on a number of tokens, from a device's datasheet.
+"""Hours, energy and money of training on a number of tokens, on a device of a datasheet.
+
+Hours are those of the predicted step of a stack, if it is known. Else they follow from an MFU that is given or assumed:
 
     seconds = FLOPs of a token · tokens / (devices · peak · MFU)
 
@@ -13,6 +15,8 @@ from abc import abstractmethod
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.analytic.model_flops import CONVENTIONS, palm
+from assay.estimator.fit import Batch
+from assay.estimator.training import Training
 from assay.hardware.devices import Device
 
 USUAL_MFU = 0.4
@@ -65,10 +69,18 @@ class FlopsBill(Bill):
 
 
 class Budget(Bill):
-    """Training of a model on some tokens."""
+    """Training of a model on some tokens: at the pace of a predicted step, or at a model FLOPs utilization."""
 
     model: ModelConfig
     tokens: float
+    training: Training | None = None
+    """The training at the pace of the step of a stack; None if the MFU was given, or is assumed."""
+    stack: str = ""
+    """Techniques of that step, as a user writes them."""
+    batch: Batch | None = None
+    """Batch of that step on each device."""
+    assumed: bool = False
+    """True if nobody gave the MFU, and no step of the device is predicted."""
 
     @property
     def flops(self) -> dict[str, float]:
@@ -79,3 +91,20 @@ class Budget(Bill):
     def model_flops(self) -> float:
         """FLOPs of the whole training by PaLM's convention."""
         return palm(self.model) * self.tokens
+
+    @property
+    def hours(self) -> tuple[float, float]:
+        """Hours of the training, from and to; both are equal at an MFU that was given or assumed."""
+        return (self.seconds / 3600, self.seconds / 3600) if self.training is None else self.training.hours
+
+    @property
+    def mfu_between(self) -> tuple[float, float]:
+        """The least and the most MFU that the hours come to."""
+        low, high = (one * 3600 for one in self.hours)
+        whole = self.model_flops / (self.devices * self.device.half_flops)
+        return whole / high, whole / low
+
+
+def mfu_of(model: ModelConfig, device: Device, training: Training) -> float:
+    """Return the share of the peak of all devices that the model's own FLOPs take in a training."""
+    return palm(model) * training.tokens / (training.seconds * training.devices * device.half_flops)

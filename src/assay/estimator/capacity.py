@@ -29,6 +29,8 @@ class Largest(Frozen):
 
     key: str
     configured: int
+    configured_bytes: int
+    """Need of the run as it is configured."""
     unit: int
     """The setting grows in multiples of this number."""
     value: int | None
@@ -86,6 +88,7 @@ def largest(run: Run, key: str, budget_bytes: int, machine: Machine, of: str = "
     return Largest(
         key=key,
         configured=configured,
+        configured_bytes=peak(configured),
         unit=unit,
         value=most * unit or None,
         peak_bytes=peak(max(1, most) * unit),

@@ -5,10 +5,10 @@ On a GPU:
 - *Working storage* is what cuBLAS and cuBLASLt keep for their products, for each of two threads, from torch's own
   allocator (`cost.workspaces`).
 - *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
-- The *context* of CUDA has the driver's structures and the kernels that were loaded. Kernels are loaded when they are
-  first used (torch 1.13 and newer). One process then took 287,047,680 bytes, and 666,632,192 with all of torch's
-  kernels (pytorch/pytorch#86509). An RTX 6000 Ada took 426 MiB before its first kernel, with CUDA 13
-  (unslothai/unsloth-zoo#1053). No maker publishes it by device, so the interval is the same for all of them. NCCL's
+- The *context* of CUDA has the driver's structures and the kernels that were loaded (`hardware.memory`). Kernels are
+  loaded when they are first used. One process on an older CUDA took 287,047,680 bytes, and 666,632,192 with all of
+  torch's kernels (pytorch/pytorch#86509). An RTX 6000 Ada took 426 MiB before its first kernel, with CUDA 13
+  (unslothai/unsloth-zoo#1053). No maker publishes it by device, so what an H200 took counts for all of them. NCCL's
   buffers are left out.
 
 On a CPU the *started process* is the interpreter, torch and this package: anonymous memory without tensors. The runs of
@@ -28,12 +28,13 @@ from assay.cost.workspaces import cublas_workspace
 from assay.errors import UsageError, among, shown
 from assay.estimator.estimate import Estimate
 from assay.hardware import Machine
+from assay.hardware.memory import CONTEXT_BYTES
 
 Of = Literal["tensors", "process", "device"]
 OF: tuple[Of, ...] = ("tensors", "process", "device")
 
 _MIB = 2**20
-CONTEXT = Interval(287_047_680, 666_632_192)
+CONTEXT = Interval(*CONTEXT_BYTES)
 STARTED = Interval(230 * _MIB, 263 * _MIB)
 OBJECTS = 2 * _MIB
 _LEAST, _MOST = (8, 0), (9, 0)

@@ -162,7 +162,8 @@ class Estimate:
         known = gpu_time(self.cost, self.sheet) if self.sheet is not None and seen else None
         if known is not None or self.roofline_seconds is None:
             return known
-        return StepTime(self.roofline_seconds, factor=self.roofline_factor)
+        factors = None if self.sheet is None else SHEET_FACTORS
+        return StepTime(self.roofline_seconds, factor=self.roofline_factor, factors=factors)
 
     @cached_property
     def roofline_seconds(self) -> float | None:

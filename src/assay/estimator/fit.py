@@ -1,8 +1,14 @@
-"""Whether a step fits a device: the interval of what it needs against the memory that is there."""
+"""Whether a step fits a device: its need, the memory that is there, and the batch of which both are said."""
 
-from typing import Literal
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
 
+from assay.config.run import ResolvedRun
 from assay.cost.simulation.reserved import Interval
+from assay.estimator.device_memory import device_memory
+from assay.estimator.estimate import Estimate
+from assay.optimizations import optimizations_of
 
 Verdict = Literal["fits", "may fit", "does not fit"]
 
@@ -12,3 +18,54 @@ def verdict(need: Interval, memory_bytes: int) -> Verdict:
     if need.high <= memory_bytes:
         return "fits"
     return "may fit" if need.low <= memory_bytes else "does not fit"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of a step, and the parts in which they are computed."""
+
+    sequences: int
+    context: int
+    micro_batches: int
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the figures as plain values."""
+        return {"sequences": self.sequences, "context": self.context, "micro_batches": self.micro_batches}
+
+
+def batch_of(run: ResolvedRun) -> Batch:
+    """Return the batch of a run."""
+    parts = prod(one.cuts() for one in optimizations_of(run))
+    return Batch(run.sequences_per_step, run.model.context_length, parts)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A step beside the memory of its device."""
+
+    need: Interval
+    """Bytes in use on the device, with CUDA's context."""
+    memory_bytes: int
+    batch: Batch
+
+    @property
+    def verdict(self) -> Verdict:
+        """Words on whether it fits."""
+        return verdict(self.need, self.memory_bytes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
+        return {
+            "verdict": self.verdict,
+            "need_bytes": {"low": self.need.low, "high": self.need.high},
+            "memory_bytes": self.memory_bytes,
+            "batch": self.batch.to_dict(),
+        }
+
+
+def fit_of(found: Estimate) -> Fit | None:
+    """Return how a step fits the first GPU of its machine; None on a CPU, and if what is reserved is not known."""
+    memory = device_memory(found)
+    if memory is None or memory.total is None:
+        return None
+    return Fit(memory.total, found.machine.accelerators[0].memory_bytes, batch_of(found.run))

@@ -13,8 +13,9 @@ from assay.config.mesh import AXES
 from assay.cost.analytic.layout import Layout
 from assay.cost.pipeline.bubble import bubble_fraction
 from assay.errors import UsageError
-from assay.estimator.plan import StepPlan, plan
+from assay.estimator.plan import StepPlan, plan, spread_of_plan
 from assay.estimator.planned_memory import PlannedMemory
+from assay.estimator.training import Training
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
 from assay.optimizations import check, mesh_of, optimizations_of, resolved
@@ -57,6 +58,17 @@ class Projection:
         asked = self.run.training.steps * self.run.tokens_per_step
         return min(asked, self.run.training.tokens or asked)
 
+    @property
+    def training(self) -> Training:
+        """The whole run at the pace of the plan, with the errors of plans."""
+        return Training(
+            tokens=self.training_tokens,
+            tokens_per_step=self.run.tokens_per_step,
+            step_seconds=self.plan.step_seconds,
+            spread=spread_of_plan(self.run.model),
+            devices=self.cluster.size,
+        )
+
     def link(self, axis: str) -> Link:
         """Link of an axis, with the bandwidth of one rank."""
         return self.cluster.network.link(self.plan.layout.mesh, axis)
@@ -92,6 +104,7 @@ class Projection:
             "hfu": planned.executed_flops / self.cluster.datasheet.peak_flops,
             "training_tokens": self.training_tokens,
             "training_seconds": planned.training_seconds(self.training_tokens),
+            "training": self.training.to_dict(),
         }
 
     def _sent(self, axis: str, sent_bytes: float) -> dict[str, Any]:
@@ -118,6 +131,15 @@ def project(run: Run, cluster: Cluster) -> Projection:
     check(run, cluster.machine)
     planned = plan(there.model, layout, cluster.network, cluster.datasheet.products_flops)
     return Projection(run, cluster, planned)
+
+
+def planned(model: ModelConfig) -> bool:
+    """True if the closed forms of a plan cover a model."""
+    try:
+        _known_shape(model)
+    except UsageError:
+        return False
+    return True
 
 
 def _known_shape(model: ModelConfig) -> None:

@@ -11,6 +11,7 @@ from assay.cost.collectives import Communication
 from assay.cost.work import communications, model_flops
 from assay.estimator.device_memory import device_memory_values
 from assay.estimator.estimate import Estimate, bare_ledger, estimate
+from assay.estimator.fit import fit_of
 from assay.estimator.timing.over_ranks import step_seconds_over_ranks
 from assay.estimator.timing.pipeline_idle import bubble_share, idle_shares
 from assay.estimator.timing.step_time import StepTime
@@ -95,7 +96,9 @@ class EveryRank:
     def to_dict(self) -> dict[str, Any]:
         """All figures as plain values for JSON: those of the fullest rank, and by rank where they differ."""
         memory = device_memory_values(self.fullest)
-        around = {} if memory is None else {"device_memory": memory}
+        around: dict[str, Any] = {} if memory is None else {"device_memory": memory}
+        fit = fit_of(self.fullest)
+        around |= {} if fit is None else {"fit": fit.to_dict()}
         if len(self.ranks) == 1:
             return self.fullest.to_dict() | around
         sent = [

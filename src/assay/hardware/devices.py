@@ -1,8 +1,9 @@
 """Accelerators that can be bought or rented, as their makers specify them.
 
 Peaks are of dense products: a datasheet's figure with sparsity is halved. 16-bit products add up in 32 bits, which on
-consumer cards is half of the rate that is often printed. A GB counts 10^9 bytes. Watts are the largest board power. A
-price changes from week to week and from place to place, so none is here; commands take yours.
+consumer cards is half of the rate that is often printed. Memory is what the driver gives and what a program sees of it
+(`hardware.memory`). Watts are the largest board power. A price changes from week to week and from place to place, so
+none is here; commands take yours.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pydantic import PositiveFloat, PositiveInt
 from assay.config.base import Frozen
 from assay.errors import UsageError, among, shown
 from assay.hardware.machine import SHEET, Accelerator, Machine, Rates
+from assay.hardware.memory import MEMORY, MIB
 
 LAUNCH_SECONDS = 5e-6
 """Seconds in which a host launches one kernel, as order of magnitude; no datasheet has it."""
@@ -22,7 +24,11 @@ class Device(Frozen):
     """One accelerator."""
 
     name: str
+    driver_bytes: PositiveInt
+    """Memory that the driver shows."""
     memory_bytes: PositiveInt
+    """Memory that a program sees, before CUDA's context is taken from it."""
+    memory_source: str
     bandwidth_bytes: PositiveFloat
     """Bytes per second to and from its own memory."""
     flops: Mapping[str, float]
@@ -49,10 +55,9 @@ class Device(Frozen):
 
 
 class _Sheet(NamedTuple):
-    """One line of the table: GB, GB/s, TFLOP/s in float32, TF32 and 16 bits, watts, year."""
+    """One line of the table: GB/s, TFLOP/s in float32, TF32 and 16 bits, watts, year."""
 
     name: str
-    memory: float
     bandwidth: float
     float32: float | None
     tf32: float | None
@@ -65,13 +70,16 @@ class _Sheet(NamedTuple):
     bfloat16: bool = True
 
 
-def _device(sheet: _Sheet) -> Device:
+def _device(key: str, sheet: _Sheet) -> Device:
+    memory = MEMORY[key]
     flops = {"float32": sheet.float32, "tf32": sheet.tf32, "float16": sheet.half}
     if sheet.bfloat16:
         flops["bfloat16"] = sheet.half
     return Device(
         name=sheet.name,
-        memory_bytes=round(sheet.memory * 1e9),
+        driver_bytes=memory.driver * MIB,
+        memory_bytes=memory.visible * MIB,
+        memory_source=memory.source,
         bandwidth_bytes=sheet.bandwidth * 1e9,
         flops={dtype: rate * 1e12 for dtype, rate in flops.items() if rate is not None},
         watts=sheet.watts,
@@ -87,24 +95,22 @@ _GA102 = "NVIDIA Ampere GA102 whitepaper, appendix A"
 _AD102, _GB202 = "NVIDIA Ada GPU architecture whitepaper, appendix A", "NVIDIA RTX Blackwell whitepaper, appendix A"
 
 DEVICES: Mapping[str, Device] = {
-    key: _device(sheet)
+    key: _device(key, sheet)
     for key, sheet in {
-        "v100": _Sheet("V100 32 GB", 32, 900, 15.7, None, 125, 300, 2018, _V100, (7, 0), 80, bfloat16=False),
-        "t4": _Sheet("T4", 16, 320, 8.1, None, 65, 70, 2018, _T4, (7, 5), 40, bfloat16=False),
-        "l4": _Sheet("L4", 24, 300, 30.3, 60, 121, 72, 2023, "NVIDIA L4 datasheet", (8, 9), 58),
-        "l40s": _Sheet("L40S", 48, 864, 91.6, 183, 362.05, 350, 2023, "NVIDIA L40S datasheet", (8, 9), 142),
-        "a100-40gb": _Sheet("A100 40 GB", 40, 1555, 19.5, 156, 312, 400, 2020, _A100, (8, 0), 108),
-        "a100": _Sheet("A100 80 GB", 80, 2039, 19.5, 156, 312, 400, 2020, _A100, (8, 0), 108),
-        "h100": _Sheet("H100 80 GB", 80, 3350, 67, 494.5, 989, 700, 2022, "NVIDIA H100 datasheet, SXM", (9, 0), 132),
-        "h200": _Sheet("H200 141 GB", 141, 4800, 67, 494.5, 989, 700, 2024, "NVIDIA H200 datasheet, SXM", (9, 0), 132),
-        "b200": _Sheet(
-            "B200", 180, 7700, 75, 1100, 2250, 1000, 2025, "NVIDIA Blackwell datasheet, HGX B200", (10, 0), 148
-        ),
-        "rtx3090": _Sheet("RTX 3090", 24, 936, 35.6, 35.6, 71, 350, 2020, _GA102, (8, 6), 82),
-        "rtx4090": _Sheet("RTX 4090", 24, 1008, 82.6, 82.6, 165.2, 450, 2022, _AD102, (8, 9), 128),
-        "rtx5090": _Sheet("RTX 5090", 32, 1792, 104.8, 104.8, 209.5, 575, 2025, _GB202, (12, 0), 170),
-        "mi300x": _Sheet("MI300X", 192, 5300, 163.4, 653.7, 1307.4, 750, 2023, "AMD Instinct MI300X datasheet"),
-        "tpu-v5e": _Sheet("TPU v5e", 16, 819, None, None, 197, None, 2023, "Google Cloud TPU v5e documentation"),
+        "v100": _Sheet("V100 32 GB", 900, 15.7, None, 125, 300, 2018, _V100, (7, 0), 80, bfloat16=False),
+        "t4": _Sheet("T4", 320, 8.1, None, 65, 70, 2018, _T4, (7, 5), 40, bfloat16=False),
+        "l4": _Sheet("L4", 300, 30.3, 60, 121, 72, 2023, "NVIDIA L4 datasheet", (8, 9), 58),
+        "l40s": _Sheet("L40S", 864, 91.6, 183, 362.05, 350, 2023, "NVIDIA L40S datasheet", (8, 9), 142),
+        "a100-40gb": _Sheet("A100 40 GB", 1555, 19.5, 156, 312, 400, 2020, _A100, (8, 0), 108),
+        "a100": _Sheet("A100 80 GB", 2039, 19.5, 156, 312, 400, 2020, _A100, (8, 0), 108),
+        "h100": _Sheet("H100 80 GB", 3350, 67, 494.5, 989, 700, 2022, "NVIDIA H100 datasheet, SXM", (9, 0), 132),
+        "h200": _Sheet("H200 141 GB", 4800, 67, 494.5, 989, 700, 2024, "NVIDIA H200 datasheet, SXM", (9, 0), 132),
+        "b200": _Sheet("B200", 7700, 75, 1100, 2250, 1000, 2025, "NVIDIA Blackwell datasheet, HGX B200", (10, 0), 148),
+        "rtx3090": _Sheet("RTX 3090", 936, 35.6, 35.6, 71, 350, 2020, _GA102, (8, 6), 82),
+        "rtx4090": _Sheet("RTX 4090", 1008, 82.6, 82.6, 165.2, 450, 2022, _AD102, (8, 9), 128),
+        "rtx5090": _Sheet("RTX 5090", 1792, 104.8, 104.8, 209.5, 575, 2025, _GB202, (12, 0), 170),
+        "mi300x": _Sheet("MI300X", 5300, 163.4, 653.7, 1307.4, 750, 2023, "AMD Instinct MI300X datasheet"),
+        "tpu-v5e": _Sheet("TPU v5e", 819, None, None, 197, None, 2023, "Google Cloud TPU v5e documentation"),
     }.items()
 }
 """Accelerators by the name that a user gives."""

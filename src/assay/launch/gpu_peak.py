@@ -39,15 +39,20 @@ def traced(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: 
     )
 
 
-def ran(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
-    """Run the step on an absent GPU, with a Python that has a CUDA build of torch. Raises `UsageError`."""
+def ran(
+    run: ResolvedRun, device: str, tell: Callable[[str], None], seconds: float | None = None, **asked: Any
+) -> GpuPeak:
+    """Run the step on an absent GPU, with a Python that has a CUDA build of torch.
+
+    Raises `UsageError`, also if it takes longer than so many seconds.
+    """
     python = cuda_python()
     library = library_for([python], tell)
     variables = dict(os.environ) | library_environment(library) | description(absent_device(device), 1)
     # One process counts its devices before it is forked, which would otherwise start CUDA.
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     variables["PYTHONPATH"] = str(Path(__file__).parents[2])
-    return _answer(python, variables, {"library": None, "ran": True} | _task(run, device, asked))
+    return _answer(python, variables, {"library": None, "ran": True} | _task(run, device, asked), seconds)
 
 
 def refusal() -> str | None:
@@ -78,12 +83,14 @@ def _task(run: ResolvedRun, device: str, asked: Mapping[str, Any]) -> dict[str, 
     return {"run": run.model_dump(mode="json"), "device": device, **asked}
 
 
-def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any]) -> GpuPeak:
+def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any], seconds: float | None = None) -> GpuPeak:
     given = f"{json.dumps(task)}\n"
     try:
         done = subprocess.run(
-            [python, *_PROGRAM], input=given, env=variables, capture_output=True, text=True, check=False
+            [python, *_PROGRAM], input=given, env=variables, capture_output=True, text=True, timeout=seconds
         )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"the step took more than {error.timeout:g} s there") from error
     except OSError as error:
         raise UsageError(f"{shown(python)} could not be started: {error.strerror}") from error
     check_alive(done.returncode, "the process of the step")

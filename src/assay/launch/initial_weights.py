@@ -54,6 +54,20 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
     return run.model_copy(update={"model": model})
 
 
+def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
+    """Return the same for a prediction, for which the configuration of a Hugging Face model is enough.
+
+    Raises the errors of `with_initial_weights` where weights are there.
+    """
+    folder = absolute(run.model.init_from or "")
+    if not is_hugging_face(folder) or any(folder.glob("*.safetensors")):
+        return with_initial_weights(run, home)
+    theirs = config_from_hf(folder)
+    model = adopted(run.model.model_copy(update={"init_from": str(folder)}), theirs)
+    check_fit(model, theirs, str(run.model.init_from), hugging_face=True)
+    return run.model_copy(update={"model": model})
+
+
 def _folder(source: str, home: Home) -> Path:
     place = absolute(source)
     if not os.path.isdir(place):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
 from assay.report.predicted.composition import composition_table, compositions_table
+from assay.report.predicted.fit import fit_words
 from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels, longer, within
 from assay.report.ranks import ranks_report
 from assay.units import format_bytes, format_count, format_flops, format_seconds, with_factor, with_margin
@@ -62,7 +63,7 @@ def _device(answer: "Estimate") -> dict[str, str]:
     if answer.sheet is None:
         return {}
     one = answer.machine.accelerators[0]
-    return {"device": f"{one.name}, {format_bytes(one.memory_bytes)}, as its datasheet has it; it may be absent"}
+    return {"device": f"{one.name}, {format_bytes(one.memory_bytes)} for torch; it may be absent"}
 
 
 def _time(every: "EveryRank") -> dict[str, str]:
@@ -104,6 +105,7 @@ def _unknown_time(every: "EveryRank") -> str:
 def _around(answer: "Estimate") -> dict[str, str]:
     """Return rows of the memory that is needed in addition to the tensors."""
     from assay.estimator.device_memory import device_memory
+    from assay.estimator.fit import fit_of
 
     most, device = answer.library_scratch_bytes, device_memory(answer)
     rows = {"working storage, in addition": f"0 to {format_bytes(most)} of library scratch"} if most else {}
@@ -115,6 +117,9 @@ def _around(answer: "Estimate") -> dict[str, str]:
         rows["reserved by torch's allocator"] = f"{_interval(device.reserved)}, with working storage"
         rows["context of CUDA"] = _interval(device.context)
         rows["in use on the device"] = _interval(device.total)
+    fit = fit_of(answer)
+    if fit is not None:
+        rows["does it fit?"] = fit_words(fit)
     return rows
 
 

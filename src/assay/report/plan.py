@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
 from assay.report.mesh import divided, placed
+from assay.report.predicted.training import hours_words
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
     executed, peak = planned.executed_flops, sheet.peak_flops
     yield "work per device", f"{format_flops(executed)}/s including recompute, {executed / peak:.1%} of its peak (HFU)"
     yield "MFU", f"{projection.mfu:.1%}"
-    yield f"{format_count(tokens)} tokens", days(planned.training_seconds(tokens))
+    whole = days(planned.training_seconds(tokens))
+    yield f"{format_count(tokens)} tokens", f"{whole} by the plan; {hours_words(projection.training)} by its errors"
 
 
 def _micro_batches(layout: "Layout") -> str:

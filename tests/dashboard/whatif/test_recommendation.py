@@ -116,7 +116,8 @@ def test_a_preliminary_answer_adds_no_loss(tmp_path: Path) -> None:
     question = Question(preset="gpt2-124m", changes=(("layers", 2),), device="a100")
 
     def loss(found: Recommended) -> str:
-        facts = found.blocks[0]
+        sentence, facts, *_ = found.blocks
+        assert str(sentence).startswith("gpt2-124m fits one A100 80 GB ")
         assert isinstance(facts, Facts)
         return dict(facts.rows)["loss"]
 

@@ -35,7 +35,7 @@ def test_the_largest_batch_is_asked_for_after_the_answer(client: TestClient) -> 
     query = "preset=demo&device=l4"
     assert "What fits where" not in client.get(f"/what-if/answer?{query}").json()["html"]
     table = client.get(f"/what-if/fit?{query}").json()["html"]
-    assert "22.4 GiB" in table
+    assert "22.0 GiB" in table
     assert table.strip() in client.get(f"/what-if?{query}").text
     for nothing in ("layers=99999", "with=lion%2Bsgd"):
         assert client.get(f"/what-if/fit?{nothing}").json()["html"].strip() == ""
@@ -43,8 +43,8 @@ def test_the_largest_batch_is_asked_for_after_the_answer(client: TestClient) -> 
 
 def test_the_figure_has_the_memory_of_the_device(client: TestClient) -> None:
     found = client.get("/what-if/answer?preset=demo&device=l4").json()["memory"]
-    assert found["limit_bytes"] == 24 * 10**9
-    assert found["limit"] == "L4: 22.4 GiB"
+    assert found["limit_bytes"] == 22558 * 2**20
+    assert found["limit"] == "L4: 22.0 GiB"
     assert client.get("/what-if/answer?preset=demo").json()["memory"]["limit"].startswith("this machine")
 
 

@@ -41,12 +41,21 @@ def cluster_of(gpus: int | None, gpus_per_node: int | None, device: str | None, 
 
 
 def placed(
-    run: "ResolvedRun", here: "Machine", there: "Cluster", limits: "Limits", words: str, tokens: float | None
+    run: "ResolvedRun",
+    here: "Machine",
+    there: "Cluster",
+    limits: "Limits",
+    words: str,
+    training: tuple[float | None, float | None],
 ) -> LayoutRecommendation:
-    """Search the layouts of a step. `here` is one device of the cluster, with the rates of its datasheet."""
+    """Search the layouts of a step. `here` is one device of the cluster, with the rates of its datasheet.
+
+    `training` has the tokens of a whole training and the price of an hour of one GPU.
+    """
     from assay.advise.layouts import layout_advice
     from assay.estimator.uncollected import uncollected
 
     with uncollected():
         found = layout_advice(run, here, there, limits, words)
-    return LayoutRecommendation(**values_of(found, LayoutAdvice), tokens=tokens)
+    tokens, price = training
+    return LayoutRecommendation(**values_of(found, LayoutAdvice), tokens=tokens, price=price)

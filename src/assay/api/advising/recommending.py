@@ -11,7 +11,7 @@ from assay.api.advising.known import loss_changes, machine_of
 from assay.api.advising.over_ranks import cluster_of, placed
 from assay.api.advising.result import LayoutRecommendation, Recommendation, values_of
 from assay.api.advising.verification import verified
-from assay.api.configuration import Source, configure, title_of, with_initial_weights
+from assay.api.configuration import Source, configure, predictable, title_of
 from assay.api.fitting import budget_of
 from assay.config.home import Home, home_of
 from assay.config.run import Run
@@ -37,6 +37,7 @@ def recommend(
     gpus: int | None = None,
     gpus_per_node: int | None = None,
     tokens: float | None = None,
+    price: float | None = None,
     max_loss_change: float | None = MAX_LOSS_CHANGE,
     calibrate: float | None = None,
     verify: bool = False,
@@ -47,34 +48,34 @@ def recommend(
     """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
 
     `memory_bytes`, `of` and `device` are those of `capacity`. Front-runners are timed here for about `calibrate`
-    seconds, 90 by default, unless the device is absent. A lossy technique may change the loss by at most
-    `max_loss_change`, a fraction, in like runs; None allows all. Where no like run decides, published practice does.
-    `verify` trains the first three. Several `gpus` have a layout. Raises `UsageError`, also if nothing fits.
+    seconds, 90 by default. A lossy technique may change the loss by `max_loss_change`, a fraction; None allows all.
+    `verify` trains the first three. Several `gpus` have a layout. A whole training has so many `tokens`, and an hour of
+    one device this `price`. Raises `UsageError`, also if nothing fits.
     """
-    from assay.advise.problem import Limits
     from assay.launch.prepare import threads_of
 
     there = cluster_of(gpus, gpus_per_node, device, of)
     place, budget = home_of(home), budget_of(memory_bytes, device)
-    _check(max_loss_change, calibrate, tokens)
+    _check(max_loss_change, calibrate, tokens, price)
     _check_here({"--verify": verify, "--calibrate": calibrate}, device)
     run = _resolved(source, overrides, device, place)
     here = machine or machine_of(device, place, threads_of(run), on_progress)
-    limits = Limits(budget, of or _limited(device), max_loss_change, loss_changes(run, here))
+    limits = _limits(run, here, budget, of or _limited(device), max_loss_change)
     if there is not None:
-        return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), tokens)
+        return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
     seconds = 0.0 if device or machine else CALIBRATION_SECONDS if calibrate is None else calibrate
-    command = " ".join(("assay train", *_words(source, overrides)))
-    found = _searched(run, here, limits, _Asked(command, device, seconds, place, on_progress))
+    words = " ".join(_words(source, overrides))
+    found = _searched(run, here, limits, _Asked(words, device, seconds, place, on_progress))
     study = verified(found, place, on_progress) if verify else None
-    return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens)
+    return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens, price=price)
 
 
 @dataclass(frozen=True)
 class _Asked:
     """A question beside its run and limits."""
 
-    command: str
+    words: str
+    """The configuration in a command."""
     device: str | None
     seconds: float
     """Time for steps of front-runners; 0: none are timed."""
@@ -93,6 +94,7 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
 def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks, with the front-runners timed first if there is time for that."""
     from assay.advise.calibration import calibrated
+    from assay.advise.checking import checked
     from assay.advise.problem import Problem
     from assay.advise.recommend import advice
     from assay.analysis.catalogue import device_of
@@ -101,9 +103,17 @@ def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Aske
     problem = Problem(run, here, limits)
     if asked.seconds > 0:
         here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
-    name = device_of(here) if asked.device is None else asked.device
-    ranking = problem.rank(here, of_timed=asked.seconds > 0)
-    return advice(problem, ranking, name, asked.command, absent=asked.device is not None)
+    if asked.device is None:
+        ranking = problem.rank(here, of_timed=asked.seconds > 0)
+        return advice(problem, ranking, device_of(here), asked.words, absent=False)
+    found = checked(problem, lambda: problem.rank(here), asked.device, asked.tell)
+    return advice(problem, found.ranking, asked.device, asked.words, absent=True, checked=found.by)
+
+
+def _limits(run: "ResolvedRun", here: "Machine", budget: int, of: str, most: float | None) -> "Limits":
+    from assay.advise.problem import Limits
+
+    return Limits(budget, of, most, loss_changes(run, here))
 
 
 def _limited(device: str | None) -> str:
@@ -111,7 +121,7 @@ def _limited(device: str | None) -> str:
     return "tensors" if device is None else "device"
 
 
-def _check(max_loss_change: float | None, calibrate: float | None, tokens: float | None) -> None:
+def _check(max_loss_change: float | None, calibrate: float | None, tokens: float | None, price: float | None) -> None:
     """Raise `UsageError` for a number that makes no sense."""
     if max_loss_change is not None and not 0 <= max_loss_change < 1:
         raise UsageError(
@@ -121,6 +131,10 @@ def _check(max_loss_change: float | None, calibrate: float | None, tokens: float
         raise UsageError(f"calibration cannot take {calibrate:g} seconds; give 0 to 86400")
     if tokens is not None and not 0 < tokens <= 1e20:
         raise UsageError(f"training on {tokens:g} tokens is not possible; give a number such as 1e9")
+    if price is not None and not 0 <= price <= 1e20:
+        raise UsageError(f"price={price:g} is not possible; give a number from 0 to 1e+20")
+    if price is not None and tokens is None:
+        raise UsageError("--price is of a training; say how many --tokens it has")
 
 
 def _check_here(asked: Mapping[str, float | None], device: str | None) -> None:
@@ -132,18 +146,14 @@ def _check_here(asked: Mapping[str, float | None], device: str | None) -> None:
 
 def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
     """Return the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
-    from assay.data import prepare
     from assay.optimizations import resolved
 
-    run = with_initial_weights(configure(source, overrides), home)
-    if device is not None:
-        run = run.model_copy(update={"device": "cuda"})
-    found = resolved(run.with_vocabulary())
-    if run.ranks > 1:
+    asked = configure(source, overrides)
+    if asked.ranks > 1:
         raise UsageError("stacks are searched for one device; leave out ranks, and give --gpus")
-    if found.model.vocab_size is None:
-        found = found.with_vocabulary(prepare(run.data, home.ready()).vocab_size)
-    return found
+    resolved(asked)  # whatever is wrong with it is said before its text is prepared
+    run = predictable(asked, home)
+    return resolved(run if device is None else run.model_copy(update={"device": "cuda"}))
 
 
 def _words(source: Source, overrides: tuple[str, ...], planned: "ResolvedRun | None" = None) -> list[str]:

@@ -28,6 +28,8 @@ class Recommendation(Shown, Advice):
     verified: "StudyResult | None" = None
     tokens: float | None = None
     """Tokens of a whole training; None if no budget was given."""
+    price: float | None = None
+    """Money for an hour of the device."""
 
     def __repr__(self) -> str:
         return f"<recommended: {self.recommended.title}, of {self.counts.candidates} stacks>"
@@ -43,8 +45,8 @@ class Recommendation(Shown, Advice):
         """Return all figures as plain values."""
         from assay.report.predicted.advice import kept_order
 
-        seconds = None if self.tokens is None else self.training_seconds(self.tokens)
-        found: dict[str, Any] = {"training_seconds": seconds, "verified": None}
+        training = None if self.tokens is None else self.training(self.tokens, self.price).to_dict()
+        found: dict[str, Any] = {"training": training, "verified": None}
         if self.verified is not None:
             held = kept_order(self, self.measured)
             found["verified"] = {"study": self.verified.record.id, "step_seconds": self.measured, "order_held": held}
@@ -66,7 +68,8 @@ class Recommendation(Shown, Advice):
         """Return the report as `assay` prints it."""
         from assay.report.predicted.advice import advice_report
 
-        return advice_report(self, self.tokens, self.measured)
+        training = None if self.tokens is None else self.training(self.tokens, self.price)
+        return advice_report(self, training, self.measured)
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,14 +78,16 @@ class LayoutRecommendation(Shown, LayoutAdvice):
 
     tokens: float | None = None
     """Tokens of a whole training; None if no budget was given."""
+    price: float | None = None
+    """Money for an hour of one GPU."""
 
     def __repr__(self) -> str:
         return f"<recommended: {self.recommended.title}, of {self.candidates} layouts>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
-        seconds = None if self.tokens is None else self.training_seconds(self.tokens)
-        return super().to_dict() | {"training_seconds": seconds}
+        training = None if self.tokens is None else self.training(self.tokens, self.price).to_dict()
+        return super().to_dict() | {"training": training}
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a data frame with a row per layout of the frontier: tokens/s, bytes, shares of waiting."""
@@ -94,4 +99,4 @@ class LayoutRecommendation(Shown, LayoutAdvice):
         """Return the report as `assay` prints it."""
         from assay.report.predicted.layouts import layout_report
 
-        return layout_report(self, self.tokens)
+        return layout_report(self, None if self.tokens is None else self.training(self.tokens, self.price))

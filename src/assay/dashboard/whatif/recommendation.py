@@ -145,6 +145,11 @@ def searched(question: Question, home: Home, most_loss: float = MAX_LOSS_CHANGE)
     except UsageError as reason:
         return Recommended("refused", of=question, refusal=str(reason))
     return Recommended(
-        *("found", tuple(found.report()), "+".join(found.recommended.stack), question),
+        *(
+            "found",
+            tuple(found.report()),
+            found.recommended.title if found.recommended.title != "nothing" else "",
+            question,
+        ),
         command=search_command(question, found.budget_bytes),
     )

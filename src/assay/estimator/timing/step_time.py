@@ -12,11 +12,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import exp
 
 from assay.config import ResolvedRun, Spec
 from assay.cost import Cost, executed_flops
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes, depths
+
+WIDE = 0.4
+"""Margin from which an interval is a factor up and down."""
+
+
+def spread_of(margin: float) -> tuple[float, float]:
+    """Return the factors between which a time lies that has a margin."""
+    return (exp(-margin), exp(margin)) if margin > WIDE else (1 - margin, 1 + margin)
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,17 @@ class StepTime:
     """True if other programs used the machine while steps were timed."""
     apart: tuple[float, float] | None = None
     """Seconds of the host and of its accelerator, which work at the same time; None on a CPU and for a roofline."""
+    factors: tuple[float, float] | None = None
+    """Factors between which it lies, where no margin is known: of a roofline of a datasheet's peaks, or of a plan."""
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """Factors between which the time of a step lies; None if errors of such predictions were never measured."""
+        if self.margin is not None:
+            return spread_of(self.margin)
+        if self.factor is not None:
+            return 1 / self.factor, self.factor
+        return self.factors
 
 
 def digest(run: ResolvedRun, device: str) -> str | None:

@@ -4,27 +4,33 @@ from collections.abc import Iterator, Mapping
 from math import exp
 from typing import TYPE_CHECKING
 
+from assay.estimator.timing.step_time import WIDE
+from assay.hardware.devices import device
 from assay.report.blocks import Block, Facts, Table
+from assay.report.predicted.fit import batch_words
 from assay.report.predicted.sheet import PREDICTED
+from assay.report.predicted.training import hours_words, money_words, training_words
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from assay.advise.advice import Advice, Choice
+    from assay.estimator.training import Training
 
 _APART = 1.05
 """Measured times within this factor say nothing about an order."""
-_WIDE = 0.4
-"""Margin from which an interval is printed as a factor up and down."""
 Measured = Mapping[str, float]
 """Measured seconds of a step, by the stack."""
 
 
-def advice_report(found: "Advice", tokens: float | None = None, measured: Measured | None = None) -> Iterator[Block]:
-    """Yield the answer, its table of memory and speed, and its caveats.
+def advice_report(
+    found: "Advice", training: "Training | None" = None, measured: Measured | None = None
+) -> Iterator[Block]:
+    """Yield the answer in a sentence, its figures, a table of memory and speed, and its caveats.
 
-    `tokens` are those of a whole training. `measured` has the times of a verification.
+    `training` is a whole one. `measured` has the times of a verification.
     """
-    yield Facts.of(_answer(found, tokens))
+    yield headline(found, training)
+    yield Facts.of(_answer(found, training))
     rows = [(one.title, _speed(one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
     speed = "tokens/s"
     yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
@@ -48,26 +54,44 @@ def kept_order(found: "Advice", measured: Measured) -> bool:
     return all(time * _APART >= max(times[: place + 1]) for place, time in enumerate(times))
 
 
-def _answer(found: "Advice", tokens: float | None) -> Iterator[tuple[str, str]]:
+def headline(found: "Advice", training: "Training | None") -> str:
+    """Return the sentence that a colleague would say first."""
+    best = found.recommended
+    here = f"{format_bytes(found.budget_bytes)} on {found.device}"
+    where = f"one {device(found.device).name}" if found.absent else here
+    needs = f"{batch_words(best.batch)} need {format_bytes(best.need_bytes)} at most"
+    room = f" of {format_bytes(found.budget_bytes)}" if found.absent else ""
+    takes = "" if training is None else f", and {training_words(training)}"
+    turned = f"with {best.title}" if best.stack else "with nothing turned on"
+    return f"{found.configuration} fits {where} {turned}: {needs}{room}{takes}."
+
+
+def _answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str, str]]:
     best, bare = found.recommended, found.baseline
     yield "turn on", best.title
     yield "command", found.command
+    more = "" if found.largest_batch is None else f"; up to {found.largest_batch:,} sequences fit"
+    yield "batch", f"{batch_words(best.batch)}, as the configuration has it (training.batch_size){more}"
     faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
     less = format_percent(best.need_bytes / bare.need_bytes - 1)
     yield "speed", f"{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
     fits = "" if bare.fits else ", which does not fit"
     yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
     yield "budget", f"{format_bytes(found.budget_bytes)} of {found.of} on {found.device}"
+    if found.checked:
+        yield "fits by", found.checked
     yield "loss", best.numerics.value
-    if tokens is not None:
-        yield "training", f"{format_count(tokens)} tokens take {format_seconds(found.training_seconds(tokens))}"
+    if training is not None:
+        yield "training", f"{format_count(training.tokens)} tokens take {hours_words(training)}"
+        if training.price is not None:
+            yield "money", f"{money_words(training)}, at {training.price:g} for an hour"
 
 
 def _speed(one: "Choice") -> str:
     speed = format_count(one.tokens_per_second)
     if one.margin is None:
         return speed
-    wide = one.margin > _WIDE
+    wide = one.margin > WIDE
     return f"{speed} ×÷ {exp(one.margin):.1f}" if wide else f"{speed} ± {one.margin:.0%}".replace("%", " %")
 
 
@@ -116,6 +140,11 @@ def _left_out(found: "Advice") -> Iterator[str]:
     if counts.refused:
         refused = ", ".join(counts.refused)
         yield f"Left out, because no like measurement or published training keeps their loss: {refused}."
+    if counts.unearned:
+        yield (
+            f"Left out, because they round the optimizer's state, are not needed to fit, and gain less time than its "
+            f"margin: {', '.join(counts.unearned)}."
+        )
     if counts.unadvised:
         yield f"Left out unless the configuration turns them on: {'; '.join(counts.unadvised)}."
     if counts.unseen:

@@ -1,14 +1,13 @@
-"""Inference and the cost of a training, predicted from a datasheet, as text."""
+"""Inference, predicted from a datasheet, as text."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
-from assay.units import finite, format_bytes, format_count, format_flops, format_seconds
+from assay.units import finite, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from assay.config.model import ModelConfig
-    from assay.estimator.budget import Budget
     from assay.estimator.inference import Decoding, Inference
     from assay.hardware.devices import Device
 
@@ -26,7 +25,7 @@ def inference_report(found: "Inference") -> Iterator[Block]:
     shared = model.n_head // model.kv_heads
     cache = f"{format_bytes(each)} a token, {format_bytes(each * model.context_length)} a sequence"
     cache += f"; {shared} query heads share one of its heads" if shared > 1 else ""
-    facts = (("device", _described(found.device)), ("weights", sizes), ("cache, 16 bits", cache))
+    facts = (("device", described(found.device)), ("weights", sizes), ("cache, 16 bits", cache))
     yield Table.of(("inference", ""), facts)
     columns = ("sequences", "memory", "fits", "read the prompts", "add a token", "tokens/s", "limit")
     rows = (_row(found.at(sequences, model.context_length)) for sequences in _SEQUENCES)
@@ -112,35 +111,10 @@ def _row(one: "Decoding") -> tuple[str, ...]:
     )
 
 
-def budget_report(found: "Budget") -> Iterator[Block]:
-    """Yield the FLOPs of a training by convention, and its hours, energy and money."""
-    rows = [("device", f"{found.devices} × {_described(found.device)}"), ("tokens", format_count(found.tokens))]
-    rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
-    rows += [
-        ("time", f"{format_seconds(found.seconds)} at {found.mfu:.0%} of the peak (MFU)"),
-        ("device hours", f"{found.device_hours:,.4g}"),
-    ]
-    if found.kilowatt_hours is not None:
-        rows.append(("energy of the boards", f"{found.kilowatt_hours:,.4g} kWh"))
-    if found.money is not None:
-        rows.append(("money", f"{found.money:,.0f}, at {found.price:g} for a device hour"))
-    yield Table.of(("cost of a training", ""), rows)
-    yield (
-        "Kaplan counts 6 FLOPs a weight without embeddings and attention; PaLM, all weights and attention; Chinchilla, "
-        "every product. Time follows from PaLM's. Measure your MFU with a run: small models reach less."
-    )
-
-
-def budget_values(found: "Budget") -> dict[str, Any]:
-    """Return the same figures for programs."""
-    names = ("flops", "seconds", "device_hours", "kilowatt_hours", "money")
-    asked = found.model_dump(mode="json", exclude={"model"})
-    return asked | {name: getattr(found, name) for name in names}
-
-
-def _described(device: "Device") -> str:
+def described(device: "Device") -> str:
     power = "" if device.watts is None else f", {device.watts:g} W"
+    memory = format_bytes(device.memory_bytes)
     return (
-        f"{device.name} ({device.year}): {device.memory_bytes / 1e9:g} GB, {device.bandwidth_bytes / 1e9:,.0f} GB/s, "
+        f"{device.name} ({device.year}): {memory}, {device.bandwidth_bytes / 1e9:,.0f} GB/s, "
         f"{device.half_flops / 1e12:,.0f} TFLOP/s in 16 bits{power}; {device.source}"
     )

@@ -1,0 +1,81 @@
+"""The cost of a training as text: a sentence, then FLOPs by convention, hours, energy and money."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.report.blocks import Block, Table
+from assay.report.predicted.fit import batch_words
+from assay.report.predicted.inference import described
+from assay.report.predicted.training import hours_words, money_words, span, training_words
+from assay.units import format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from assay.estimator.budget import Budget
+
+
+def budget_report(found: "Budget") -> Iterator[Block]:
+    """Yield what the training takes in a sentence, its FLOPs by convention, and its hours, energy and money."""
+    yield _headline(found)
+    rows = [("device", f"{found.devices} × {described(found.device)}"), ("tokens", format_count(found.tokens))]
+    rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
+    rows += _at_pace(found) if found.training is not None else _at_mfu(found)
+    if found.kilowatt_hours is not None:
+        rows.append(("energy of the boards", f"{found.kilowatt_hours:,.4g} kWh at their largest power"))
+    yield Table.of(("cost of a training", ""), rows)
+    yield (
+        "Kaplan counts 6 FLOPs a weight without embeddings and attention; PaLM, all weights and attention; Chinchilla, "
+        "every product. MFU is PaLM's."
+    )
+
+
+def _headline(found: "Budget") -> str:
+    training = found.training
+    if training is None or found.batch is None:
+        basis = "an assumed" if found.assumed else "the given"
+        return f"At {basis} {found.mfu:.0%} of the peak (MFU), {_taken(found)}."
+    turned = f"with {found.stack}" if found.stack else "with nothing turned on"
+    devices = f"{found.devices} × {found.device.name}"
+    return f"On {devices} {turned}, {batch_words(found.batch)} a step on each, {training_words(training)}."
+
+
+def _taken(found: "Budget") -> str:
+    cost = "" if found.money is None else f" and cost {found.money:,.0f}"
+    return f"{format_count(found.tokens)} tokens take {format_seconds(found.seconds)}{cost}"
+
+
+def _at_pace(found: "Budget") -> list[tuple[str, str]]:
+    training = found.training
+    assert training is not None
+    low, high = found.mfu_between
+    several = "; devices wait for nothing, so several take longer" if found.devices > 1 else ""
+    rows = [
+        ("time", f"{hours_words(training)}, by the predicted step of this stack{several}"),
+        ("MFU of the stack", f"{span(f'{low:.0%}', f'{high:.0%}')} of the 16-bit peak"),
+        ("device hours", " to ".join(f"{one:,.4g}" for one in training.device_hours)),
+    ]
+    if training.price is not None:
+        rows.append(("money", f"{money_words(training)}, at {training.price:g} for a device hour"))
+    return rows
+
+
+def _at_mfu(found: "Budget") -> list[tuple[str, str]]:
+    basis = "assumed, because no step is predicted for this device" if found.assumed else "as given"
+    rows = [
+        ("time", f"{format_seconds(found.seconds)} at {found.mfu:.0%} of the peak (MFU), {basis}"),
+        ("device hours", f"{found.device_hours:,.4g}"),
+    ]
+    if found.money is not None:
+        rows.append(("money", f"{found.money:,.0f}, at {found.price:g} for a device hour"))
+    return rows
+
+
+def budget_values(found: "Budget") -> dict[str, Any]:
+    """Return the same figures for programs."""
+    names = ("flops", "seconds", "device_hours", "kilowatt_hours", "money")
+    asked = found.model_dump(mode="json", exclude={"model", "training", "batch"})
+    further = {
+        "training": None if found.training is None else found.training.to_dict(),
+        "batch": None if found.batch is None else found.batch.to_dict(),
+        "mfu_between": list(found.mfu_between),
+    }
+    return asked | further | {name: getattr(found, name) for name in names}

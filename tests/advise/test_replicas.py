@@ -1,0 +1,63 @@
+"""Layouts by the ledger of a rank, for models that no plan covers, and the time of replicas."""
+
+import pytest
+
+from assay.advise.layouts import layout_advice
+from assay.advise.placed import LayoutAdvice
+from assay.advise.problem import Limits
+from assay.api import configure, estimate
+from assay.api.configuration import on_device
+from assay.errors import UsageError
+from assay.estimator.device_memory import need_of
+from assay.estimator.estimate import estimate as predict
+from assay.hardware.cluster import cluster
+from assay.hardware.devices import absent_machine
+from assay.optimizations import resolved
+from assay.report.predicted.layouts import layout_report
+
+LLAMA = ("model.n_layer=4", "model.n_embd=512", "model.n_head=8", "model.n_kv_head=2", "model.n_hidden=1024")
+KINDS = ("fully_sharded", "zero_optimizer", "data_parallel")
+WORDS = (*LLAMA, "model.context_length=512", "model.vocab_size=32000", "training.batch_size=16")
+
+
+def _advice(budget: int = 79 * 2**30, name: str = "llama-3.1-8b", words: tuple[str, ...] = WORDS) -> LayoutAdvice:
+    run, machine = on_device(configure(name, words), "h100")
+    return layout_advice(resolved(run), machine, cluster("h100", 1, 8), Limits(budget, "device", 0.01), "it")
+
+
+def test_a_llama_has_a_kind_of_data_parallelism_whose_rank_fits() -> None:
+    found = _advice()
+    best = found.recommended
+    assert not found.planned
+    assert best.mesh.dp == best.mesh.size == 8
+    ledger = predict(
+        on_device(configure("llama-3.1-8b", (*WORDS, "ranks=8"), best.title), "h100")[0], absent_machine("h100")
+    )
+    assert best.need_bytes == need_of("device")(ledger) <= found.budget_bytes
+    text = " ".join(map(str, layout_report(found, found.training(1e9, 2.0))))
+    assert "No plan covers this model" in text
+    assert text.startswith("it fits 8 H100 80 GB with ")
+
+
+def test_less_memory_needs_more_sharding_and_nothing_fits_at_last() -> None:
+    wide = _advice()
+    least = min(one.need_bytes for one in wide.frontier)
+    narrow = _advice(least)
+    assert narrow.recommended.need_bytes <= least
+    assert narrow.recommended.seconds >= wide.recommended.seconds
+    with pytest.raises(UsageError, match=r"by data parallelism alone, without a plan; .* needs .* on each GPU"):
+        _advice(10**9)
+
+
+def test_replicas_take_the_time_of_one_device_and_of_their_collectives() -> None:
+    changes = ("model.n_layer=4", "model.context_length=256", "training.batch_size=64")
+    found = _advice(name="gpt2-124m", words=changes)
+    best = found.recommended
+    assert best.mesh.dp == 8
+    stack = [one for one in best.title.split("+") if one.partition(":")[0] not in KINDS]
+    alone = estimate("gpt2-124m", *changes[:2], "training.batch_size=8", optimizations=stack, device="h100").step_time
+    assert alone is not None
+    waiting = best.communication_share * best.seconds
+    assert found.step_time.seconds == pytest.approx(alone.seconds + waiting)
+    assert found.step_time.margin == alone.margin
+    assert found.training(1e9).hours[0] > 1e9 / best.tokens_per_second / 3600 * 0.6

@@ -1,0 +1,66 @@
+"""The folder of a Hugging Face model, with its config.json only, and a text that tells the vocabulary: both suffice."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Assay
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "vocab_size": 512,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "tie_word_embeddings": True, "hidden_act": "silu", "attention_bias": False,
+}  # fmt: skip
+PARAMETERS = 512 * 64 + 3 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 2 * 64) + 64
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "model"
+    found.mkdir()
+    (found / "config.json").write_text(json.dumps(CONFIG))
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("estimate", "--device", "t4"),
+        ("estimate", "--inference", "--device", "t4"),
+        ("estimate", "--tokens", "1B", "--device", "t4"),
+        ("capacity", "--memory", "60MB"),
+        ("recommend", "--device", "t4", "--max-loss-change", "0"),
+        ("recommend", "--device", "h100", "--gpus", "2"),
+    ],
+)
+def test_a_folder_with_its_configuration_is_predicted(assay: Assay, folder: Path, words: tuple[str, ...]) -> None:
+    verb, *options = words
+    said = assay(verb, str(folder), *options)
+    assert said.code == 0, said.sentence()
+    if words == ("estimate", "--device", "t4"):
+        value = assay(verb, str(folder), *options, "--json").value
+        assert (value["parameters"], value["fit"]["batch"]["context"]) == (PARAMETERS, 128)
+
+
+def test_a_folder_is_trained_with_weights_only(assay: Assay, folder: Path) -> None:
+    assert "is a folder without .safetensors files" in assay("train", str(folder)).sentence()
+
+
+@pytest.mark.parametrize(
+    "words", [("capacity", "--memory", "1GB"), ("estimate",), ("estimate", "--tokens", "1M", "--device", "t4")]
+)
+def test_a_text_is_prepared_where_it_tells_the_vocabulary(assay: Assay, tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "text.txt").write_text("to be, or not to be\n" * 500)
+    verb, *options = words
+    said = assay(verb, "shakespeare-char-cpu", f"data.path={tmp_path / 'text.txt'}", *options)
+    assert said.code == 0, said.sentence()
+
+
+def test_whether_a_step_fits_is_said(assay: Assay) -> None:
+    said = assay("estimate", "gpt2-124m", "--device", "t4", "--with", "fp16_mixed+sdpa_attention")
+    assert "does it fit?\tfits: " in said.out
+    assert "of 14.6 GiB, with 8 sequences of 1,024 tokens\n" in said.out
+    assert "does it fit?\tdoes not fit: " in assay("estimate", "gpt2-1558m", "--device", "t4").out
+    first = assay("capacity", "gpt2-124m", "--device", "t4").out.splitlines()[0]
+    assert first.startswith("As it is configured, with 8 sequences, a step does not fit: it needs ")
