@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assay.records.own.traced import TracedPeak
+from assay.records.own import TracedPeak
 
 from assay.advise import checking
 from assay.advise.checking import LEDGER, checked
