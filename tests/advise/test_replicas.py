@@ -39,6 +39,7 @@ def test_a_llama_has_a_kind_of_data_parallelism_whose_rank_fits() -> None:
     assert text.startswith("it fits 8 H100 80 GB with ")
 
 
+@pytest.mark.slow
 def test_less_memory_needs_more_sharding_and_nothing_fits_at_last() -> None:
     wide = _advice()
     least = min(one.need_bytes for one in wide.frontier)

@@ -29,8 +29,8 @@ def folder(tmp_path: Path) -> Path:
         ("estimate", "--device", "t4"),
         ("estimate", "--inference", "--device", "t4"),
         ("estimate", "--tokens", "1B", "--device", "t4"),
-        ("capacity", "--memory", "60MB"),
-        ("recommend", "--device", "t4", "--max-loss-change", "0"),
+        pytest.param(("capacity", "--memory", "60MB"), marks=pytest.mark.slow),
+        pytest.param(("recommend", "--device", "t4", "--max-loss-change", "0"), marks=pytest.mark.slow),
         ("recommend", "--device", "h100", "--gpus", "2"),
     ],
 )

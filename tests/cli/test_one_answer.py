@@ -8,9 +8,9 @@ from cli.conftest import Assay
 
 QUESTIONS = (
     ("demo", ("optimizations=[sdpa_attention,fp16_mixed,compile]",), "t4"),
-    pytest.param("llama-tiny", (), "h200", marks=pytest.mark.slow),
-    pytest.param("shakespeare-char-cpu", ("model.vocab_size=65",), "a100-40gb", marks=pytest.mark.slow),
-    pytest.param("gpt2-124m", (), "rtx4090", marks=pytest.mark.slow),
+    ("llama-tiny", (), "h200"),
+    ("shakespeare-char-cpu", ("model.vocab_size=65",), "a100-40gb"),
+    ("gpt2-124m", (), "rtx4090"),
 )
 TOKENS, PRICE = "2B", "1.5"
 
@@ -22,6 +22,7 @@ def _ask(assay: Assay, *words: str) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "changes", "device"), QUESTIONS)
 def test_every_verb_prints_the_figures_of_the_others(
     assay: Assay, preset: str, changes: tuple[str, ...], device: str

@@ -74,7 +74,15 @@ QUESTIONS = (
 )
 
 
-@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda one: f"{one.preset} on {one.device}")
+QUICK = ("t4", "v100")
+"""Devices whose question the quick suite asks."""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [pytest.param(one, marks=() if one.device in QUICK else pytest.mark.slow) for one in QUESTIONS],
+    ids=lambda one: f"{one.preset} on {one.device}",
+)
 def test_an_answer_is_what_arithmetic_says(assay: Assay, asked: Asked) -> None:
     words = (asked.preset, f"training.batch_size={asked.batch}", "--device", asked.device)
     words += ("--with", asked.stack) if asked.stack else ()
@@ -116,7 +124,8 @@ def _room(assay: Assay, asked: Asked, step: dict[str, Any]) -> None:
     assert fit["batch"] == {"sequences": asked.batch, "context": asked.shape.context, "micro_batches": micro}
 
 
-@pytest.mark.parametrize("asked", QUESTIONS[1:3], ids=lambda one: f"{one.preset} on {one.device}")
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", QUESTIONS[1:4], ids=lambda one: f"{one.preset} on {one.device}")
 def test_the_largest_batch_fits_and_one_more_does_not(assay: Assay, asked: Asked) -> None:
     stack = ("--with", asked.stack) if asked.stack else ()
     found = assay("capacity", asked.preset, "--device", asked.device, *stack, "--json").value["largest"][0]
