@@ -17,7 +17,7 @@ DEBTS = Path(__file__).parent / "debts"
 LEAST_MODULES = 4
 PROTOCOLS = ("analysis/metrics", "executors", "studies/kinds", "studies/library", "studies/documents", "scaling/laws")
 """Folders of a protocol that extensions follow, beside the techniques, each of which may be a folder."""
-MOST = {"small_folders": 16, "one_importer": 136, "file_names": 133, "class_names": 78, "nouns": 28}
+MOST = {"small_folders": 17, "one_importer": 138, "file_names": 136, "class_names": 79, "nouns": 28}
 FLOORS = {
     "cli": ("cli",),
     "api": ("api",),

@@ -69,7 +69,7 @@ def test_a_limit_leaves_out_what_neither_like_runs_nor_practice_keep() -> None:
     )
 
 
-def test_what_rounds_the_optimizer_s_state_must_earn_its_place() -> None:
+def test_a_rounded_optimizer_state_must_earn_its_place() -> None:
     kinds = catalogue()
     earning = {name for name, kind in kinds.items() if must_earn(kind.model_validate({}))}
     assert earning == {"adamw_8bit", "adamw_bf16_state", "fp16_full"}

@@ -72,7 +72,7 @@ def test_without_a_treatment_techniques_that_the_device_has_are_compared(assay: 
         ((*STUDY, "data.path=/no/such/text"), "or give model.vocab_size"),
     ],
 )
-def test_what_a_prediction_cannot_use_is_refused(assay: Assay, words: tuple[str, ...], says: str) -> None:
+def test_a_word_that_a_prediction_cannot_use_is_refused(assay: Assay, words: tuple[str, ...], says: str) -> None:
     said = assay(*words)
     assert said.code == 2
     assert says in said.sentence()

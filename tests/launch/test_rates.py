@@ -36,7 +36,7 @@ def test_measured_once_and_again_when_asked(tmp_path: Path, log: Path) -> None:
     assert log.read_text() == "cpu\ncpu\n"
 
 
-def test_what_one_home_measured_another_knows(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_home_knows_the_rates_of_another(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_MACHINE", str(tmp_path / "of-user"))
     first, second = Home(tmp_path / "first"), Home(tmp_path / "second")
     assert measured_machine(first).rates == {"cpu": MEASURED}

@@ -38,7 +38,7 @@ def test_the_written_page_may_run_nothing(client: TestClient) -> None:
         ("?study=wikitext-recipe-report", "starts from the answer of another one"),
     ],
 )
-def test_what_cannot_be_predicted_is_a_sentence(client: TestClient, query: str, says: str) -> None:
+def test_a_study_that_cannot_be_predicted_is_a_sentence(client: TestClient, query: str, says: str) -> None:
     page = client.get(f"/studies/predicted{query}")
     assert page.status_code == 200
     assert says in page.text
