@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assay.records.own import TracedPeak
 
 from assay.advise import checking
 from assay.advise.checking import LEDGER, checked
@@ -13,6 +12,7 @@ from assay.api import recommend
 from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.fake.peak import GpuPeak
+from assay.records.own import TracedPeak
 from support.absent import PYTHON, needs_cuda_build
 from support.advice import restricted
 
