@@ -126,6 +126,14 @@ def test_the_readme_says_what_a_word_means_where_it_first_uses_it(word: str) -> 
     assert first[0] == f"*{word}*"
 
 
+def test_files_that_the_architecture_names_exist() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"## Five questions\n(.*)", text, flags=re.DOTALL)
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", section)
+    assert len(named) > 25
+    assert [one for one in named if not (ROOT / "src" / "assay" / one).exists()] == []
+
+
 def test_the_readme_can_be_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
