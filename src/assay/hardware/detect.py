@@ -35,7 +35,7 @@ def detect() -> Machine:
 
 def _host_memory() -> int:
     """Return the bytes of the host's memory."""
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     import psutil  # only here, so that a GPU is measured where psutil is missing
 
