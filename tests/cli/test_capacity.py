@@ -91,7 +91,8 @@ def test_a_mistake_is_one_sentence(assay: Assay, words: tuple[str, ...], says: s
 def test_a_measured_peak_above_the_budget_is_a_limit_that_does_not_hold(
     assay: Assay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    largest = Largest(key="model.n_layer", configured=1, unit=1, value=2, peak_bytes=900, next_bytes=1100)
+    found_bytes = {"configured_bytes": 500, "peak_bytes": 900, "next_bytes": 1100}
+    largest = Largest(key="model.n_layer", configured=1, unit=1, value=2, **found_bytes)
     for measured, code in ((900, Exit.DONE), (1001, Exit.UNMET)):
         found = [Fitting(largest=largest, measured_bytes=measured)]
         monkeypatch.setattr("assay.api.fitting.capacity", lambda *given, found=found, **options: found)
