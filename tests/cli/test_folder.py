@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.config import Home
 from cli.conftest import Assay
 
 CONFIG = {
@@ -64,3 +65,12 @@ def test_whether_a_step_fits_is_said(assay: Assay) -> None:
     assert "does it fit?\tdoes not fit: " in assay("estimate", "gpt2-1558m", "--device", "t4").out
     first = assay("capacity", "gpt2-124m", "--device", "t4").out.splitlines()[0]
     assert first.startswith("As it is configured, with 8 sequences, a step does not fit: it needs ")
+
+
+@pytest.mark.parametrize("verb", ["recommend", "capacity"])
+def test_a_text_that_cannot_be_prepared_leaves_no_home(assay: Assay, home: Home, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "text.txt").write_text("a text")
+    said = assay(verb, "demo", f"data.path={tmp_path / 'text.txt'}", "data.tokenizer=.", "--memory", "4MB")
+    assert said.code == 2
+    assert "there is no tokenizer '.'" in said.sentence()
+    assert not home.root.exists()

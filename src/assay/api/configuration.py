@@ -79,9 +79,11 @@ def with_vocabulary(run: AnyRun, home: Home) -> AnyRun:
     if found.model.vocab_size is not None or found.model.own is not None:
         return found
     from assay.data import prepare
+    from assay.launch.prepare import leaving_nothing
 
     try:
-        prepared = prepare(run.data, home.ready())
+        with leaving_nothing(run, home):
+            prepared = prepare(run.data, home.ready())
     except UsageError as error:
         raise UsageError(f"{error}; without the text, set model.vocab_size") from error
     return found.with_vocabulary(prepared.vocab_size)
