@@ -86,18 +86,7 @@ class Placed:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
-        return {
-            "optimizations": self.title,
-            "mesh": {axis: self.mesh.degree(axis) for axis in AXES},
-            "micro_batches": self.projection.plan.layout.micro_batches,
-            "tokens_per_second": self.tokens_per_second,
-            "step_seconds": self.seconds,
-            "need_bytes": self.need_bytes,
-            "communication_share": self.communication_share,
-            "idle_share": self.idle_share,
-            "mfu": self.mfu,
-            "numerics": self.numerics.value,
-        }
+        return figures(self, micro_batches=self.projection.plan.layout.micro_batches)
 
 
 class Layout(Protocol):
@@ -223,3 +212,19 @@ class LayoutAdvice:
             "warnings": list(self.warnings),
             "measured": False,
         }
+
+
+def figures(layout: Layout, **more: int) -> dict[str, Any]:
+    """Return all figures of a layout as plain values, with more of its own kind."""
+    return {
+        "optimizations": layout.title,
+        "mesh": {axis: layout.mesh.degree(axis) for axis in AXES},
+        **more,
+        "tokens_per_second": layout.tokens_per_second,
+        "step_seconds": layout.seconds,
+        "need_bytes": layout.need_bytes,
+        "communication_share": layout.communication_share,
+        "idle_share": layout.idle_share,
+        "mfu": layout.mfu,
+        "numerics": layout.numerics.value,
+    }

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.advise.elements import Stack
-from assay.advise.placed import Placed
-from assay.config.mesh import AXES, Mesh
+from assay.advise.placed import Placed, figures
+from assay.config.mesh import Mesh
 from assay.config.run import ResolvedRun, Spec
 from assay.cost.analytic.model_flops import palm
 from assay.cost.work import communications
@@ -78,17 +78,7 @@ class Replicated:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
-        return {
-            "optimizations": self.title,
-            "mesh": {axis: self.mesh.degree(axis) for axis in AXES},
-            "tokens_per_second": self.tokens_per_second,
-            "step_seconds": self.seconds,
-            "need_bytes": self.need_bytes,
-            "communication_share": self.communication_share,
-            "idle_share": self.idle_share,
-            "mfu": self.mfu,
-            "numerics": self.numerics.value,
-        }
+        return figures(self)
 
 
 def replicated(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated | None:

@@ -36,8 +36,9 @@ def _peaks(machine: Machine, device: str) -> Mapping[str, float]:
         sheet = datasheet(machine.accelerators[0].name) if machine.accelerators else None
         return {} if sheet is None else sheet.flops
     rates = machine.rates.get(device)
-    found = {} if rates is None else rates.matmul_flops
-    return {dtype: one for dtype, one in found.items() if rates is not None and dtype not in rates.doubtful}
+    if rates is None:
+        return {}
+    return {dtype: one for dtype, one in rates.matmul_flops.items() if dtype not in rates.doubtful}
 
 
 def datasheet(name: str) -> Device | None:

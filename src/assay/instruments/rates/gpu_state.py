@@ -47,8 +47,7 @@ class GpuSampler:
 
     def begin(self) -> None:
         """Start to sample, and wait for the first sample. If none comes, this GPU is not sampled again."""
-        tool = shutil.which("nvidia-smi")
-        if self._device is None or tool is None:
+        if self._device is None or (tool := shutil.which("nvidia-smi")) is None:
             return
         null, command = subprocess.DEVNULL, [tool, f"--id={_uuid(self._device)}", *_options()]
         self._process = subprocess.Popen(command, stdin=null, stdout=subprocess.PIPE, stderr=null, bufsize=0)

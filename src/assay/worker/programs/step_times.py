@@ -184,19 +184,13 @@ def _stepper(run: ResolvedRun, folder: Path) -> Callable[[], Timed]:
 
 
 def _timed_on_cuda(step: "Step", index: int, probes: "ActivationNorms") -> Timed:
-    """Do a step of an accelerator; an event ends it in the queue, before its figures are read."""
-    import torch
+    """Do a step of an accelerator; return its seconds, the host's and the device's."""
+    from assay.training.loop import train_step
 
-    from assay.training.loop import read
-    from assay.training.queued_step import take
-
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    begin.record()
-    taken = take(step, index, probes)
-    end.record()
-    (record,) = read(step, [taken])
-    end.synchronize()
-    return record.seconds, taken.seconds, float(begin.elapsed_time(end)) / 1e3
+    record = train_step(step, index, probes)
+    assert record.host_seconds is not None
+    assert record.device_seconds is not None
+    return record.seconds, record.host_seconds, record.device_seconds
 
 
 def _enough(turns: Sequence[tuple[float, ...]], spent: float, allowed: float) -> bool:
