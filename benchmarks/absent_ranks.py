@@ -111,7 +111,7 @@ def rows(python: str) -> Iterator[Row]:
 
 
 def plan_bytes(run: ResolvedRun) -> list[float] | None:
-    """Weights, gradients and states of a rank by stage, as `estimate --nodes` plans them; None if it refuses."""
+    """Weights, gradients and states of a rank by stage, as `assay plan` plans them; None if it refuses."""
     machines = cluster(DEVICE, -(-run.ranks // 8), min(run.ranks, 8))
     try:
         plan = project(run, machines).plan
@@ -188,7 +188,7 @@ are in no figure.
 
 GPT-2 of 124 million parameters in float32, divided by each technique: the first and the last rank. *Held* are weights,
 gradients and the optimizer's state of the rank, in bytes. The ledger is that of `assay estimate --nproc` on an H100.
-The plan is that of `assay estimate --nodes`. It counts 2 + 2 + 12 bytes a parameter where this step has 4 + 4 + 8,
+The plan is that of `assay plan`. It counts 2 + 2 + 12 bytes a parameter where this step has 4 + 4 + 8,
 which differs where only the state is divided, and it has no counters of steps.
 
 *Requested* is the peak of the third step. *Rest* is its difference to the ledger without two things that the ledger

@@ -25,7 +25,7 @@ from assay.config import load
 from assay.cost import parameter_count
 from assay.cost.analytic.closed_forms import state_bytes
 from assay.cost.analytic.model_flops import CONVENTIONS, palm
-from assay.estimator.budget import USUAL_MFU
+from assay.estimator.cost import USUAL_MFU
 from assay.estimator.inference import Inference, weights_bytes
 from assay.hardware.devices import DEVICES
 from assay.hardware.memory import MIB
@@ -64,7 +64,7 @@ tokens in every sequence.
 _SERVED = """
 Reading a prompt is as fast as products allow. Generating reads all weights for each token, so one sequence uses at most
 two percent of the products. More sequences share that reading, until their caches take longer than the weights
-(`assay estimate llama-3.1-8b --inference --device h100`).
+(`assay inference llama-3.1-8b --device h100`).
 """
 
 _BRAIN = """

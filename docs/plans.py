@@ -1,4 +1,4 @@
-"""docs/plans.md: the output of `assay estimate --nodes` for the large models in `examples/`."""
+"""docs/plans.md: the output of `assay plan` for the large models in `examples/`."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Literal
 
 from typer.testing import CliRunner
 
-from assay.api import configure, project
+from assay import api
 from assay.cli.main import app
 from assay.estimator.plan import plan
 
@@ -18,8 +18,8 @@ BRAIN = "examples/brain-100t.yaml"
 
 _HEAD = """# Plans for absent machines
 
-`assay estimate` with `--nodes`, `--gpus-per-node` and `--gpu` plans a configuration with its techniques for machines
-that nobody here has. The plan shows the place of each rank, the memory and traffic of a rank, and the time of a step.
+`assay plan` with `--nodes`, `--gpus-per-node` and `--gpu` plans a configuration with its techniques for machines that
+nobody here has. The plan shows the place of each rank, the memory and traffic of a rank, and the time of a step.
 The techniques are those of a training here, under the same names. Each states its change to a layout (`lay_out`), and a
 technique that a plan cannot express is refused. Devices and links are from datasheets
 (`src/assay/hardware/cluster.py`); the rest is arithmetic from papers.
@@ -94,10 +94,10 @@ def plans() -> str:
 
 def _answer(*words: str) -> str:
     os.chdir(ROOT)
-    result = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["estimate", *words])
+    result = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["plan", *words])
     if result.exit_code:
         raise RuntimeError(result.output)
-    return f"\n```\n$ assay estimate {' '.join(words)}\n\n{_aligned(result.output)}```\n"
+    return f"\n```\n$ assay plan {' '.join(words)}\n\n{_aligned(result.output)}```\n"
 
 
 def _aligned(output: str) -> str:
@@ -119,7 +119,7 @@ def _aligned(output: str) -> str:
 
 def _stages() -> Iterator[str]:
     """Yield a row for each stage of ZeRO."""
-    found = project(str(ROOT / BRAIN), gpu="h200", nodes=13312)
+    found = api.plan(str(ROOT / BRAIN), gpu="h200", nodes=13312)
     sheet, network = found.cluster.datasheet, found.cluster.network
     stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
     for stage in stages:
@@ -137,9 +137,9 @@ def _stages() -> Iterator[str]:
 
 
 def _choices() -> Iterator[str]:
-    bare = configure(str(ROOT / GPT3)).model_copy(update={"optimizations": ()})
+    bare = api.configure(str(ROOT / GPT3)).model_copy(update={"optimizations": ()})
     for stack in _STACKS:
-        found = project(bare, optimizations=f"activation_checkpointing+{stack}", gpu="a100", nodes=128)
+        found = api.plan(bare, optimizations=f"activation_checkpointing+{stack}", gpu="a100", nodes=128)
         planned = found.plan
         held = f"{planned.memory_bytes / 1e9:.0f}" + ("" if found.fits else ", too much")
         days = planned.training_seconds(300e9) / 86_400

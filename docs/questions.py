@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from assay.config import Run, load
 from assay.config.loading import stack
 from assay.estimator import estimate
-from assay.estimator.budget import USUAL_MFU, FlopsBill
+from assay.estimator.cost import USUAL_MFU, FlopsCost
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES, Device
 from assay.scaling.laws import Law
@@ -90,7 +90,7 @@ def line(name: str) -> list[Device]:
 def training_seconds(parameters: float, tokens: float, devices: int, device: Device) -> float:
     """Return the seconds of a training at the usual share of the peak, 6 FLOPs for each parameter and token."""
     flops = 6 * parameters * tokens
-    return FlopsBill(flops=flops, device=device, devices=devices, mfu=USUAL_MFU, price=None).seconds
+    return FlopsCost(flops=flops, device=device, devices=devices, mfu=USUAL_MFU, price=None).seconds
 
 
 def optimal_tokens(law: Law, parameters: float) -> float:

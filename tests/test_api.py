@@ -106,10 +106,11 @@ def test_a_predicted_step_has_a_frame_a_figure_and_a_report() -> None:
 
 
 def test_a_planned_step_has_a_frame_and_a_report() -> None:
-    found = assay.project("gpt2-124m", optimizations="data_parallel", gpu="h100")
+    found = assay.plan("gpt2-124m", optimizations="data_parallel", gpu="h100")
     assert found.to_frame().weights.tolist() == [held.weights for held in found.plan.held]
     assert "data_parallel" in found._repr_html_()
     assert found.plot() is not None
+    assert assay.project is assay.plan  # the earlier name
 
 
 def test_a_trained_run_has_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

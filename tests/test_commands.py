@@ -27,7 +27,7 @@ def shown(page: str) -> set[str]:
     lines = [line.removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     text = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     named = [" ".join(one.split()) for one in re.findall(r"`(assay [^`]*)`", text)]
-    lines += [re.sub(r" --[\w-]+$", "", one) for one in named]  # "`assay estimate --nodes`" names an option
+    lines += [re.sub(r" --[\w-]+$", "", one) for one in named]  # "`assay estimate --trace`" names an option
     parts = [part.strip() for line in lines for part in re.split(r"\s·\s|\s{3,}|\s#\s|\sfrom a\s", line.strip())]
     return {part for part in parts if part.startswith("assay ") and "…" not in part and "|" not in part}
 

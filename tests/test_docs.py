@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from assay.api import configure, project
+from assay.api import configure, plan
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check, mesh_of
@@ -25,7 +25,7 @@ COMMANDS = sorted(
     {
         " ".join(command.split())
         for page in PAGES
-        for command in re.findall(r"`(assay (?:compare|train|estimate) [^`]*)`", page.read_text(encoding="utf-8"))
+        for command in re.findall(r"`(assay (?:compare|train|estimate|plan) [^`]*)`", page.read_text(encoding="utf-8"))
     }
 )
 
@@ -154,9 +154,9 @@ def test_every_command_is_possible(command: str) -> None:
             named.setdefault(word, []).append(next(rest))
         else:
             plain.append(word)
-    if "--nodes" in named:
+    if verb == "plan":
         where = {"nodes": int(named["--nodes"][0]), "gpus_per_node": int(named["--gpus-per-node"][0])}
-        project(*plain, optimizations=named["--with"], gpu=named["--gpu"][0], **where)  # type: ignore[arg-type]
+        plan(*plain, optimizations=named["--with"], gpu=named["--gpu"][0], **where)  # type: ignore[arg-type]
         return
     ranks = [f"ranks={count}" for count in named.get("--nproc", [])]
     stacks = [[one] for one in named["--with"]] if verb == "compare" else [named.get("--with", [])]

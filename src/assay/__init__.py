@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.api import gradients as gradients
     from assay.api import inference as inference
     from assay.api import measure as measure
-    from assay.api import project as project
+    from assay.api import plan as plan
     from assay.api import recommend as recommend
     from assay.api import runs as runs
     from assay.api import study as study
@@ -39,7 +39,7 @@ __all__ = [
     "gradients",
     "inference",
     "measure",
-    "project",
+    "plan",
     "recommend",
     "runs",
     "study",
@@ -49,8 +49,12 @@ __all__ = [
     "training_cost",
 ]
 
+_EARLIER = {"project": "plan"}
+"""Names of functions by an earlier one, which still works."""
+
 
 def __getattr__(name: str) -> Any:
+    name = _EARLIER.get(name, name)
     if name in __all__:
         return getattr(import_module("assay.api"), name)
     if name == "__version__":

@@ -10,7 +10,7 @@ from assay.advise.layouts import best, divisions, layout_advice, layouts, meshes
 from assay.advise.placed import LayoutAdvice, Placed
 from assay.advise.problem import Limits
 from assay.advise.search import EQUAL, NOTICEABLE
-from assay.api import configure, project
+from assay.api import configure, plan
 from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.projection import Projection
@@ -93,7 +93,7 @@ def _named(planned: Projection) -> tuple[str, ...]:
 
 
 def _planned(stack: str) -> Projection:
-    return project("demo", *WORDS, optimizations=stack, gpu="a100", nodes=2, gpus_per_node=4)
+    return plan("demo", *WORDS, optimizations=stack, gpu="a100", nodes=2, gpus_per_node=4)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.0])

@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
     "words",
     [
         ("estimate", "--device", "t4"),
-        ("estimate", "--inference", "--device", "t4"),
-        ("estimate", "--tokens", "1B", "--device", "t4"),
+        ("inference", "--device", "t4"),
+        ("cost", "--tokens", "1B", "--device", "t4"),
         pytest.param(("capacity", "--memory", "60MB"), marks=pytest.mark.slow),
         pytest.param(("recommend", "--device", "t4", "--max-loss-change", "0"), marks=pytest.mark.slow),
         ("recommend", "--device", "h100", "--gpus", "2"),
@@ -49,7 +49,7 @@ def test_a_folder_is_trained_with_weights_only(assay: Assay, folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [("capacity", "--memory", "1GB"), ("estimate",), ("estimate", "--tokens", "1M", "--device", "t4")]
+    "words", [("capacity", "--memory", "1GB"), ("estimate",), ("cost", "--tokens", "1M", "--device", "t4")]
 )
 def test_a_text_is_prepared_where_it_tells_the_vocabulary(assay: Assay, tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "text.txt").write_text("to be, or not to be\n" * 500)

@@ -89,7 +89,7 @@ def test_a_room_does_not_hide_the_function_of_its_name() -> None:
             "gradients",
             "inference",
             "measure",
-            "project",
+            "plan",
             "recommend",
             "runs",
             "study",

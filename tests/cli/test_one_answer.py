@@ -33,7 +33,7 @@ def test_every_verb_prints_the_figures_of_the_others(
     stack = ("--with", best["optimizations"]) if best["optimizations"] else ()
     step = _ask(assay, "estimate", *asked, "--device", device, *stack)
     room = _ask(assay, "capacity", *asked, "--device", device, *stack)
-    cost = _ask(assay, "estimate", *asked, "--device", device, *stack, "--tokens", TOKENS, "--price", PRICE)
+    cost = _ask(assay, "cost", *asked, "--device", device, *stack, "--tokens", TOKENS, "--price", PRICE)
     assert step["step_seconds"] == best["step_seconds"] == cost["training"]["step_seconds"]
     assert step["step_seconds_margin"] == best["step_seconds_margin"]
     assert step["fit"]["batch"] == best["batch"] == cost["batch"]

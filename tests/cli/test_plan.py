@@ -1,4 +1,4 @@
-"""`assay estimate --nodes`: the plan in words and as JSON, quick, and bad input as one sentence."""
+"""`assay plan`: the plan in words and as JSON, quick, and bad input as one sentence."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from cli.conftest import Assay
 from support.imports import HEAVY, imported
 
 PLAN = (
-    "estimate",
+    "plan",
     "gpt2-1558m",
     "training.batch_size=64",
     "model.n_head=20",
@@ -47,12 +47,13 @@ def test_json_is_the_same_plan(assay: Assay) -> None:
 
 
 def test_one_option_is_enough(assay: Assay) -> None:
-    value = assay("estimate", "gpt2-124m", "--with=data_parallel", "--gpu=h200", "--json").value
+    value = assay("plan", "gpt2-124m", "--with=data_parallel", "--gpu=h200", "--json").value
     assert (value["nodes"], value["gpus_per_node"]) == (1, 8)
 
 
-def test_without_them_the_estimate_is_of_this_machine(assay: Assay) -> None:
-    assert "instants" in assay("estimate", "gpt2-124m", "--json").value
+def test_several_stacks_are_joined_to_one(assay: Assay) -> None:
+    joined = assay("plan", "gpt2-124m", "--with=bf16_mixed+data_parallel", "--json").value
+    assert assay("plan", "gpt2-124m", "--with=bf16_mixed", "--with=data_parallel", "--json").value == joined
 
 
 @pytest.mark.parametrize(
@@ -61,41 +62,15 @@ def test_without_them_the_estimate_is_of_this_machine(assay: Assay) -> None:
         (("--nodes=2", "--gpu=k80", "--with=data_parallel"), "no datasheet of a GPU 'k80' is known"),
         (("--nodes=0", "--with=data_parallel"), "nodes=0 of gpus_per_node=8 is not possible"),
         (("--nodes=2",), "no technique divides the step among 16 GPUs"),
-        (("--nodes=2", "--nproc=2", "--with=data_parallel"), "give only one of them"),
+        (("--nodes=2", "--nproc=2", "--with=data_parallel"), "No such option: --nproc"),
         (("--nodes=1", "--with=tensor_parallel:degree=3+data_parallel"), "a multiple of 3 ranks"),
     ],
 )
 def test_bad_input_is_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
-    said = assay("estimate", "gpt2-124m", *words)
+    said = assay("plan", "gpt2-124m", *words)
     assert said.code == 2
     assert says in said.sentence()
 
 
 def test_a_plan_imports_nothing_heavy() -> None:
     assert not imported("-m", "assay.cli.main", *PLAN, "--json") & (HEAVY - {"omegaconf"})
-
-
-def test_an_estimate_prints_the_parts_of_the_peak_and_on_demand_the_instants(assay: Assay) -> None:
-    parts, instants = assay("estimate", "demo").out, assay("estimate", "demo", "--instants").out
-    assert "saved: attention\t" in parts
-    assert "← peak" not in parts
-    assert "← peak" in instants
-    assert "saved: attention" not in instants
-
-
-def test_several_stacks_are_columns_of_the_parts(assay: Assay) -> None:
-    words = ("estimate", "demo", "--with=bf16_mixed", "--with=activation_checkpointing")
-    head = "parts of the peak\tconfiguration\t+ bf16_mixed\t+ activation_checkpointing"
-    assert head in assay(*words).out.splitlines()
-    value = assay(*words, "--json").value
-    columns = value["peak_parts_by_stack"]
-    assert columns["+ activation_checkpointing"] == value["peak_parts"]
-    assert sum(value["peak_parts"].values()) == value["tensors_peak_bytes"] < sum(columns["configuration"].values())
-    assert "peak_parts_by_stack" not in assay("estimate", "demo", "--with=bf16_mixed", "--json").value
-
-
-def test_a_stack_that_needs_a_later_one_has_no_column(assay: Assay) -> None:
-    said = assay("estimate", "demo", "--with=sequence_parallel", "--with=tensor_parallel", "--nproc=2")
-    assert "parts of the peak\t+ tensor_parallel" in said.out
-    refused = assay("estimate", "demo", "--with=bf16_mixed", "--with=tensor_parallel:degree=3")
-    assert (refused.code, refused.out) == (2, "")

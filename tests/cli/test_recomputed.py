@@ -88,7 +88,7 @@ def test_an_answer_is_what_arithmetic_says(assay: Assay, asked: Asked) -> None:
     words += ("--with", asked.stack) if asked.stack else ()
     step: dict[str, Any] = assay("estimate", *words, "--json").value
     costs = ("--tokens", f"{asked.tokens:g}", "--devices", str(asked.devices), "--price", str(asked.price))
-    cost: dict[str, Any] = assay("estimate", *words, *costs, "--json").value
+    cost: dict[str, Any] = assay("cost", *words, *costs, "--json").value
     shape, each = asked.shape, asked.batch * asked.shape.context
     assert step["parameters"] == shape.parameters
     assert step["parameter_bytes"] == 4 * shape.parameters

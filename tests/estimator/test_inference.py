@@ -10,8 +10,8 @@ from assay.errors import UsageError
 from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
 from assay.hardware.devices import DEVICES, device
 from assay.model.cache import KeyValueCache
-from assay.report.predicted.cost import budget_report, budget_values
-from assay.report.predicted.inference import inference_report, inference_values
+from assay.report.cost import cost_report, cost_values
+from assay.report.inference import inference_report, inference_values
 from support.models import random_model
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
@@ -103,8 +103,8 @@ def test_the_cost_of_a_training() -> None:
     assert found.seconds / 86400 == pytest.approx(34, rel=0.03)
     assert found.money == pytest.approx(2 * 1024 * found.seconds / 3600)
     assert found.kilowatt_hours == pytest.approx(found.device_hours * 0.4)
-    assert budget_values(found)["flops"].keys() == {"Kaplan", "PaLM", "Chinchilla"}
-    assert any("money" in str(block) for block in budget_report(found))
+    assert cost_values(found)["flops"].keys() == {"Kaplan", "PaLM", "Chinchilla"}
+    assert any("money" in str(block) for block in cost_report(found))
 
 
 def test_reports_have_a_row_for_each_number_of_sequences() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.api import project
+import assay
 from assay.config import Run, Spec
 from assay.config.mesh import Mesh
 from assay.cost.analytic.layout import Layout
@@ -24,7 +24,7 @@ DAY = 86_400
 
 def planned(*overrides: str, stack: str = "data_parallel", nodes: int = 2, gpu: str = "a100") -> Projection:
     batch = "training.batch_size=64"
-    return project("gpt2-124m", batch, *overrides, optimizations=stack, gpu=gpu, nodes=nodes, gpus_per_node=8)
+    return assay.plan("gpt2-124m", batch, *overrides, optimizations=stack, gpu=gpu, nodes=nodes, gpus_per_node=8)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_gpt3_on_a_thousand_a100s() -> None:
 
     Planned 12 % too fast, as other rows of that paper are.
     """
-    found = project(str(EXAMPLES / "gpt3-175b.yaml"), gpu="a100", nodes=128, gpus_per_node=8)
+    found = assay.plan(str(EXAMPLES / "gpt3-175b.yaml"), gpu="a100", nodes=128, gpus_per_node=8)
     assert found.plan.layout == Layout(Mesh(pp=8, dp=16, tp=8), 1536, recompute="full")
     assert found.plan.parameters == pytest.approx(175e9, rel=0.01)
     assert found.training_tokens == 300e9
@@ -98,14 +98,14 @@ def test_gpt3_on_a_thousand_a100s() -> None:
     assert 0.85 * 34 < found.plan.training_seconds(found.training_tokens) / DAY < 34
     assert 140 < found.plan.executed_flops / 1e12 < 1.17 * 140
     assert found.bubble_by_formula == pytest.approx(7 / 103)
-    smaller = project(str(EXAMPLES / "gpt3-175b.yaml"), gpu="h100", nodes=128, gpus_per_node=8)
+    smaller = assay.plan(str(EXAMPLES / "gpt3-175b.yaml"), gpu="h100", nodes=128, gpus_per_node=8)
     assert smaller.plan.step_seconds < found.plan.step_seconds / 2
 
 
 def test_a_hundred_trillion_parameters() -> None:
     """A step fits because of two techniques together, and no training ends."""
     there = {"gpu": "h200", "nodes": 13312, "gpus_per_node": 8}
-    found = project(str(EXAMPLES / "brain-100t.yaml"), **there)  # type: ignore[arg-type]
+    found = assay.plan(str(EXAMPLES / "brain-100t.yaml"), **there)  # type: ignore[arg-type]
     layout = found.plan.layout
     assert found.plan.parameters == pytest.approx(1e14, rel=0.01)
     assert layout.mesh == Mesh(pp=104, dp=16, tp=64)
@@ -121,8 +121,8 @@ def test_a_hundred_trillion_parameters() -> None:
 
 def test_a_model_that_does_not_fit_is_marked() -> None:
     sequences = "training.batch_size=16"
-    whole = project("gpt2-1558m", sequences, optimizations="data_parallel", gpu="a100", nodes=2)
-    huge = project("gpt2-1558m", sequences, "model.n_embd=6400", optimizations="data_parallel", gpu="a100", nodes=2)
+    whole = assay.plan("gpt2-1558m", sequences, optimizations="data_parallel", gpu="a100", nodes=2)
+    huge = assay.plan("gpt2-1558m", sequences, "model.n_embd=6400", optimizations="data_parallel", gpu="a100", nodes=2)
     assert whole.fits
     assert not huge.fits
     assert whole.fullest[1].nbytes == whole.plan.memory_bytes
@@ -183,11 +183,11 @@ def test_a_technique_is_refused_until_it_says_what_it_changes() -> None:
 def test_the_run_stays_what_it_was() -> None:
     run = Run(optimizations=(Spec(name="data_parallel"),))
     before = run.model_dump()
-    project(run, "model.vocab_size=100", "training.batch_size=16", gpu="h200")
+    assay.plan(run, "model.vocab_size=100", "training.batch_size=16", gpu="h200")
     assert run.model_dump() == before
 
 
 def test_projecting_imports_no_torch() -> None:
-    check = "import assay.api, sys; assay.api.project('gpt2-124m', 'training.batch_size=8', gpu='a100',"
+    check = "import assay.api, sys; assay.api.plan('gpt2-124m', 'training.batch_size=8', gpu='a100',"
     check += "optimizations='fully_sharded'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0

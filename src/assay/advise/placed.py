@@ -171,7 +171,7 @@ class LayoutAdvice:
         if not self.planned:
             return self.train_command or ""
         nodes = f"--nodes {self.cluster.nodes} --gpus-per-node {self.cluster.gpus_per_node} --gpu {self.cluster.gpu}"
-        return f"assay estimate {self.words} {nodes} --with {self.recommended.title}"
+        return f"assay plan {self.words} {nodes} --with {self.recommended.title}"
 
     @property
     def train_command(self) -> str | None:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from assay.api.configuration import Source as Source
     from assay.api.configuration import Stack as Stack
     from assay.api.configuration import configure as configure
+    from assay.api.cost import training_cost as training_cost
     from assay.api.estimating import calibrate as calibrate
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
     from assay.api.estimating import estimate_stacks as estimate_stacks
     from assay.api.estimating import inference as inference
-    from assay.api.estimating import project as project
+    from assay.api.estimating import plan as plan
     from assay.api.estimating import token_budget as token_budget
-    from assay.api.estimating import training_cost as training_cost
     from assay.api.fitting import capacity as capacity
     from assay.api.gpu_peaks import gpu_peak as gpu_peak
     from assay.api.measuring import anatomy as anatomy
@@ -63,12 +63,12 @@ _MODULES = {
     "gradients": "probing",
     "inference": "estimating",
     "measure": "own.measuring",
-    "project": "estimating",
+    "plan": "estimating",
     "recommend": "advising.recommending",
     "token_budget": "estimating",
     "trace": "own.tracing",
     "train": "training",
-    "training_cost": "estimating",
+    "training_cost": "cost",
     "write_accuracy": "predictions",
 }
 

@@ -1,4 +1,4 @@
-"""Predict a step: on this machine, or on machines that are absent."""
+"""Predict a step or inference: on this machine, or on machines that are absent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +13,10 @@ if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.run import Run
     from assay.data.progress import Progress
-    from assay.estimator.budget import Budget, FlopsBill
     from assay.estimator.inference import Inference
     from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
     from assay.launch.token_budget import TokenBudget
-
-
-_MOST = 1e20
-"""Largest number of tokens, devices, and money for an hour."""
 
 
 def estimate(
@@ -73,9 +68,7 @@ def _on_one(run: "Run", device: str, machine: "Machine | None") -> "tuple[Run, M
     if machine is not None:
         raise UsageError("a device and a machine are two places; give only one of them")
     if run.ranks > 1:
-        raise UsageError(
-            f"a device is one GPU, and the run has ranks={run.ranks}; plan several with --nodes and --gpus-per-node"
-        )
+        raise UsageError(f"a device is one GPU, and the run has ranks={run.ranks}; plan several with assay plan")
     return on_device(run, device)
 
 
@@ -130,7 +123,7 @@ def estimate_stacks(
     return found
 
 
-def project(
+def plan(
     source: Source = None,
     *overrides: str,
     optimizations: Stack = (),
@@ -144,11 +137,11 @@ def project(
     express it.
     """
     from assay.api.step_results import PlannedStep
-    from assay.estimator.projection import project as plan
+    from assay.estimator.projection import project
     from assay.hardware.cluster import cluster
 
     there = cluster(gpu, nodes, gpus_per_node)
-    return PlannedStep.of(plan(predictable(configure(source, overrides, optimizations), Home()), there))
+    return PlannedStep.of(project(predictable(configure(source, overrides, optimizations), Home()), there))
 
 
 def inference(source: Source = None, *overrides: str, device: str = "a100", bits: int = 16) -> "Inference":
@@ -163,88 +156,6 @@ def inference(source: Source = None, *overrides: str, device: str = "a100", bits
         raise UsageError(f"weights have {' or '.join(map(str, BITS))} bits, and not {bits}")
     sheet = known(device)
     return Inference(model=predictable(configure(source, overrides), Home()).model, device=sheet, bits=bits)
-
-
-def training_cost(
-    source: Source = None,
-    *overrides: str,
-    tokens: float,
-    device: str = "a100",
-    devices: int = 1,
-    mfu: float | None = None,
-    price: float | None = None,
-    optimizations: Stack = (),
-) -> "Budget":
-    """Predict hours, energy and money of training on some tokens, on devices of a datasheet.
-
-    The hours are those of the step with `optimizations`, as `estimate` predicts it for the device. Several devices
-    compute a batch each, and wait for nothing. `mfu`, the share of the 16-bit peak that the model's own FLOPs reach,
-    decides in its place. It is assumed as 0.4 where no step is predicted. `price` is that of an hour of one device.
-    Raises `UsageError` for an unknown device and for an impossible number.
-    """
-    from assay.estimator.budget import Budget
-    from assay.hardware.devices import device as known
-
-    if not 0 < tokens <= _MOST:
-        raise UsageError(f"tokens must be positive, and none above {_MOST:g}")
-    share, sheet = _checked_mfu(devices, mfu, price), known(device)
-    run = predictable(configure(source, overrides, optimizations), Home())
-    given = Budget(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)
-    if mfu is not None:
-        return given
-    return given.model_copy(update=_at_pace(run, given, device) or {"assumed": True})
-
-
-def _at_pace(run: "Run", asked: "Budget", device: str) -> "dict[str, object] | None":
-    """Return the fields of a budget at the pace of a predicted step; None if no step of the device is predicted."""
-    from assay.estimator.budget import mfu_of
-    from assay.estimator.estimate import estimate as predict
-    from assay.estimator.fit import batch_of
-    from assay.estimator.training import Training
-
-    if asked.device.capability is None:
-        return None
-    found = predict(*on_device(run.model_copy(update={"ranks": 1}), device))
-    time = found.step_time
-    if time is None:
-        return None
-    training = Training(
-        tokens=asked.tokens,
-        tokens_per_step=found.run.tokens_per_step * asked.devices,
-        step_seconds=time.seconds,
-        spread=time.spread,
-        devices=asked.devices,
-        price=asked.price,
-    )
-    stack = "+".join(map(str, run.optimizations))
-    pace = {"training": training, "stack": stack, "batch": batch_of(found.run)}
-    return pace | {"mfu": mfu_of(found.run.model, asked.device, training)}
-
-
-def flops_cost(
-    flops: float, *, device: str = "a100", devices: int = 1, mfu: float | None = None, price: float | None = None
-) -> "FlopsBill":
-    """Predict hours, energy and money of training FLOPs, from a device's datasheet, as `training_cost` does.
-
-    Raises `UsageError` for an unknown device and for an impossible number.
-    """
-    from assay.estimator.budget import FlopsBill
-    from assay.hardware.devices import device as known
-
-    share = _checked_mfu(devices, mfu, price)
-    return FlopsBill(flops=flops, device=known(device), devices=devices, mfu=share, price=price)
-
-
-def _checked_mfu(devices: int, mfu: float | None, price: float | None) -> float:
-    """Return the MFU, by default the usual one. Raises `UsageError` for impossible devices, MFU or price."""
-    from assay.estimator.budget import USUAL_MFU
-
-    share = USUAL_MFU if mfu is None else mfu
-    limits = {"devices": (devices, 1, _MOST), "mfu": (share, 1e-6, 1), "price": (price or 0, 0, _MOST)}
-    for name, (value, least, most) in limits.items():
-        if not least <= value <= most:
-            raise UsageError(f"{name}={value:g} is not possible; give a number from {least:g} to {most:g}")
-    return share
 
 
 def token_budget(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.analysis.accuracy.errors import Accuracy
+from assay.analysis.accuracy import Accuracy
 from assay.config.home import Home, home_of
 from assay.report.notebook import Shown
 
@@ -44,7 +44,7 @@ class AccuracyLedger(Shown, Accuracy):
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.accuracy import accuracy_report
+        from assay.report.accuracy import accuracy_report
 
         return accuracy_report(self)
 
@@ -54,7 +54,7 @@ def accuracy(home: Home | Path | str | None = None) -> AccuracyLedger:
 
     Records are read, and nothing is written. Raises `UsageError` if the home cannot be read.
     """
-    from assay.analysis.accuracy.errors import accuracy as collect
+    from assay.analysis.accuracy import accuracy as collect
 
     results = list(_results(home_of(home).checked()))
     found = collect([one for one in results if one is not None], results.count(None))

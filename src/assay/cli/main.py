@@ -1,5 +1,7 @@
 """`assay`: each verb is a file of this folder, with a function of the same name or an `app` of several commands.
 
+A verb that reads its words in a way of its own names the class of its `Command`.
+
 Errors end here, each in one line of at most 500 characters on standard error, with an exit code of `records.exits`. A
 reader that closes a pipe early is no error.
 
@@ -26,8 +28,12 @@ VERBS = (
     "train",
     "compare",
     "estimate",
+    "plan",
+    "inference",
+    "cost",
     "capacity",
     "recommend",
+    "accuracy",
     "anatomy",
     "measure",
     "absent",
@@ -214,7 +220,7 @@ def _application() -> typer.Typer:
         if isinstance(group := getattr(module, "app", None), typer.Typer):
             verbs.add_typer(group, name=name, no_args_is_help=True)
         else:
-            verbs.command(name)(getattr(module, name))
+            verbs.command(name, cls=getattr(module, "Command", None))(getattr(module, name))
     return verbs
 
 

@@ -38,17 +38,20 @@ Nproc = Annotated[
     typer.Option("--nproc", metavar="N", help="Processes on this machine among which optimizations divide a run."),
 ]
 
-Nodes = Annotated[
-    int | None,
-    typer.Option("--nodes", metavar="N", help="Plan for N nodes of other machines; default with --gpu: 1."),
-]
-
 GpusPerNode = Annotated[
     int | None, typer.Option("--gpus-per-node", metavar="N", help="GPUs in each node of the plan; default: 8.")
 ]
 
-Gpu = Annotated[
-    str | None, typer.Option("--gpu", metavar="a100|h100|h200", help="GPU model of the plan; default: a100.")
+CUDA_DEVICES = "v100, t4, l4, l40s, a100-40gb, a100, h100, h200, b200, rtx3090, rtx4090, rtx5090"
+"""Names of the GPUs that run CUDA, written out because help must not load their datasheets."""
+
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help=f"A device, by its datasheet: {CUDA_DEVICES}, mi300x, tpu-v5e; default: a100.",
+    ),
 ]
 
 Memory = Annotated[

@@ -1,12 +1,7 @@
 """The answers of `assay estimate`: each is computed by the API and printed."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from assay.cli.belonging import arguments
-from assay.cli.options import count_of
 from assay.config.source import names_a_function as is_own
 
 if TYPE_CHECKING:
@@ -14,30 +9,16 @@ if TYPE_CHECKING:
 
     from assay.estimator.ranks import EveryRank
 
-MACHINES = ("--nodes", "--gpus-per-node", "--gpu")
-"""Options of a plan for other machines."""
 
-
-def answer(question: str, source: str | None, changed: list[str], options: "Mapping[str, Any]", as_json: bool) -> None:
-    """Print the answer to a question."""
+def answer(way: str, source: str | None, changed: list[str], options: "Mapping[str, Any]", as_json: bool) -> None:
+    """Print the answer, found in a way that `assay estimate` knows."""
     stack = options["--with"] or []
-    if question == "--accuracy":
-        _accuracy([*([source] if source else []), *changed], options["--page"], as_json)
-    elif question == "--absent" or (options["--device"] is not None and (question == "--trace" or is_own(source))):
-        way = None if question == "--device" else question.strip("-")
-        gpu_peak(source, changed, stack, options, way, as_json)
-    elif question == "--trace":
+    if way == "--absent" or (options["--device"] is not None and (way == "--trace" or is_own(source))):
+        gpu_peak(source, changed, stack, options, None if way == "--device" else way.strip("-"), as_json)
+    elif way == "--trace":
         _traced(source, changed, stack, as_json)
-    elif question == "--inference":
-        _inference(source, changed, arguments(options, "--device", "--bits"), as_json)
-    elif question == "--tokens":
-        count = {"tokens": count_of("--tokens", options["--tokens"])}
-        asked = count | arguments(options, "--device", "--devices", "--mfu", "--price")
-        _cost(source, changed, asked | {"optimizations": stack}, as_json)
-    elif question in MACHINES:
-        _plan(source, changed, stack, {"gpu": "a100"} | arguments(options, *MACHINES), as_json)
     else:
-        if question == "--calibrate":
+        if way == "--calibrate":
             _calibrate(source, changed, stack, options["--within"])
         _step(source, changed, stack, options, as_json)
 
@@ -105,51 +86,3 @@ def _step(
         print_json({**every.to_dict(), **({"peak_parts_by_stack": columns} if columns else {})})
     else:
         print_blocks(estimate_report(every, instants=instants, stacks=found))
-
-
-def _plan(source: str | None, changed: list[str], stack: list[str], machines: dict[str, Any], as_json: bool) -> None:
-    from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.plan import plan_report
-
-    where = api.project(source, *changed, optimizations=stack, **machines)
-    print_json(where.to_dict()) if as_json else print_blocks(plan_report(where))
-
-
-def _inference(source: str | None, changed: list[str], options: dict[str, Any], as_json: bool) -> None:
-    from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.inference import inference_report, inference_values
-
-    found = api.inference(source, *changed, **options)
-    print_json(inference_values(found)) if as_json else print_blocks(inference_report(found))
-
-
-def _cost(source: str | None, changed: list[str], options: dict[str, Any], as_json: bool) -> None:
-    from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.cost import budget_report, budget_values
-
-    found = api.training_cost(source, *changed, **options)
-    print_json(budget_values(found)) if as_json else print_blocks(budget_report(found))
-
-
-def _accuracy(words: list[str], page: Path | None, as_json: bool) -> None:
-    """Print the errors of earlier predictions. Raises `UsageError` if a configuration is given as well."""
-    from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.errors import UsageError, shown
-    from assay.report.page import check_page
-
-    if words:
-        raise UsageError(f"--accuracy is of all runs of the home, and not of {shown(words[0])}; leave it out")
-    if page is not None:
-        check_page(page)
-    found = api.accuracy()
-    written = None if page is None else str(api.write_accuracy(found, page))
-    if as_json:
-        print_json({**found.to_dict(), "page": written})
-    else:
-        print_blocks(found.report())
-        if written is not None:
-            typer.echo(written)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.accuracy.errors import Accuracy, Prediction
+from assay.analysis.accuracy import Accuracy, Prediction
 from assay.errors import UsageError
 from assay.report.page.accuracy import figure, render_accuracy, write_accuracy_page
 

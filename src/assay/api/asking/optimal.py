@@ -163,7 +163,7 @@ def frontier_of(found: "FittedLaw", place: str) -> "Frontier":
 
 
 def _billed(one: "Answer", device: str, devices: int, mfu: float | None, price: float | None) -> "Answer":
-    from assay.api.estimating import flops_cost
+    from assay.api.cost import flops_cost
 
     if one.optimum is None:
         return one

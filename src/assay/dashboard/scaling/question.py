@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from assay.config.home import Home
 from assay.errors import UsageError, among, shown
-from assay.estimator.budget import USUAL_MFU
+from assay.estimator.cost import USUAL_MFU
 from assay.hardware.devices import DEVICES
 from assay.scaling.published import FRONTIERS
 from assay.units import parse_count

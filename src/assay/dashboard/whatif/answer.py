@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from assay.api import project
+from assay import api
 from assay.config.home import Home
 from assay.config.mesh import AXES
 from assay.cost.simulation.composition import CATEGORIES
@@ -111,7 +111,7 @@ def _planned(question: Question) -> Timing:
     if question.device not in DATASHEETS:
         return Timing(None, "not planned", f"links between GPUs are known for {', '.join(DATASHEETS)} only")
     try:
-        plan = project(
+        planned = api.plan(
             *(question.preset, *question.overrides),
             optimizations=question.optimizations or None,
             gpu=question.device,
@@ -119,7 +119,7 @@ def _planned(question: Question) -> Timing:
         ).plan
     except UsageError as reason:
         return Timing(None, "not planned", str(reason))
-    return Timing(plan.step_seconds, format_seconds(plan.step_seconds), _PLAN)
+    return Timing(planned.step_seconds, format_seconds(planned.step_seconds), _PLAN)
 
 
 _KEPT = 8

@@ -144,7 +144,7 @@ def commands(question: Question) -> tuple[tuple[str, str], ...]:
             ("search what fits", _line("assay", "capacity", *words, *stack, "--device", question.device)),
         )
     where = ["--nodes", "1", "--gpus-per-node", str(question.gpus), "--gpu", question.device]
-    return (("plan the step", _line("assay", "estimate", *words, *stack, *where)),)
+    return (("plan the step", _line("assay", "plan", *words, *stack, *where)),)
 
 
 def search_command(question: Question, memory_bytes: int) -> str:

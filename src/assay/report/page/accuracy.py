@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from assay.analysis.accuracy.errors import QUANTITIES, Accuracy, Prediction
+from assay.analysis.accuracy import QUANTITIES, Accuracy, Prediction
 from assay.files import write_file
+from assay.report.accuracy import accuracy_report
 from assay.report.page import check_page, render_template
 from assay.report.page.theme import DARK, LIGHT, SOFT, canvas, marker, printed, series, svg, variables
-from assay.report.predicted.accuracy import accuracy_report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

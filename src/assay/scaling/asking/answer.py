@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from assay.errors import UsageError
-from assay.estimator.budget import FlopsBill
+from assay.estimator.cost import FlopsCost
 from assay.scaling.asking.elsewhere import Elsewhere
 from assay.scaling.asking.frontier import (
     Curve,
@@ -44,7 +44,7 @@ class Answer:
     """Intervals of the quantities that were not given; empty if the law has none."""
     overtrained: Elsewhere | None = None
     served: Elsewhere | None = None
-    bill: FlopsBill | None = None
+    bill: FlopsCost | None = None
 
     @property
     def beyond(self) -> float:

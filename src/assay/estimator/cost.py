@@ -57,7 +57,7 @@ class Bill(Frozen):
         return None if self.price is None else self.device_hours * self.price
 
 
-class FlopsBill(Bill):
+class FlopsCost(Bill):
     """Training of a model of which the FLOPs are all that is known."""
 
     flops: float
@@ -68,7 +68,7 @@ class FlopsBill(Bill):
         return self.flops
 
 
-class Budget(Bill):
+class TrainingCost(Bill):
     """Training of a model on some tokens: at the pace of a predicted step, or at a model FLOPs utilization."""
 
     model: ModelConfig

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from assay.report.blocks import Block, Table
 
 if TYPE_CHECKING:
-    from assay.analysis.accuracy.errors import Accuracy, Errors
+    from assay.analysis.accuracy import Accuracy, Errors
 
 _TITLES = {
     "memory": "peak of tensors",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.analysis.accuracy.errors import Accuracy, accuracy, device_of, quantile
+from assay.analysis.accuracy import Accuracy, accuracy, device_of, quantile
 from assay.config import Home
 from assay.config.run import Spec
 from assay.records.environment import Environment

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
+from assay.report.inference import described
 from assay.report.predicted.fit import batch_words
-from assay.report.predicted.inference import described
 from assay.report.predicted.training import hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
-    from assay.estimator.budget import Budget
+    from assay.estimator.cost import TrainingCost
 
 
-def budget_report(found: "Budget") -> Iterator[Block]:
+def cost_report(found: "TrainingCost") -> Iterator[Block]:
     """Yield what the training takes in a sentence, its FLOPs by convention, and its hours, energy and money."""
     yield _headline(found)
     rows = [("device", f"{found.devices} × {described(found.device)}"), ("tokens", format_count(found.tokens))]
@@ -28,7 +28,7 @@ def budget_report(found: "Budget") -> Iterator[Block]:
     )
 
 
-def _headline(found: "Budget") -> str:
+def _headline(found: "TrainingCost") -> str:
     training = found.training
     if training is None or found.batch is None:
         basis = "an assumed" if found.assumed else "the given"
@@ -38,12 +38,12 @@ def _headline(found: "Budget") -> str:
     return f"On {devices} {turned}, {batch_words(found.batch)} a step on each, {training_words(training)}."
 
 
-def _taken(found: "Budget") -> str:
+def _taken(found: "TrainingCost") -> str:
     cost = "" if found.money is None else f" and cost {found.money:,.0f}"
     return f"{format_count(found.tokens)} tokens take {format_seconds(found.seconds)}{cost}"
 
 
-def _at_pace(found: "Budget") -> list[tuple[str, str]]:
+def _at_pace(found: "TrainingCost") -> list[tuple[str, str]]:
     training = found.training
     assert training is not None
     low, high = found.mfu_between
@@ -58,7 +58,7 @@ def _at_pace(found: "Budget") -> list[tuple[str, str]]:
     return rows
 
 
-def _at_mfu(found: "Budget") -> list[tuple[str, str]]:
+def _at_mfu(found: "TrainingCost") -> list[tuple[str, str]]:
     basis = "assumed, because no step is predicted for this device" if found.assumed else "as given"
     rows = [
         ("time", f"{format_seconds(found.seconds)} at {found.mfu:.0%} of the peak (MFU), {basis}"),
@@ -69,7 +69,7 @@ def _at_mfu(found: "Budget") -> list[tuple[str, str]]:
     return rows
 
 
-def budget_values(found: "Budget") -> dict[str, Any]:
+def cost_values(found: "TrainingCost") -> dict[str, Any]:
     """Return the same figures for programs."""
     names = ("flops", "seconds", "device_hours", "kilowatt_hours", "money")
     asked = found.model_dump(mode="json", exclude={"model", "training", "batch"})

@@ -1,1 +1,0 @@
-"""Accuracy of predictions: errors of recorded runs, by device and by technique."""
