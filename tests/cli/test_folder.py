@@ -74,3 +74,23 @@ def test_a_text_that_cannot_be_prepared_leaves_no_home(assay: Assay, home: Home,
     assert said.code == 2
     assert "there is no tokenizer '.'" in said.sentence()
     assert not home.root.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("estimate", "--with", "adamw_8bit+sgd"),
+        ("estimate", "--calibrate", "--with", "adamw_8bit+sgd"),
+        ("estimate", "--trace", "--device", "h100", "--with", "adamw_8bit+sgd"),
+        ("plan", "--with", "adamw_8bit+data_parallel"),
+        ("cost", "--tokens", "1B", "--with", "adamw_8bit+sgd"),
+        ("capacity", "--memory", "1GB", "--with", "adamw_8bit+sgd"),
+    ],
+)
+def test_a_stack_that_is_refused_after_its_text_leaves_no_home(
+    assay: Assay, home: Home, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "text.txt").write_text("to be, or not to be\n" * 500)
+    verb, *options = words
+    said = assay(verb, "shakespeare-char-cpu", f"data.path={tmp_path / 'text.txt'}", *options)
+    assert (said.code, home.root.exists()) == (2, False)

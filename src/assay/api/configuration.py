@@ -1,9 +1,10 @@
 """Configurations as a caller names them: a preset, a file, a run, overrides and optimizations."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from assay.config.hf import CONFIG
 from assay.config.home import Home
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 DEFAULT = "demo"
 """Preset that is used if none is named."""
 
-AnyRun = TypeVar("AnyRun", bound=Run)
 Source = Run | str | Path | None
 Stack = str | Spec | Sequence[str | Spec] | None
 """Optimizations as a text such as ``"sdpa_attention+bf16_mixed"``, a spec, a list of both, which add up, or None."""
@@ -57,36 +57,38 @@ def with_initial_weights(run: Run, home: Home) -> Run:
     return with_initial_weights(run, home)
 
 
-def predictable(run: Run, home: Home) -> Run:
-    """Return a run as predictions need it: with the shape of its model and its vocabulary.
+@contextmanager
+def predictable(run: Run, home: Home) -> Iterator[Run]:
+    """Yield a run as predictions need it: with the shape of its model and its vocabulary.
 
     A folder of a Hugging Face model needs its ``config.json`` only. The text is prepared if only that tells the
-    vocabulary, so whatever else may be wrong is to be checked before. Raises `UsageError`.
+    vocabulary, and what was prepared is removed if the block refuses the run. Raises `UsageError`.
     """
     if run.model.init_from is not None:
         from assay.launch.initial_weights import with_initial_shape
 
         run = with_initial_shape(run, home)
-    return with_vocabulary(run, home)
+    if run.with_vocabulary().model.vocab_size is not None or run.model.own is not None:
+        yield run.with_vocabulary()
+        return
+    from assay.launch.prepare import leaving_nothing
+
+    with leaving_nothing(run, home):
+        yield _with_vocabulary(run, home)
 
 
-def with_vocabulary(run: AnyRun, home: Home) -> AnyRun:
-    """Return the run with the size of its vocabulary; the text is prepared if only that tells it.
+def _with_vocabulary(run: Run, home: Home) -> Run:
+    """Return the run with the size of its vocabulary, of which its prepared text tells.
 
     Raises `UsageError` if the text cannot be prepared.
     """
-    found = run.with_vocabulary()
-    if found.model.vocab_size is not None or found.model.own is not None:
-        return found
     from assay.data import prepare
-    from assay.launch.prepare import leaving_nothing
 
     try:
-        with leaving_nothing(run, home):
-            prepared = prepare(run.data, home.ready())
+        prepared = prepare(run.data, home.ready())
     except UsageError as error:
         raise UsageError(f"{error}; without the text, set model.vocab_size") from error
-    return found.with_vocabulary(prepared.vocab_size)
+    return run.with_vocabulary(prepared.vocab_size)
 
 
 def on_device(run: Run, device: str) -> "tuple[Run, Machine]":

@@ -37,11 +37,11 @@ def training_cost(
     if not 0 < tokens <= _MOST:
         raise UsageError(f"tokens must be positive, and none above {_MOST:g}")
     share, sheet = _checked_mfu(devices, mfu, price), known(device)
-    run = predictable(configure(source, overrides, optimizations), Home())
-    given = TrainingCost(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)
-    if mfu is not None:
-        return given
-    return given.model_copy(update=_at_pace(run, given, device) or {"assumed": True})
+    with predictable(configure(source, overrides, optimizations), Home()) as run:
+        given = TrainingCost(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)
+        if mfu is not None:
+            return given
+        return given.model_copy(update=_at_pace(run, given, device) or {"assumed": True})
 
 
 def _at_pace(run: "Run", asked: "TrainingCost", device: str) -> "dict[str, object] | None":

@@ -59,8 +59,8 @@ def estimate_every_rank(
     if device is not None:
         run, machine = _on_one(run, device, machine)
     check_divided(run)
-    run = predictable(run, Home())
-    return predict(run, machine or known_machine(Home(), threads_of(run)))
+    with predictable(run, Home()) as known:
+        return predict(known, machine or known_machine(Home(), threads_of(known)))
 
 
 def _on_one(run: "Run", device: str, machine: "Machine | None") -> "tuple[Run, Machine]":
@@ -91,8 +91,9 @@ def calibrate(
 
     asked = configure(source, overrides, optimizations)
     check_divided(asked)
-    run = resolved(predictable(asked, Home()))
     estimate(source, *overrides, optimizations=optimizations)
+    with predictable(asked, Home()) as known:
+        run = resolved(known)
     for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
         tell(f"the step was not timed: {reason}")
     return estimate(source, *overrides, optimizations=optimizations)
@@ -141,7 +142,8 @@ def plan(
     from assay.hardware.cluster import cluster
 
     there = cluster(gpu, nodes, gpus_per_node)
-    return PlannedStep.of(project(predictable(configure(source, overrides, optimizations), Home()), there))
+    with predictable(configure(source, overrides, optimizations), Home()) as run:
+        return PlannedStep.of(project(run, there))
 
 
 def inference(source: Source = None, *overrides: str, device: str = "a100", bits: int = 16) -> "Inference":
@@ -155,7 +157,8 @@ def inference(source: Source = None, *overrides: str, device: str = "a100", bits
     if bits not in BITS:
         raise UsageError(f"weights have {' or '.join(map(str, BITS))} bits, and not {bits}")
     sheet = known(device)
-    return Inference(model=predictable(configure(source, overrides), Home()).model, device=sheet, bits=bits)
+    with predictable(configure(source, overrides), Home()) as run:
+        return Inference(model=run.model, device=sheet, bits=bits)
 
 
 def token_budget(

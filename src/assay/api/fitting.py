@@ -51,11 +51,11 @@ def capacity(
         run, machine = on_device(run, device)
     limited = of or ("tensors" if device is None else "device")
     need_of(limited)
-    run = predictable(run, place)
-    found = found_by_ledger(run, budget, machine or known_machine(place, threads_of(run)), limited)
+    with predictable(run, place) as known:
+        found = found_by_ledger(known, budget, machine or known_machine(place, threads_of(known)), limited)
     if not verify:
         return [Fitting(largest=one) for one in found]
-    return [_verified(run, one, place, on_progress) for one in found]
+    return [_verified(known, one, place, on_progress) for one in found]
 
 
 def budget_of(memory_bytes: int | None, device: str | None) -> int:

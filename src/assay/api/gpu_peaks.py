@@ -35,10 +35,11 @@ def gpu_peak(
 
     absent_device(device)
     run, machine = on_device(configure(source, overrides, optimizations), device)
-    fixed = resolved(predictable(run, Home()))
-    if mesh_of(fixed).size > 1:
-        raise UsageError("the peak is of the step of one device; leave out techniques that divide it among ranks")
-    check(fixed, machine)
+    with predictable(run, Home()) as known:
+        fixed = resolved(known)
+        if mesh_of(fixed).size > 1:
+            raise UsageError("the peak is of the step of one device; leave out techniques that divide it among ranks")
+        check(fixed, machine)
     given = any(one.startswith("training.batch_size=") for one in overrides)
     asked = {"batch": fixed.training.batch_size if given else None, "largest": largest}
     way = way or _possible(on_progress)

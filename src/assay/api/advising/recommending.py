@@ -152,8 +152,8 @@ def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, ho
     if asked.ranks > 1:
         raise UsageError("stacks are searched for one device; leave out ranks, and give --gpus")
     resolved(asked)  # whatever is wrong with it is said before its text is prepared
-    run = predictable(asked, home)
-    return resolved(run if device is None else run.model_copy(update={"device": "cuda"}))
+    with predictable(asked, home) as run:
+        return resolved(run if device is None else run.model_copy(update={"device": "cuda"}))
 
 
 def _words(source: Source, overrides: tuple[str, ...], planned: "ResolvedRun | None" = None) -> list[str]:
