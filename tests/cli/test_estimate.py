@@ -1,4 +1,6 @@
-"""`assay estimate`: the parts of the peak, its instants, and several stacks."""
+"""`assay estimate`: the parts of the peak, its instants, and stacks as rows."""
+
+import pytest
 
 from cli.conftest import Assay
 
@@ -11,19 +13,46 @@ def test_an_estimate_prints_the_parts_of_the_peak_and_on_demand_the_instants(ass
     assert "saved: attention" not in instants
 
 
-def test_several_stacks_are_columns_of_the_parts(assay: Assay) -> None:
-    words = ("estimate", "demo", "--with=bf16_mixed", "--with=activation_checkpointing")
-    head = "parts of the peak\tconfiguration\t+ bf16_mixed\t+ activation_checkpointing"
-    assert head in assay(*words).out.splitlines()
-    value = assay(*words, "--json").value
-    columns = value["peak_parts_by_stack"]
-    assert columns["+ activation_checkpointing"] == value["peak_parts"]
-    assert sum(value["peak_parts"].values()) == value["tensors_peak_bytes"] < sum(columns["configuration"].values())
-    assert "peak_parts_by_stack" not in assay("estimate", "demo", "--with=bf16_mixed", "--json").value
+def test_several_stacks_are_rows(assay: Assay) -> None:
+    words = ("estimate", "demo", "--with=bf16_mixed", "--with=bf16_mixed+activation_checkpointing")
+    lines = assay(*words).out.splitlines()
+    names = ["configuration", "bf16_mixed", "bf16_mixed+activation_checkpointing"]
+    assert [line.split("\t")[0] for line in lines[1:4]] == names
+    assert "\t".join(["parts of the peak", *names]) in lines
+    rows = assay(*words, "--json").value["rows"]
+    assert list(rows) == names
+    for name, row in rows.items():
+        stack = () if name == "configuration" else (f"--with={name}",)
+        assert row == assay("estimate", "demo", *stack, "--json").value
+    assert "rows" not in assay("estimate", "demo", "--with=bf16_mixed", "--json").value
 
 
-def test_a_stack_that_needs_a_later_one_has_no_column(assay: Assay) -> None:
-    said = assay("estimate", "demo", "--with=sequence_parallel", "--with=tensor_parallel", "--nproc=2")
-    assert "parts of the peak\t+ tensor_parallel" in said.out
-    refused = assay("estimate", "demo", "--with=bf16_mixed", "--with=tensor_parallel:degree=3")
-    assert (refused.code, refused.out) == (2, "")
+def test_rows_on_a_device_say_whether_they_fit(assay: Assay) -> None:
+    said = assay("estimate", "gpt2-1558m", "--device=t4", "--with=fp16_mixed", "--with=activation_checkpointing")
+    head, *rows = said.out.splitlines()
+    assert head.endswith("\tstep time\tdoes it fit?")
+    assert [row.split("\t")[-1] for row in rows[:3]] == ["does not fit"] * 3
+
+
+def test_rows_over_ranks_leave_out_a_configuration_that_nothing_divides(assay: Assay) -> None:
+    words = ("estimate", "demo", "--nproc=2", "--with=data_parallel", "--with=fully_sharded", "--json")
+    assert list(assay(*words).value["rows"]) == ["data_parallel", "fully_sharded"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--with=bf16_mixed", "--with=tensor_parallel:degree=3"), "3"),
+        (("--with=sgd", "--with=sgd"), "sgd is given twice"),
+        (
+            ("--with=sgd", "--with=tf32", "--instants"),
+            "--instants has one row; join the techniques, as in --with sgd+tf32",
+        ),
+        (("--with=sgd", "--with=tf32", "--trace"), "--trace has one row"),
+        (("--with=sgd", "--with=tf32", "--absent", "--device=h100"), "--absent has one row"),
+    ],
+)
+def test_rows_that_cannot_be_are_one_sentence(assay: Assay, words: tuple[str, ...], says: str) -> None:
+    said = assay("estimate", "demo", *words)
+    assert (said.code, said.out) == (2, "")
+    assert says in said.sentence()

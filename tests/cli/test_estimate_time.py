@@ -44,3 +44,9 @@ def test_it_is_about_this_machine_only(assay: Assay) -> None:
     said = assay(*STEP, "--calibrate", "--trace")
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert "--trace and --calibrate ask two questions" in said.err
+
+
+def test_rows_are_timed_in_equal_shares(assay: Assay, timed: list[float]) -> None:
+    said = assay(*STEP, "--calibrate", "--within=6", "--with=bf16_mixed", "--with=sdpa_attention")
+    assert [line.split("\t")[4] for line in said.out.splitlines()[1:4]] == ["70.0 ms ± 51 %"] * 3
+    assert timed == [1.0] * 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import calibrate as calibrate
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
-    from assay.api.estimating import estimate_stacks as estimate_stacks
+    from assay.api.estimating import estimate_rows as estimate_rows
     from assay.api.estimating import inference as inference
     from assay.api.estimating import plan as plan
     from assay.api.estimating import token_budget as token_budget
@@ -58,7 +58,7 @@ _MODULES = {
     "configure": "configuration",
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
-    "estimate_stacks": "estimating",
+    "estimate_rows": "estimating",
     "gpu_peak": "gpu_peaks",
     "gradients": "probing",
     "inference": "estimating",

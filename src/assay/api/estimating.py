@@ -99,29 +99,30 @@ def calibrate(
     return estimate(source, *overrides, optimizations=optimizations)
 
 
-def estimate_stacks(
+def estimate_rows(
     source: Source = None,
     *overrides: str,
-    optimizations: "Sequence[str]",
+    stacks: "Sequence[str]",
     device: str | None = None,
     machine: "Machine | None" = None,
 ) -> "dict[str, EveryRank]":
-    """Predict one optimizer step without `optimizations`, and after each of them is added to those before it.
+    """Predict one optimizer step as it is configured, and with each of several stacks in addition, as rows.
 
-    Keys are ``configuration`` and ``+ NAME``. A stack that cannot be applied without the later ones has no entry.
-    Raises the errors of `estimate` for the whole stack.
+    Keys are ``configuration`` and the stacks. Ranks that only a stack divides leave the configuration without a row.
+    Raises the errors of `estimate` for each stack, and for one that is given twice.
     """
-    found = {}
-    for count in range(len(optimizations) + 1):
-        try:
-            stack = optimizations[:count]
-            one = estimate_every_rank(source, *overrides, optimizations=stack, device=device, machine=machine)
-        except UsageError:
-            if count == len(optimizations):
-                raise
-            continue
-        found[f"+ {optimizations[count - 1]}" if count else "configuration"] = one
-    return found
+    if len(set(stacks)) < len(stacks):
+        twice = next(one for one in stacks if stacks.count(one) > 1)
+        raise UsageError(f"{twice} is given twice; give each row once")
+
+    def predict(*stack: str) -> "EveryRank":
+        return estimate_every_rank(source, *overrides, optimizations=stack, device=device, machine=machine)
+
+    rows = {stack: predict(stack) for stack in stacks}
+    try:
+        return {"configuration": predict(), **rows}
+    except UsageError:
+        return rows
 
 
 def plan(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from assay.cli.belonging import check_place, check_used, given, only_one
-from assay.cli.options import CUDA_DEVICES, Json, Nproc, Overrides, Source, With, changes
+from assay.cli.options import CUDA_DEVICES, Json, Nproc, Overrides, Rows, Source, changes
 from assay.cli.predicting import answer
 from assay.errors import UsageError
 
@@ -73,7 +73,7 @@ class Command(typer.core.TyperCommand):
 def estimate(
     source: Source = None,
     overrides: Overrides = None,
-    with_: With = None,
+    with_: Rows = None,
     nproc: Nproc = None,
     instants: _Instants = False,
     device: _Device = None,
@@ -86,17 +86,18 @@ def estimate(
 ) -> None:
     """Predict one optimizer step: how much memory, work and time does it take?
 
-    The parts of its peak are printed, in milliseconds. With several --with: in columns, after each is added to those
-    before it. With --calibrate: first time steps of few blocks, and predict the time of a step from them. With
-    --nproc: predict the rank with the highest peak, then memory and payload of all ranks, and their joint step time.
-    With --device: predict memory and time of the step on one GPU that may be absent. Its time follows from operators
-    that were measured on one H200. With --trace: follow the program itself on tensors without memory, which serves a
-    model of your own, module:function, as well. With --device and --trace or --absent: predict the peak memory of one
-    step on a GPU. A function may then return a step of your own.
+    The parts of its peak are printed, in milliseconds. Each of several --with is a row beside the configuration; a
+    stack is joined with +. With --calibrate: first time steps of few blocks, and predict the time of a step from them.
+    With --nproc: predict the rank with the highest peak, then memory and payload of all ranks, and their joint step
+    time. With --device: predict memory and time of the step on one GPU that may be absent. Its time follows from
+    operators that were measured on one H200. With --trace: follow the program itself on tensors without memory, which
+    serves a model of your own, module:function, as well. With --device and --trace or --absent: predict the peak memory
+    of one step on a GPU. A function may then return a step of your own.
 
     \b
         assay estimate demo
         assay estimate gpt2-124m --with sdpa_attention+bf16_mixed training.batch_size=16
+        assay estimate gpt2-124m --device h100 --with bf16_mixed --with bf16_mixed+sdpa_attention
         assay estimate shakespeare-char-cpu model.vocab_size=65 --calibrate
         assay estimate demo --nproc 2 --with fully_sharded
         assay estimate gpt2-124m --device rtx4090 --with sdpa_attention+bf16_mixed

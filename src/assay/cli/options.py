@@ -29,7 +29,16 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="NAME[:FIELD=VALUE,...][+NAME...]",
-        help="Turn optimizations on; several --with options add up.",
+        help="Turn optimizations on; several --with are joined to one stack.",
+    ),
+]
+
+Rows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="NAME[:FIELD=VALUE,...][+NAME...]",
+        help="A stack of optimizations. Each of several --with is a row of its own.",
     ),
 ]
 

@@ -3,23 +3,28 @@
 from typing import TYPE_CHECKING, Any
 
 from assay.config.source import names_a_function as is_own
+from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.estimator.ranks import EveryRank
+CALIBRATION_SECONDS = 20.0
+"""Time that a calibration may take, if nothing else is asked for."""
 
 
 def answer(way: str, source: str | None, changed: list[str], options: "Mapping[str, Any]", as_json: bool) -> None:
     """Print the answer, found in a way that `assay estimate` knows."""
     stack = options["--with"] or []
+    followed = "a model of your own" if is_own(source) else "--instants" if options["--instants"] else way
+    if len(stack) > 1 and followed in ("--trace", "--absent", "--instants", "a model of your own"):
+        raise UsageError(f"{followed} has one row; join the techniques, as in --with {'+'.join(stack)}")
     if way == "--absent" or (options["--device"] is not None and (way == "--trace" or is_own(source))):
         gpu_peak(source, changed, stack, options, None if way == "--device" else way.strip("-"), as_json)
     elif way == "--trace":
         _traced(source, changed, stack, as_json)
     else:
         if way == "--calibrate":
-            _calibrate(source, changed, stack, options["--within"])
+            _calibrate(source, changed, stack, options["--within"] or CALIBRATION_SECONDS)
         _step(source, changed, stack, options, as_json)
 
 
@@ -29,7 +34,6 @@ def gpu_peak(
     """Print the peak on a GPU that is not there."""
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
-    from assay.errors import UsageError
     from assay.report.gpu_peak import gpu_peak_report, gpu_peak_values
 
     if options["--device"] is None:
@@ -55,34 +59,36 @@ def _traced(source: str | None, changed: list[str], stack: list[str], as_json: b
         print_blocks(found.report() if ledger is None else beside_ledger(found, ledger))
 
 
-def _calibrate(source: str | None, changed: list[str], stack: list[str], within: float | None) -> None:
-    """Time steps of few blocks."""
+def _calibrate(source: str | None, changed: list[str], stacks: list[str], seconds: float) -> None:
+    """Time steps of few blocks for each row, in equal shares of the time."""
     from assay import api
     from assay.cli.console import note
 
-    limit = {} if within is None else {"seconds": within}
-    api.calibrate(source, *changed, optimizations=stack, tell=note, **limit)
+    rows = [stacks]
+    if len(stacks) > 1:
+        known = api.estimate_rows(source, *changed, stacks=stacks)
+        rows = [[one] if one in stacks else [] for one in known]
+    for stack in rows:
+        api.calibrate(source, *changed, optimizations=stack, tell=note, seconds=seconds / len(rows))
 
 
 def _step(
     source: str | None, changed: list[str], stacks: list[str], options: "Mapping[str, Any]", as_json: bool
 ) -> None:
-    """Print the prediction of the whole stack, and the parts of its peak as each of several stacks is added."""
+    """Print the prediction of a stack, and several stacks as rows."""
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
-    from assay.report.estimate import estimate_report
+    from assay.report.estimate import estimate_report, rows_report
 
-    found: dict[str, EveryRank] = {}
-    device, instants = options["--device"], options["--instants"]
+    device = options["--device"]
     if device is not None:
         note("the ledger predicts the tensors of the step; --trace follows the program itself, with workspaces")
-    if len(stacks) > 1 and not instants:
-        found = api.estimate_stacks(source, *changed, optimizations=stacks, device=device)
-        *_, every = found.values()
-    else:
-        every = api.estimate_every_rank(source, *changed, optimizations=stacks, device=device)
-    if as_json:
-        columns = {heading: one.fullest.peak_parts for heading, one in found.items()}
-        print_json({**every.to_dict(), **({"peak_parts_by_stack": columns} if columns else {})})
-    else:
-        print_blocks(estimate_report(every, instants=instants, stacks=found))
+    if len(stacks) > 1:
+        rows = api.estimate_rows(source, *changed, stacks=stacks, device=device)
+        if as_json:
+            print_json({"rows": {heading: one.to_dict() for heading, one in rows.items()}})
+        else:
+            print_blocks(rows_report(rows))
+        return
+    every = api.estimate_every_rank(source, *changed, optimizations=stacks, device=device)
+    print_json(every.to_dict()) if as_json else print_blocks(estimate_report(every, instants=options["--instants"]))

@@ -1,9 +1,11 @@
-"""An estimate as text: one step of the fullest rank, the other ranks, and the parts of the peak or its instants."""
+"""An estimate as text: a step of the fullest rank, other ranks, and parts of the peak or instants; stacks as rows."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from assay.estimator.fit import fit_of
 from assay.report.blocks import Block, Table
+from assay.report.formats import UNKNOWN
 from assay.report.predicted.composition import composition_table, compositions_table
 from assay.report.predicted.fit import fit_words
 from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels, longer, within
@@ -13,28 +15,63 @@ from assay.units import format_bytes, format_count, format_flops, format_seconds
 if TYPE_CHECKING:
     from assay.cost.simulation.reserved import Interval
     from assay.estimator import Estimate
+    from assay.estimator.fit import Fit
     from assay.estimator.ranks import EveryRank
 
 _SHOWN = 48
 """Most instants to show; a deep model has several for every block."""
 
 
-def estimate_report(
-    every: "EveryRank", *, instants: bool = False, stacks: "Mapping[str, EveryRank] | None" = None
-) -> Iterator[Block]:
+def estimate_report(every: "EveryRank", *, instants: bool = False) -> Iterator[Block]:
     """Yield the step of the fullest rank, tables of all ranks, and the parts of the peak.
 
-    With `instants`: the highest instant of each part of the step instead. `stacks` are columns of the parts of the
-    peak, by heading.
+    With `instants`: the highest instant of each part of the step instead.
     """
     yield _step(every)
     yield from ranks_report(every)
     if instants:
         yield from _instants(every.fullest)
-    elif stacks:
-        yield compositions_table({heading: one.fullest for heading, one in stacks.items()})
     else:
         yield composition_table(every.fullest)
+
+
+def rows_report(rows: "Mapping[str, EveryRank]") -> Iterator[Block]:
+    """Yield a table with a row for each stack, why a time is missing, and the parts of the peaks in columns."""
+    fits = {heading: fit_of(one.fullest) for heading, one in rows.items()}
+    figures = ("saved for backward", "peak of tensors", "work", "step time")
+    fitting = ("does it fit?",) if any(fits.values()) else ()
+    cells = [(heading, *_row(one), *_verdict(fits[heading], fitting)) for heading, one in rows.items()]
+    yield Table.of(("one optimizer step", *figures, *fitting), cells, figures, ("work",))
+    missing = dict.fromkeys(_unknown_time(one) for one in rows.values() if one.step_time is None)
+    yield from (f"Step time: {reason}." for reason in missing)
+    yield compositions_table({heading: one.fullest for heading, one in rows.items()})
+    yield "A row that is asked alone has all its figures, and says what its step time rests on."
+
+
+def _row(every: "EveryRank") -> tuple[str, ...]:
+    fullest = every.fullest
+    saved, peak = fullest.timeline.saved_bytes, fullest.timeline.peak.nbytes
+    return format_bytes(saved), format_bytes(peak), _work(fullest), _short_time(every)
+
+
+def _short_time(every: "EveryRank") -> str:
+    """Return the step time with its margin or factor, in few words."""
+    found = every.step_time
+    if found is None:
+        return UNKNOWN
+    if found.margin is not None:
+        return with_margin(found.seconds, found.margin)
+    least = "at least " if every.fullest.sheet is not None else ""
+    return f"{least}{with_factor(found.seconds, found.factor)}"
+
+
+def _verdict(fit: "Fit | None", fitting: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the cell on whether a row fits; none without such a column."""
+    return tuple(UNKNOWN if fit is None else fit.verdict for _ in fitting)
+
+
+def _work(fullest: "Estimate") -> str:
+    return " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items())
 
 
 def _step(every: "EveryRank") -> Table:
@@ -53,7 +90,7 @@ def _step(every: "EveryRank") -> Table:
         "saved for backward": format_bytes(fullest.timeline.saved_bytes),
         "peak of tensors": format_bytes(fullest.timeline.peak.nbytes),
         **_around(fullest),
-        "work": " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items()),
+        "work": _work(fullest),
     }
     return Table.of(("one optimizer step", of), (rows | _time(every)).items())
 
@@ -105,7 +142,6 @@ def _unknown_time(every: "EveryRank") -> str:
 def _around(answer: "Estimate") -> dict[str, str]:
     """Return rows of the memory that is needed in addition to the tensors."""
     from assay.estimator.device_memory import device_memory
-    from assay.estimator.fit import fit_of
 
     most, device = answer.library_scratch_bytes, device_memory(answer)
     rows = {"working storage, in addition": f"0 to {format_bytes(most)} of library scratch"} if most else {}
