@@ -14,7 +14,7 @@ from assay.advise.problem import Problem, Ranking
 from assay.advise.recommend import advice
 from assay.advise.search import Point
 from assay.config import Home
-from assay.hardware.step_times import Answer, StepTimes, Task
+from assay.hardware.step_times import CalibrationReply, StepTimes, Task
 from assay.launch.step_times import Stopwatch
 from support.advice import PLENTY, restricted
 
@@ -33,18 +33,20 @@ class World:
         self.asked: list[frozenset[str]] = []
         self.refused: frozenset[str] | None = None
 
-    def answer(self, task: Task) -> Answer:
+    def answer(self, task: Task) -> CalibrationReply:
         names = frozenset(one.name for one in task.runs[0].optimizations)
         self.asked.append(names)
         self.now += COMPILED_SECONDS if "compile" in names else PLAIN_SECONDS
         if names == self.refused:
-            return Answer(digest=task.digest, refused="no")
+            return CalibrationReply(digest=task.digest, refused="no")
         seconds = 0.1
         for count in range(1, len(names) + 1):
             for some in combinations(sorted(names), count):
                 seconds *= ALONE.get(some[0], 1.3) if count == 1 else TOGETHER.get(frozenset(some), 1.0)
         depths = tuple(run.model.n_layer for run in task.runs)
-        return Answer(digest=task.digest, times=StepTimes(depths=depths, turns=((seconds,) * len(depths),) * 3))
+        return CalibrationReply(
+            digest=task.digest, times=StepTimes(depths=depths, turns=((seconds,) * len(depths),) * 3)
+        )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.hardware.step_times import Answer, StepTimes, Task
+from assay.hardware.step_times import CalibrationReply, StepTimes, Task
 from assay.launch.step_times import Stopwatch
 from cli.conftest import Assay
 
@@ -16,9 +16,11 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that each step may take; every step has the same times; every second turn is disturbed."""
     budgets: list[float] = []
 
-    def answer(stopwatch: Any, task: Task) -> Answer:
+    def answer(stopwatch: Any, task: Task) -> CalibrationReply:
         budgets.append(task.seconds)
-        return Answer(digest=task.digest, times=StepTimes(depths=(1, 3), turns=((0.02, 0.04),) * 9, others_share=0.5))
+        return CalibrationReply(
+            digest=task.digest, times=StepTimes(depths=(1, 3), turns=((0.02, 0.04),) * 9, others_share=0.5)
+        )
 
     monkeypatch.setattr(Stopwatch, "answer", answer)
     return budgets

@@ -101,7 +101,7 @@ class Task(Frozen):
     """Seconds after which no further turn begins."""
 
 
-class Answer(Frozen):
+class CalibrationReply(Frozen):
     """Times of a task, or the reason why it has none."""
 
     digest: str

@@ -19,7 +19,7 @@ from assay.estimator.timing.step_time import affine, at_depth, digest
 from assay.files import write_file
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine, step_times_file, with_step_times
-from assay.hardware.step_times import Answer, Task, depths
+from assay.hardware.step_times import CalibrationReply, Task, depths
 from assay.launch.outcome import check_alive
 from assay.launch.rates import set_aside_damaged
 from assay.launch.surroundings import surroundings
@@ -105,7 +105,7 @@ class Stopwatch:
         _keep(answer, run, self._machine, self._home, self._threads)
         return answer.refused
 
-    def answer(self, task: Task) -> Answer:
+    def answer(self, task: Task) -> CalibrationReply:
         """Have the process do a task, and return its answer; nothing is kept."""
         if self._process is None:
             self._home.ready()
@@ -119,11 +119,11 @@ class Stopwatch:
                 self._process.stdin.flush()
                 line = self._process.stdout.readline()
         if line:
-            return Answer.model_validate_json(line)
+            return CalibrationReply.model_validate_json(line)
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         check_alive(self._process.wait(), "the process that times steps")
-        return Answer(digest=task.digest, refused=_BROKE_OFF)
+        return CalibrationReply(digest=task.digest, refused=_BROKE_OFF)
 
 
 def _started(home: Home) -> "subprocess.Popen[str]":
@@ -162,7 +162,7 @@ def _reason_against(run: ResolvedRun, machine: Machine) -> str:
     return ""
 
 
-def _keep(answer: Answer, run: ResolvedRun, machine: Machine, home: Home, threads: int | None) -> None:
+def _keep(answer: CalibrationReply, run: ResolvedRun, machine: Machine, home: Home, threads: int | None) -> None:
     if answer.times is None:
         return
     content = with_step_times(home, machine, machine.device(run.device), {answer.digest: answer.times}, threads)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from assay.config import ResolvedRun, Spec
-from assay.hardware.step_times import Answer, Task
+from assay.hardware.step_times import CalibrationReply, Task
 from assay.worker.processes.channel import PARENT_GONE
 from assay.worker.programs import step_times
 from support.runs import run_with
@@ -53,7 +53,10 @@ def test_an_accelerators_steps_have_the_times_of_host_and_device_apart(monkeypat
     times = step_times.answered(task()).times
     assert times is not None
     assert (times.seconds(5), times.apart(5)) == (5.0, (0.5, 1.25))
-    assert Answer.model_validate_json(Answer(digest="abc", times=times).model_dump_json()).times == times
+    assert (
+        CalibrationReply.model_validate_json(CalibrationReply(digest="abc", times=times).model_dump_json()).times
+        == times
+    )
 
 
 @pytest.mark.gpu
@@ -68,7 +71,7 @@ def test_the_device_is_timed_by_its_own_events() -> None:
         assert program.stdout is not None
         program.stdin.write(found.model_copy(update={"runs": on_cuda}).model_dump_json() + "\n")
         program.stdin.flush()
-        answer = Answer.model_validate_json(program.stdout.readline())
+        answer = CalibrationReply.model_validate_json(program.stdout.readline())
     assert answer.times is not None, answer.refused
     apart = answer.times.apart(5)
     assert apart is not None
@@ -100,7 +103,7 @@ def dead(run: ResolvedRun, folder: Path) -> object:
 @pytest.mark.parametrize(("fault", "reason"), [(broken, "no kernel for this"), (dead, "its process died")])
 def test_a_step_that_cannot_be_done_has_a_reason(monkeypatch: pytest.MonkeyPatch, fault: object, reason: str) -> None:
     monkeypatch.setattr(step_times, "_stepper", fault)
-    assert step_times.answered(task()) == Answer(digest="abc", refused=reason)
+    assert step_times.answered(task()) == CalibrationReply(digest="abc", refused=reason)
 
 
 def test_where_a_system_cannot_fork_the_models_are_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

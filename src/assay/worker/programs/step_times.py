@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
 from assay.files import scratch
-from assay.hardware.step_times import Answer, StepTimes, Task, relative_error
+from assay.hardware.step_times import CalibrationReply, StepTimes, Task, relative_error
 from assay.optimizations import optimizations_of
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 
@@ -54,7 +54,7 @@ def main(tasks: Iterable[str]) -> int:
     return 0
 
 
-def answered(task: Task) -> Answer:
+def answered(task: Task) -> CalibrationReply:
     """Time the steps of a task; a fault of its run is the reason why it has no times."""
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(scratch("steps"))
@@ -62,11 +62,11 @@ def answered(task: Task) -> Answer:
             models = [stack.enter_context(_model(run, place / str(at))) for at, run in enumerate(task.runs)]
             found, share = _turns(models, task.seconds)
         except (UsageError, RuntimeError, MemoryError, OSError) as error:
-            return Answer(digest=task.digest, refused=first_line(error))
+            return CalibrationReply(digest=task.digest, refused=first_line(error))
     depths = tuple(run.model.n_layer for run in task.runs)
     whole, host, device = (_part(found, place) for place in range(3))
     times = StepTimes(depths=depths, turns=whole, host_turns=host, device_turns=device, others_share=share)
-    return Answer(digest=task.digest, times=times)
+    return CalibrationReply(digest=task.digest, times=times)
 
 
 def _part(turns: Sequence[Sequence[Timed]], place: int) -> tuple[tuple[float, ...], ...]:
