@@ -8,7 +8,7 @@ import pytest
 
 from assay.api import estimate_every_rank
 from assay.config.home import Home
-from assay.dashboard.whatif.answer import Answer, Predicted, answer, fullest
+from assay.dashboard.whatif.answer import Predicted, WhatIfAnswer, answer, fullest
 from assay.dashboard.whatif.fits import Fit, fit_words
 from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
@@ -23,7 +23,7 @@ def asked(**query: str) -> Question:
     return read({("with" if name == "stack" else name): value for name, value in query.items()})
 
 
-def answered(home: Path, **query: str) -> Answer:
+def answered(home: Path, **query: str) -> WhatIfAnswer:
     return answer(asked(**query), Home(home))
 
 
@@ -37,7 +37,7 @@ def predicted(home: Path, **query: str) -> Predicted:
     return found.predicted
 
 
-def facts(found: Answer) -> dict[str, str]:
+def facts(found: WhatIfAnswer) -> dict[str, str]:
     return dict(found.facts.rows)
 
 

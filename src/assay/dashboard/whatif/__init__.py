@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from assay.dashboard.pages import page
-from assay.dashboard.whatif.answer import Answer, answer
+from assay.dashboard.whatif.answer import WhatIfAnswer, answer
 from assay.dashboard.whatif.content import (
     answer_values,
     answered,
@@ -64,7 +64,7 @@ def _recommended(request: Request) -> Response:
     return JSONResponse(recommended_values(_recommender(request.app).ask(question), question))
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: Request) -> WhatIfAnswer:
     """Return the answer to an address; to one that cannot be read, its sentence over the form of the default."""
     home = request.app.state.home
     try:

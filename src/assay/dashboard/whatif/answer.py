@@ -142,7 +142,7 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WhatIfAnswer:
     """Answer to a question: a prediction, or the sentence of why there is none."""
 
     question: Question
@@ -158,21 +158,21 @@ class Answer:
         return Facts.of(()) if self.predicted is None else Facts.of(_facts(self.question, self.predicted))
 
 
-def answer(question: Question, home: Home) -> Answer:
+def answer(question: Question, home: Home) -> WhatIfAnswer:
     """Return the answer to a question. A setting or stack that is not possible is a sentence of the answer."""
     return answer_at(question, Places.of(question, home))
 
 
 @lru_cache(maxsize=_KEPT)
-def answer_at(question: Question, places: Places) -> Answer:
+def answer_at(question: Question, places: Places) -> WhatIfAnswer:
     """Return the answer to a question with machines that are known."""
     lines = techniques(question, places.asked)
     try:
         found = fullest(question, places.asked)
         predicted = Predicted(found, timing(question, found), fit_at(question, found), *over_instants(found))
     except UsageError as reason:
-        return Answer(question, None, str(reason), lines)
-    return Answer(question, predicted, "", lines)
+        return WhatIfAnswer(question, None, str(reason), lines)
+    return WhatIfAnswer(question, predicted, "", lines)
 
 
 def fullest(question: Question, machine: Machine) -> Estimate:

@@ -6,7 +6,7 @@ from typing import Any
 from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.pages import rendered
-from assay.dashboard.whatif.answer import Answer
+from assay.dashboard.whatif.answer import WhatIfAnswer
 from assay.dashboard.whatif.fits import Fit, fit_words, fits_table
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, Question, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
@@ -35,7 +35,7 @@ def values(question: Question) -> dict[str, Any]:
     return {**numbers, **dict(question.changes), **chosen}
 
 
-def answered(found: Answer) -> dict[str, Any]:
+def answered(found: WhatIfAnswer) -> dict[str, Any]:
     """Return the content of the template of an answer."""
     predicted = found.predicted
     return {
@@ -56,7 +56,7 @@ def fit_values(rows: Collection[Fit]) -> dict[str, Any]:
     return {"html": rendered("what-if-fit.html", **fitted(rows))}
 
 
-def answer_values(found: Answer) -> dict[str, Any]:
+def answer_values(found: WhatIfAnswer) -> dict[str, Any]:
     """Return an answer for the page's script: its address, its text, the figure, and the state of every control."""
     return {
         "read": found.read,
@@ -72,7 +72,7 @@ def answer_values(found: Answer) -> dict[str, Any]:
     }
 
 
-def _figure(found: Answer) -> dict[str, Any] | None:
+def _figure(found: WhatIfAnswer) -> dict[str, Any] | None:
     """Return the figure of memory with the whole memory of the device that was asked for."""
     if found.predicted is None:
         return None
@@ -102,7 +102,7 @@ def _written(question: Question) -> dict[str, str]:
         return {}
 
 
-def _summary(found: Answer) -> str:
+def _summary(found: WhatIfAnswer) -> str:
     """Return an answer in one sentence, for those who do not see the page."""
     rows = dict(found.facts.rows)
     if found.predicted is None:
