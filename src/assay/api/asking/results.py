@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.report.notebook import Shown
-from assay.scaling.asking.answer import Answers
+from assay.scaling.asking.answer import LawAnswers
 from assay.scaling.asking.growth import Growths
 from assay.scaling.batch.critical import Batching
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Optima(Shown, Answers):
+class Optima(Shown, LawAnswers):
     """The best size and data by each law."""
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from assay.dashboard.scaling.laws import Budget, OwnLaw
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
 from assay.scaling.accounting import Accounting
-from assay.scaling.asking.answer import Answers
+from assay.scaling.asking.answer import LawAnswers
 from assay.scaling.asking.frontier import Frontier, LossLaw, minimum
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 from assay.scaling.published import FRONTIERS, Line
@@ -19,7 +19,7 @@ _AROUND = 30.0
 """Largest factor from the optimum to the sizes of a curve of losses."""
 
 
-def sizes_figure(found: Answers, chosen: str) -> dict[str, Any]:
+def sizes_figure(found: LawAnswers, chosen: str) -> dict[str, Any]:
     """Return the best N by compute: a line for each law, its end of fitted runs, and the answers of the budget.
 
     A law that is drawn through the rows of a published table has these as well.

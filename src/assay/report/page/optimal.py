@@ -10,14 +10,14 @@ from assay.units import format_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from assay.scaling.asking.answer import Answers
+    from assay.scaling.asking.answer import LawAnswers
     from assay.scaling.batch.critical import Batching
 
 _AROUND = 30.0
 """Factor of compute that is drawn on both sides of the answers."""
 
 
-def figure(found: "Answers") -> "Figure | None":
+def figure(found: "LawAnswers") -> "Figure | None":
     """Return the figure; None if every answer is refused."""
     answers = [one for one in found.answers.values() if one.optimum is not None]
     if not answers:

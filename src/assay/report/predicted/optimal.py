@@ -8,7 +8,7 @@ from assay.units import finite, format_count, format_seconds
 
 if TYPE_CHECKING:
     from assay.scaling.accounting import Accounting
-    from assay.scaling.asking.answer import Answer, Answers, Quantity
+    from assay.scaling.asking.answer import Answer, LawAnswers, Quantity
     from assay.scaling.asking.elsewhere import Elsewhere
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.asking.growth import Growth
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _UNITS: "Mapping[Quantity, str]" = {"parameters": "parameters", "tokens": "tokens", "flops": "FLOPs"}
 
 
-def optimal_report(found: "Answers") -> Iterator[Block]:
+def optimal_report(found: "LawAnswers") -> Iterator[Block]:
     """Yield a row for each law, the further answers, and how the laws count."""
     interval = _interval_of(found)
     columns = (
@@ -88,7 +88,7 @@ def mark(beyond: float) -> str:
     return f"! {format_count(beyond)} × the fitted compute" if beyond > MARKED else ""
 
 
-def _interval_of(found: "Answers") -> "Quantity":
+def _interval_of(found: "LawAnswers") -> "Quantity":
     """Return the quantity whose interval the table has: N, or the data if N is given."""
     return "tokens" if found.quantity == "parameters" else "parameters"
 
@@ -109,7 +109,7 @@ def _row(one: "Answer", other: "Quantity") -> tuple[str, ...]:
     )
 
 
-def _refusals(found: "Answers") -> Iterator[str]:
+def _refusals(found: "LawAnswers") -> Iterator[str]:
     if any(one.far for one in found.answers.values()):
         yield (
             "! marks answers beyond 100 times the compute of the largest run behind a law: nothing supports them but "
@@ -121,7 +121,7 @@ def _refusals(found: "Answers") -> Iterator[str]:
         yield f"This is less than a hundredth of the compute of the smallest run behind {names}."
 
 
-def _overtrained(found: "Answers", ratio: float) -> Iterator[Block]:
+def _overtrained(found: "LawAnswers", ratio: float) -> Iterator[Block]:
     yield f"The same loss at {ratio:g} tokens for each parameter:"
     columns = ("law", "parameters", "tokens", "FLOPs", "compute, times", "size, times", "beyond")
     rows = (
@@ -137,7 +137,7 @@ def _overtrained(found: "Answers", ratio: float) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:-1])
 
 
-def _served(found: "Answers", tokens: float) -> Iterator[Block]:
+def _served(found: "LawAnswers", tokens: float) -> Iterator[Block]:
     yield (
         f"The same loss with the fewest FLOPs of training and of {format_count(tokens)} tokens of inference, "
         "6·N·D + 2·N·T (Sardana et al. 2023, arXiv:2401.00448):"
@@ -158,7 +158,7 @@ def _served(found: "Answers", tokens: float) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:-1])
 
 
-def _there(found: "Answers", which: int) -> "Iterator[tuple[Answer, Elsewhere]]":
+def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[Answer, Elsewhere]]":
     """Yield the answers that have a model off the optimum: the overtrained one, or the one that serves."""
     for one in found.answers.values():
         there = (one.overtrained, one.served)[which]
@@ -171,7 +171,7 @@ def _model(there: "Elsewhere") -> tuple[str, ...]:
     return format_count(model.parameters), format_count(model.tokens), f"{model.flops:.3g}"
 
 
-def _texts(found: "Answers") -> Iterator[Block]:
+def _texts(found: "LawAnswers") -> Iterator[Block]:
     from assay.scaling.asking.text import BYTES_PER_TOKEN, Text
 
     low, high = BYTES_PER_TOKEN
@@ -192,7 +192,7 @@ def _bytes(count: float) -> str:
     return f"{format_count(count, space=True)}B"
 
 
-def _bills(found: "Answers") -> Iterator[Block]:
+def _bills(found: "LawAnswers") -> Iterator[Block]:
     bills = {name: one.bill for name, one in found.answers.items() if one.bill is not None}
     first = next(iter(bills.values()))
     if found.quantity == "flops":
@@ -213,7 +213,7 @@ def _bills(found: "Answers") -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:])
 
 
-def optimal_values(found: "Answers") -> dict[str, Any]:
+def optimal_values(found: "LawAnswers") -> dict[str, Any]:
     """Return the figures of every law for programs; those of a refused answer are null."""
     return {name: _values(one) for name, one in found.answers.items()}
 

@@ -58,7 +58,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Answers:
+class LawAnswers:
     """The best size and data by each law."""
 
     quantity: Quantity
