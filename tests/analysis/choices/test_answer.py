@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from assay.analysis.choices.answer import Answer, answers
+from assay.analysis.choices.answer import StudyAnswer, answers
 from assay.analysis.comparison import analyse
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
@@ -10,7 +10,7 @@ from support.comparisons import FACTORS, TREATMENTS, record
 from support.swept import cut_short, factorial_record, in_two_sizes
 
 
-def answered(whole: ComparisonRecord) -> Answer:
+def answered(whole: ComparisonRecord) -> StudyAnswer:
     (found,) = answers(analyse(whole))
     return found
 

@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
         return self.loss is not None and self.loss.verdict.as_good
 
 
-class Answer(NamedTuple):
+class StudyAnswer(NamedTuple):
     """The rows to choose from, and the rows that are left out."""
 
     context: Context
@@ -60,13 +60,13 @@ class Answer(NamedTuple):
     """Row that reaches a stated target in the least time; None without a stated target, or if none does."""
 
 
-def answers(comparison: Comparison) -> tuple[Answer, ...]:
+def answers(comparison: Comparison) -> tuple[StudyAnswer, ...]:
     """Return an answer for each context of a study in which the control and another row finished."""
     found = (_answer(comparison, context) for context in contexts(comparison))
     return tuple(one for one in found if one is not None)
 
 
-def _answer(comparison: Comparison, context: Context) -> Answer | None:
+def _answer(comparison: Comparison, context: Context) -> StudyAnswer | None:
     rows = {row.treatment: row for row in finished(comparison) if row.treatment in context.rows}
     control = rows.pop(context.control, None)
     if not rows or control is None or not control.finished:
@@ -77,7 +77,7 @@ def _answer(comparison: Comparison, context: Context) -> Answer | None:
     saving = [one for one in every if _saves(one.time) or _saves(one.memory)]
     fastest, lightest = _least(good, lambda one: one.time), _least(good, lambda one: one.memory)
     aimed = targets(comparison) if comparison.record.target_loss is not None else None
-    return Answer(
+    return StudyAnswer(
         context=context,
         fastest=fastest,
         lightest=lightest,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from assay.analysis.choices.answer import Answer, answers
+from assay.analysis.choices.answer import StudyAnswer, answers
 from assay.analysis.comparison import Comparison
 from assay.analysis.typical import LEAST_SEEDS
 from assay.records.study import StudyEnding
@@ -56,7 +56,7 @@ def _hints(study: "StudyView") -> Iterator[str]:
         yield f"assay study status {record.id}    shows what failed"
 
 
-def _trained(comparison: Comparison, found: Answer) -> Iterator[str]:
+def _trained(comparison: Comparison, found: StudyAnswer) -> Iterator[str]:
     """Yield the command that trains with the chosen row: the fastest, or else the lightest."""
     chosen = found.fastest or found.lightest
     cells = () if chosen is None else comparison.record.of(chosen.row.treatment)
@@ -68,7 +68,7 @@ def _trained(comparison: Comparison, found: Answer) -> Iterator[str]:
         yield f"assay train {told}    trains with the chosen row{where}"
 
 
-def _surer(comparison: Comparison, found: Answer) -> Iterator[str]:
+def _surer(comparison: Comparison, found: StudyAnswer) -> Iterator[str]:
     """Yield the comparison of the undecided rows over more seeds, if too few of them are the reason."""
     record = comparison.record
     written = arguments(record.base, record.title, seed=False)

@@ -6,7 +6,7 @@ A study with factors that are context has them for each of their levels.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.answer import Answer, Candidate, answers
+from assay.analysis.choices.answer import Candidate, StudyAnswer, answers
 from assay.analysis.choices.log_change import LogChange
 from assay.analysis.choices.search import Found
 from assay.analysis.choices.search import found as found_by
@@ -44,7 +44,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
         yield said
 
 
-def _at(found: Answer) -> str:
+def _at(found: StudyAnswer) -> str:
     """Return the context of an answer and a colon, to stand before it; empty if a study has one context."""
     return f"{found.context.name}: " if found.context.levels else ""
 
@@ -69,7 +69,7 @@ def _values(study: "StudyView") -> dict[str, Any]:
     return {"by_context": [{"context": dict(one.context.levels), **_chosen(one)} for one in found], **text}
 
 
-def _chosen(found: Answer) -> dict[str, Any]:
+def _chosen(found: StudyAnswer) -> dict[str, Any]:
     return {
         "fastest": _plain(found.fastest),
         "as_fast": list(found.rivals),
@@ -99,7 +99,7 @@ def _search(search: Found) -> str:
     )
 
 
-def _choice(study: "StudyView", found: Answer) -> str:
+def _choice(study: "StudyView", found: StudyAnswer) -> str:
     """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
     comparison = study.comparison
     as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
@@ -127,15 +127,15 @@ def _choice(study: "StudyView", found: Answer) -> str:
     return f"{said}."
 
 
-def _rivals(found: Answer) -> str:
+def _rivals(found: StudyAnswer) -> str:
     return f", as far as it can be told from {names(found.rivals)}," if found.rivals else ""
 
 
-def _as_light(found: Answer) -> str:
+def _as_light(found: StudyAnswer) -> str:
     return f", as is {names(found.as_light)}" if found.as_light else ""
 
 
-def _changes(comparison: Comparison, found: Answer, one: Candidate, *, memory_first: bool = False) -> str:
+def _changes(comparison: Comparison, found: StudyAnswer, one: Candidate, *, memory_first: bool = False) -> str:
     """Return the changes of time and memory of one row, that for which it was chosen first."""
     parts = [f"{time_title(comparison)} {_told(one.time)}"] if comparison.record.timed else []
     memory = f"{found.memory.title} {_told(one.memory)}"
@@ -146,7 +146,7 @@ def _told(one: LogChange | None) -> str:
     return f"{change(one)}{'' if one is None or one.sign or not one.log else ' not distinguishable'}"
 
 
-def _second(comparison: Comparison, found: Answer) -> str:
+def _second(comparison: Comparison, found: StudyAnswer) -> str:
     """Return the sentence on a stated target, or else on rows that save at a worse loss."""
     if found.target is None:
         return f"{_worse(comparison, found.worse)}." if found.worse else ""
@@ -172,7 +172,7 @@ def _saving(comparison: Comparison, one: Candidate) -> str:
     return f"memory {change(one.memory)}"
 
 
-def _open(comparison: Comparison, found: Answer) -> str:
+def _open(comparison: Comparison, found: StudyAnswer) -> str:
     """Return the sentence on what the study cannot tell, and on rows with a worse loss if none said it before."""
     parts = []
     if found.unsure:
