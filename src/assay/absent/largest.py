@@ -24,7 +24,7 @@ _GROWTH = 8
 """Largest factor between two numbers while none has failed: inputs are made in the host's memory."""
 
 
-class Answer(Protocol):
+class TrialAnswer(Protocol):
     """An answer on one number: of a script that ran, or of a step that was traced."""
 
     @property
@@ -43,7 +43,7 @@ class Answer(Protocol):
         ...
 
 
-Told = TypeVar("Told", bound=Answer)
+Told = TypeVar("Told", bound=TrialAnswer)
 
 
 class Probe(NamedTuple, Generic[Told]):
