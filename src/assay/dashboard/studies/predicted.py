@@ -20,30 +20,30 @@ from assay.studies.predicted import PredictedStudy, predicted_study
 _DEVICE = "a100-40gb"
 
 
-class Asked(NamedTuple):
+class AskedPrediction(NamedTuple):
     """A study of the library and a device."""
 
     study: str
     device: str
 
 
-def read(query: Mapping[str, str]) -> Asked:
+def read(query: Mapping[str, str]) -> AskedPrediction:
     """Return what an address asks for, empty without a study. Raises `UsageError` for an unknown name."""
     study, device = query.get("study", ""), query.get("device") or _DEVICE
     if study and study not in names():
         raise UsageError(f"the library has no study {shown(study)}{among(study, names())}")
     if device not in ABSENT:
         raise UsageError(f"there is no device {shown(device)}{among(device, ABSENT)}")
-    return Asked(study, device)
+    return AskedPrediction(study, device)
 
 
-def controls(asked: Asked) -> dict[str, Any]:
+def controls(asked: AskedPrediction) -> dict[str, Any]:
     """Return the menus of the form with what is chosen."""
     devices = [(name, DEVICES[name].name) for name in ABSENT]
     return {"library": names(), "devices": devices, "asked": asked}
 
 
-def predicted(asked: Asked, home: Home) -> PredictedStudy:
+def predicted(asked: AskedPrediction, home: Home) -> PredictedStudy:
     """Return the answer. Raises `UsageError` if the study cannot be predicted there."""
     study, run = designed(asked.study, (), None, home)
     base, machine = on_device(run, asked.device)

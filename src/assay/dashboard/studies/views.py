@@ -12,7 +12,7 @@ from assay.dashboard.pages import page
 from assay.dashboard.state import state_of
 from assay.dashboard.stream import follow
 from assay.dashboard.studies.answer import page_of
-from assay.dashboard.studies.predicted import Asked, controls, predicted, read
+from assay.dashboard.studies.predicted import AskedPrediction, controls, predicted, read
 from assay.dashboard.studies.progress import cell_names, merged, planned_cells
 from assay.errors import UsageError
 from assay.report.page.predicted import render_predicted, texts
@@ -45,7 +45,7 @@ def one_study(request: Request) -> Response:
 
 def predicted_study(request: Request) -> Response:
     """Page of a study of the library that is predicted on a GPU; a refusal is a sentence on it."""
-    asked, found, refusal = Asked("", ""), {}, ""
+    asked, found, refusal = AskedPrediction("", ""), {}, ""
     try:
         asked = read(request.query_params)
         if asked.study:
