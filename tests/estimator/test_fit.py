@@ -7,7 +7,7 @@ from assay.api.configuration import on_device
 from assay.cost.simulation.reserved import Interval
 from assay.estimator.device_memory import device_memory
 from assay.estimator.estimate import estimate
-from assay.estimator.fit import Batch, fit_of, verdict
+from assay.estimator.fit import StepBatch, fit_of, verdict
 from assay.hardware import Machine
 from assay.report.predicted.fit import fit_words
 
@@ -24,7 +24,7 @@ def test_a_step_is_held_against_the_memory_that_torch_sees() -> None:
     assert fit is not None
     assert memory is not None
     assert (fit.need, fit.memory_bytes) == (memory.total, 24207 * 2**20)
-    assert fit.batch == Batch(12, 1024, 3)
+    assert fit.batch == StepBatch(12, 1024, 3)
     assert fit_words(fit).startswith("fits: ")
     assert fit_words(fit).endswith(" of 23.6 GiB, with 12 sequences of 1,024 tokens, in 3 micro-batches")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.config.run import ResolvedRun
-from assay.estimator.fit import Batch
+from assay.estimator.fit import StepBatch
 from assay.estimator.timing.step_time import spread_of
 from assay.estimator.training import Training
 from assay.optimizations.base import Numerics
@@ -27,7 +27,7 @@ class Choice:
     need_bytes: int
     """Bytes of the memory that the budget limits."""
     numerics: Numerics
-    batch: Batch
+    batch: StepBatch
     fits: bool = True
 
     @property

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.analytic.model_flops import CONVENTIONS, palm
-from assay.estimator.fit import Batch
+from assay.estimator.fit import StepBatch
 from assay.estimator.training import Training
 from assay.hardware.devices import Device
 
@@ -77,7 +77,7 @@ class TrainingCost(Bill):
     """The training at the pace of the step of a stack; None if the MFU was given, or is assumed."""
     stack: str = ""
     """Techniques of that step, as a user writes them."""
-    batch: Batch | None = None
+    batch: StepBatch | None = None
     """Batch of that step on each device."""
     assumed: bool = False
     """True if nobody gave the MFU, and no step of the device is predicted."""

@@ -21,7 +21,7 @@ def verdict(need: Interval, memory_bytes: int) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Batch:
+class StepBatch:
     """Sequences of a step, and the parts in which they are computed."""
 
     sequences: int
@@ -33,10 +33,10 @@ class Batch:
         return {"sequences": self.sequences, "context": self.context, "micro_batches": self.micro_batches}
 
 
-def batch_of(run: ResolvedRun) -> Batch:
+def batch_of(run: ResolvedRun) -> StepBatch:
     """Return the batch of a run."""
     parts = prod(one.cuts() for one in optimizations_of(run))
-    return Batch(run.sequences_per_step, run.model.context_length, parts)
+    return StepBatch(run.sequences_per_step, run.model.context_length, parts)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Fit:
     need: Interval
     """Bytes in use on the device, with CUDA's context."""
     memory_bytes: int
-    batch: Batch
+    batch: StepBatch
 
     @property
     def verdict(self) -> Verdict:

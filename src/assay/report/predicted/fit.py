@@ -1,11 +1,11 @@
 """Words on a step beside the memory of a device: the batch, the need and whether it fits."""
 
-from assay.estimator.fit import Batch, Fit
+from assay.estimator.fit import Fit, StepBatch
 from assay.report.predicted.training import span
 from assay.units import format_bytes
 
 
-def batch_words(batch: Batch) -> str:
+def batch_words(batch: StepBatch) -> str:
     """Return ``"8 sequences of 1,024 tokens"``, with the micro-batches if there are several."""
     what = "sequence" if batch.sequences == 1 else "sequences"
     parts = f", in {batch.micro_batches} micro-batches" if batch.micro_batches > 1 else ""
