@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.records.trace import Batch, Memory, Optimizer, Trace
+from assay.records.trace import Memory, Optimizer, Trace, TracedBatch
 
 PARTS = ("batch", "memory", "optimizer", "graphs", "precision")
 EMPTY = Trace(
     operations=(),
     loss=0.0,
     forwards=1,
-    batch=Batch(targets=1),
+    batch=TracedBatch(targets=1),
     memory=Memory(saved_bytes={}, parameter_bytes=0, gradient_bytes=0, optimizer_state_bytes=0),
     optimizer=Optimizer(),
     shared_parameters=(),

@@ -38,7 +38,7 @@ from assay.instruments.recorder import Recorder
 from assay.instruments.witnesses import WitnessCounts
 from assay.model.backward import in_backward
 from assay.parallel.dtensor import dimensions, divided_over, local
-from assay.records.trace import Batch, HeldParameter, Memory, Optimizer, Precision, Trace
+from assay.records.trace import HeldParameter, Memory, Optimizer, Precision, Trace, TracedBatch
 from assay.step.program import MicroBatch, Share, Step
 
 
@@ -149,8 +149,8 @@ class StepTracer:
             block_forwards=self._blocks.forwards(),
         )
 
-    def _batch(self, targets: int) -> Batch:
-        return Batch(
+    def _batch(self, targets: int) -> TracedBatch:
+        return TracedBatch(
             targets=targets,
             sequences=self._sequences,
             prepared=self._witnesses.sequences,

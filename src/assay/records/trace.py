@@ -78,7 +78,7 @@ class Masks(Frozen):
     """Checksums of the forward masks, without small ones, to be compared with another step's."""
 
 
-class Batch(Frozen):
+class TracedBatch(Frozen):
     """The step's batch, and how this rank got its part."""
 
     targets: int
@@ -270,7 +270,7 @@ class Trace(Frozen):
     loss: float
     forwards: int
     """Number of times that the loss was computed, once per micro-batch."""
-    batch: Batch
+    batch: TracedBatch
     memory: Memory
     optimizer: Optimizer
     graphs: Graphs = Graphs()
