@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from assay.cost.simulation.caching_allocator import Block, CachingAllocator
+from assay.cost.simulation.caching_allocator import CachedBlock, CachingAllocator
 from support.allocators import Slow
 
 MIB = 2**20
@@ -61,7 +61,7 @@ def test_neighbours_are_joined_and_a_segment_is_kept() -> None:
 def test_any_sequence_is_served_as_by_a_search_of_all_gaps(seed: int) -> None:
     draw = random.Random(seed)
     fast, slow = CachingAllocator(), Slow()
-    alive: dict[int, Block] = {}
+    alive: dict[int, CachedBlock] = {}
     for number in range(400):
         if alive and draw.random() < 0.45:
             gone = draw.choice(list(alive))

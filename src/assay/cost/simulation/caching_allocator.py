@@ -24,7 +24,7 @@ ROUNDED_SEGMENT = 2 * 2**20
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class CachedBlock:
     """A piece of a segment."""
 
     address: int
@@ -32,12 +32,12 @@ class Block:
     small: bool
     """True if it belongs to the small pool."""
     free: bool = False
-    before: "Block | None" = None
-    after: "Block | None" = None
+    before: "CachedBlock | None" = None
+    after: "CachedBlock | None" = None
     """Neighbours in the same segment."""
 
 
-Free = tuple[int, int, Block]
+Free = tuple[int, int, CachedBlock]
 """Bytes and address of a free block, which are the order in which free blocks are tried, and the block."""
 
 
@@ -58,7 +58,7 @@ class CachingAllocator:
     _large: list[Free] = field(default_factory=list)
     """Free blocks of each pool, in order."""
 
-    def allocate(self, nbytes: int) -> Block | None:
+    def allocate(self, nbytes: int) -> CachedBlock | None:
         """Return a block for a request; None for an empty one, which takes nothing."""
         if nbytes == 0:
             return None
@@ -70,7 +70,7 @@ class CachingAllocator:
         block.free = False
         rest = block.nbytes - size
         if rest >= MIN_BLOCK if small else rest > SMALL_REQUEST:
-            other = Block(block.address + size, rest, small, True, block, block.after)
+            other = CachedBlock(block.address + size, rest, small, True, block, block.after)
             if block.after is not None:
                 block.after.before = other
             block.nbytes, block.after = size, other
@@ -80,7 +80,7 @@ class CachingAllocator:
             self.allocated_peak_bytes = self.allocated_bytes
         return block
 
-    def release(self, block: Block) -> None:
+    def release(self, block: CachedBlock) -> None:
         """Free a block, and join it with free neighbours."""
         self.allocated_bytes -= block.nbytes
         free, before, after = self._small if block.small else self._large, block.before, block.after
@@ -99,10 +99,10 @@ class CachingAllocator:
         block.free = True
         insort(free, (block.nbytes, block.address, block))
 
-    def _segment(self, size: int) -> Block:
+    def _segment(self, size: int) -> CachedBlock:
         """Return a new segment. It has no neighbours, and lies higher than all earlier ones."""
         nbytes = segment_bytes(size)
-        block = Block(self.reserved_bytes, nbytes, size <= SMALL_REQUEST)
+        block = CachedBlock(self.reserved_bytes, nbytes, size <= SMALL_REQUEST)
         self.reserved_bytes += nbytes
         if self.reserved_bytes > self.limit_bytes:
             raise Full

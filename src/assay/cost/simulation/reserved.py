@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from assay.cost.simulation.allocator import Category, Ledger, Storage
-from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, Block, CachingAllocator, Full
+from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, CachedBlock, CachingAllocator, Full
 from assay.cost.simulation.timeline import play
 from assay.cost.step import Cost
 from assay.cost.work import repeated
@@ -147,10 +147,10 @@ def _played(
     return allocator
 
 
-def _step(allocator: CachingAllocator, events: Sequence[int], delay: int) -> list[Block]:
+def _step(allocator: CachingAllocator, events: Sequence[int], delay: int) -> list[CachedBlock]:
     """Serve the requests of one step; return the blocks that are left, such as gradients and the batch."""
-    blocks: list[Block | None] = []
-    waiting: deque[Block] = deque()
+    blocks: list[CachedBlock | None] = []
+    waiting: deque[CachedBlock] = deque()
     allocate, release = allocator.allocate, allocator.release
     for event in events:
         if event >= 0:
