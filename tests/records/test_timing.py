@@ -2,13 +2,13 @@
 
 import pytest
 
-from assay.records.timing import FEWEST_GAPS, LEAST_DISTURBANCE_SECONDS, LOOP_SECONDS, Between, Block
+from assay.records.timing import FEWEST_GAPS, LEAST_DISTURBANCE_SECONDS, LOOP_SECONDS, Between, TimedBlock
 
 STEP_SECONDS = 0.01
 
 
-def block(steps: int, gap: float) -> Block:
-    return Block(
+def block(steps: int, gap: float) -> TimedBlock:
+    return TimedBlock(
         steps=steps,
         seconds=STEP_SECONDS * steps,
         median_step_seconds=STEP_SECONDS,
@@ -18,7 +18,7 @@ def block(steps: int, gap: float) -> Block:
     )
 
 
-def between(*blocks: Block) -> Between:
+def between(*blocks: TimedBlock) -> Between:
     found = Between.of(blocks)
     assert found is not None
     return found
