@@ -68,7 +68,7 @@ class Query(NamedTuple):
         return f"/?{urlencode(kept)}" if kept else "/"
 
 
-class Chosen(NamedTuple):
+class ChosenRuns(NamedTuple):
     """One page of the runs that a query chooses."""
 
     entries: Sequence[Entry]
@@ -90,7 +90,7 @@ def choose(
     query: Query,
     of_study: frozenset[str] | None = None,
     studies: Mapping[str, str] = MappingProxyType({}),
-) -> Chosen:
+) -> ChosenRuns:
     """Return the chosen runs; `of_study` has the ids of a study's runs, or is None for all runs.
 
     `studies` has the study of each cell. Cells are one line, unless the query asks for them or for their study.
@@ -109,7 +109,7 @@ def choose(
     _sort(found, SORTS[query.sort], down=query.order == "down")
     pages = max(1, -(-len(found) // PER_PAGE))
     page = min(max(int(query.page), 1), pages) if query.page.isdecimal() else 1
-    return Chosen(found[(page - 1) * PER_PAGE : page * PER_PAGE], len(found), page, pages)
+    return ChosenRuns(found[(page - 1) * PER_PAGE : page * PER_PAGE], len(found), page, pages)
 
 
 def choices(entries: Iterable[Entry]) -> Choices:
