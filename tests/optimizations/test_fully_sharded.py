@@ -7,7 +7,7 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Numerics, Unavailable, check, resolve
 from assay.optimizations.fully_sharded import FullySharded
-from assay.records.trace import Communication, HeldParameter
+from assay.records.trace import HeldParameter, TracedCommunication
 from support.runs import SHAPE
 from support.traces import EMPTY, altered
 
@@ -93,7 +93,7 @@ def test_a_pipeline_sums_each_group_once(sums: int, proven: bool) -> None:
         parameters=weights,
         ranks={"pp": 2, "dp": 2, "cp": 1, "tp": 1},
         place={"pp": 0, "dp": 0, "cp": 0, "tp": 0},
-        communications=tuple(map(Communication.model_validate, phases)),
+        communications=tuple(map(TracedCommunication.model_validate, phases)),
     )
     evidence = FullySharded().verify(trace, ResolvedRun(training=TrainingConfig(batch_size=8)))
     assert evidence.verdict is proven, evidence.observed

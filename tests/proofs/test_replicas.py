@@ -5,7 +5,7 @@ import pytest
 from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations.data_parallel import DataParallel
 from assay.proofs.replicas import summed_once, wrong_share
-from assay.records.trace import Communication, HeldParameter, Phase, Trace
+from assay.records.trace import HeldParameter, Phase, Trace, TracedCommunication
 from support.traces import EMPTY, altered
 
 RANKS = {"pp": 1, "dp": 2, "cp": 1, "tp": 1}
@@ -15,7 +15,7 @@ WEIGHT = HeldParameter(name="w", held_bytes=400, whole_bytes=400)
 
 def trace_of(*sent: tuple[str, Phase, int], sequences: int = 4, pp: int = 1) -> Trace:
     communications = tuple(
-        Communication(collective=name, axis="dp", phase=phase, count=1, payload_bytes=size)
+        TracedCommunication(collective=name, axis="dp", phase=phase, count=1, payload_bytes=size)
         for name, phase, size in sent
     )
     ranks = {**RANKS, "pp": pp}

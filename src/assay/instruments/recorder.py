@@ -19,7 +19,7 @@ from assay.instruments.memory.storages import identity, storages
 from assay.instruments.optimizer import Writes
 from assay.instruments.phase import current_phase
 from assay.instruments.recomputation import BlockForwards
-from assay.records.trace import Communication, Operation, OperationClass, Phase
+from assay.records.trace import Operation, OperationClass, Phase, TracedCommunication
 from assay.step.compiled import CompiledCall
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
@@ -118,10 +118,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for (name, whole, phase, kind, dtype), tally in self._tallies.items()
         )
 
-    def communications(self) -> tuple[Communication, ...]:
+    def communications(self) -> tuple[TracedCommunication, ...]:
         """Every collective recorded, in the order of first execution."""
         return tuple(
-            Communication(
+            TracedCommunication(
                 collective=name, axis=axis, phase=phase, count=tally.count, payload_bytes=tally.bytes, dtype=dtype
             )
             for (name, axis, phase, dtype), tally in self._sent.items()

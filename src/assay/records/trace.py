@@ -217,7 +217,7 @@ class Operation(Frozen):
     """In compiled code: the operator that was decomposed into this one and others."""
 
 
-class Communication(Frozen):
+class TracedCommunication(Frozen):
     """All calls of one collective by this rank that agree in mesh axis, phase and dtype."""
 
     collective: str
@@ -266,7 +266,7 @@ class Trace(Frozen):
     """One optimizer step of one rank."""
 
     operations: tuple[Operation, ...]
-    communications: tuple[Communication, ...] = ()
+    communications: tuple[TracedCommunication, ...] = ()
     loss: float
     forwards: int
     """Number of times that the loss was computed, once per micro-batch."""
