@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import Home
 from assay.dashboard.runs import one
-from assay.dashboard.runs.live import UNMEASURED, Course, point
+from assay.dashboard.runs.live import UNMEASURED, RunCourse, point
 from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
@@ -24,7 +24,7 @@ def test_a_step_is_a_point() -> None:
 
 
 def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: ReadyRun) -> None:
-    course = Course(made(home, ready_run).spec())
+    course = RunCourse(made(home, ready_run).spec())
     block = {"event": "block", "steps": 2, "seconds": 0.2, "median_step_seconds": 0.1, "tokens": 32}
     evidence = {"event": "evidence", "optimization": "bf16_mixed", "observed": "49 of 49", "verdict": True}
     evaluation = {"event": "evaluation", "step": 2, "loss": 2.5, "perplexity": 1.0, "bits_per_byte": 1.0}
@@ -34,7 +34,7 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
     assert [one[0] for one in batch["steps"]] == [0, 1]
     assert batch["evaluations"] == [[2, 2.5]]
     assert batch["blocks"] == [[2, 5]]
-    (unread,) = Course(made(home, ready_run).spec())([START, step(0), {**block, "process_peak_bytes": None}])
+    (unread,) = RunCourse(made(home, ready_run).spec())([START, step(0), {**block, "process_peak_bytes": None}])
     assert (unread["blocks"], unread["unmeasured"]) == ([], UNMEASURED)
     assert batch["unmeasured"] is None
     assert batch["proofs"] == ["bf16_mixed: proven, 49 of 49"]
@@ -43,14 +43,14 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
 
 
 def test_a_resume_begins_a_batch_that_takes_back(home: Home, ready_run: ReadyRun) -> None:
-    course = Course(made(home, ready_run).spec())
+    course = RunCourse(made(home, ready_run).spec())
     found = course([START, step(0), step(1), step(2), {**START, "resumed_at": 1}, step(1), step(2)])
     assert [batch["resumed_at"] for batch in found] == [0, 1]
     assert [[one[0] for one in batch["steps"]] for batch in found] == [[0, 1, 2], [1, 2]]
 
 
 def test_fields_of_a_later_version_are_left_out(home: Home, ready_run: ReadyRun) -> None:
-    course = Course(made(home, ready_run).spec())
+    course = RunCourse(made(home, ready_run).spec())
     (batch,) = course([{"event": "values", "proof": {"verdict": "perhaps"}}, {"event": "comet", "tail": 1}])
     assert batch["proofs"] == []
 

@@ -23,7 +23,7 @@ _LARGEST_LOG = 700.0
 """Largest logarithm whose exponential is a float."""
 
 
-class Course:
+class RunCourse:
     """Digest of one run's log (`dashboard.tail`)."""
 
     def __init__(self, spec: RunSpec) -> None:

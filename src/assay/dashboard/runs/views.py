@@ -9,7 +9,7 @@ from starlette.routing import Route
 from assay.config.home import Home
 from assay.dashboard.pages import page
 from assay.dashboard.runs import one, table
-from assay.dashboard.runs.live import Course
+from assay.dashboard.runs.live import RunCourse
 from assay.dashboard.runs.present import why_not
 from assay.dashboard.runs.results import ended
 from assay.dashboard.state import state_of
@@ -56,7 +56,7 @@ def run_events(request: Request) -> Response:
     """Events of one run from an offset, as a stream."""
     folder = find(request.app.state.home, request.path_params["run"])
     state = state_of(request)
-    tail = state.tails.of(folder.events_file, lambda: Course(folder.spec()))
+    tail = state.tails.of(folder.events_file, lambda: RunCourse(folder.spec()))
     if why_not(folder):
         return follow(request, tail, lambda: ended(folder))
     return follow(request, tail, lambda: ended(folder), lambda: state.present.of(folder))
