@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.scaling.asking.frontier import Curve, Frontier, Minimum, Optimum, Reach, Spread, Tilted
+from assay.scaling.asking.frontier import Frontier, Minimum, Optimum, OptimumCurve, Reach, Spread, Tilted
 from assay.scaling.laws import HOFFMANN, Law
 from assay.scaling.laws.hoffmann import BESIROGLU as _BESIROGLU
 from assay.scaling.laws.hoffmann import LARGEST_FLOPS as _OF_POINTS
@@ -77,7 +77,7 @@ _ERRORS = {"α": 0.015, "β": 0.021}
 """Standard errors of its exponents."""
 
 
-def _between(curve: Curve, low: float, high: float, source: str) -> Spread:
+def _between(curve: OptimumCurve, low: float, high: float, source: str) -> Spread:
     return Spread((Tilted(curve, low, _HELD), Tilted(curve, high, _HELD)), 0.8, source, ends=True)
 
 

@@ -13,17 +13,17 @@ from assay.errors import UsageError
 from assay.estimator.cost import FlopsCost
 from assay.scaling.asking.elsewhere import Elsewhere
 from assay.scaling.asking.frontier import (
-    Curve,
     Frontier,
     Interval,
     Optimum,
+    OptimumCurve,
     for_parameters,
     for_tokens,
 )
 from assay.scaling.fitted import MARKED, REFUSED
 
 Quantity = Literal["flops", "parameters", "tokens"]
-_SOLVERS: Mapping[Quantity, Callable[[Curve, float], Optimum]] = {
+_SOLVERS: Mapping[Quantity, Callable[[OptimumCurve, float], Optimum]] = {
     "flops": lambda curve, value: curve.at(value),
     "parameters": for_parameters,
     "tokens": for_tokens,
@@ -83,7 +83,7 @@ def _intervals(frontier: Frontier, quantity: Quantity, value: float) -> dict[Qua
     if frontier.spread is None:
         return {}
 
-    def figure(name: Quantity, curve: Curve) -> float:
+    def figure(name: Quantity, curve: OptimumCurve) -> float:
         return float(getattr(_SOLVERS[quantity](curve, value), name))
 
     return {one: frontier.spread.interval(partial(figure, one)) for one in _SOLVERS if one != quantity}

@@ -53,7 +53,7 @@ class LossLaw(Protocol):
         ...
 
 
-class Curve(Protocol):
+class OptimumCurve(Protocol):
     """An optimum for any compute."""
 
     def at(self, flops: float) -> Optimum:
@@ -99,7 +99,7 @@ class CountedMinimum:
 class Tilted:
     """A curve with another exponent of N, which agrees with it at one compute."""
 
-    curve: Curve
+    curve: OptimumCurve
     exponent: float
     held_flops: float
 
@@ -128,13 +128,13 @@ class Reach(NamedTuple):
 class Spread:
     """Curves that could be true as well, and the share of cases in which their interval has the truth."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[OptimumCurve, ...]
     level: float
     source: str
     ends: bool = False
     """Two curves are the ends of the interval themselves; else its ends are quantiles among all curves."""
 
-    def interval(self, figure: Callable[[Curve], float]) -> Interval:
+    def interval(self, figure: Callable[[OptimumCurve], float]) -> Interval:
         """Return the interval of a figure that follows from a curve."""
         tail = 0.0 if self.ends else (1 - self.level) / 2
         low, high = np.quantile([figure(curve) for curve in self.curves], (tail, 1 - tail))
@@ -145,7 +145,7 @@ class Spread:
 class Frontier:
     """A law that has an optimum for any compute, as it is cited."""
 
-    curve: Curve
+    curve: OptimumCurve
     source: str
     """Paper, and how it counts."""
     reach: Reach
@@ -161,26 +161,26 @@ class Frontier:
         return self.curve.at(flops)
 
 
-def minimum(law: LossLaw, accounting: Accounting = PLAIN) -> Curve:
+def minimum(law: LossLaw, accounting: Accounting = PLAIN) -> OptimumCurve:
     """Return the optimum of a law for any compute, as its points count FLOPs."""
     return Minimum(law) if accounting.plain else CountedMinimum(law, accounting)
 
 
-def exponent(curve: Curve) -> float:
+def exponent(curve: OptimumCurve) -> float:
     """Return the power of C by which N grows, at 1e20 FLOPs."""
     return float(np.log10(curve.at(1e21).parameters / curve.at(1e20).parameters))
 
 
-def for_parameters(curve: Curve, parameters: float) -> Optimum:
+def for_parameters(curve: OptimumCurve, parameters: float) -> Optimum:
     """Return the optimum whose model has so many parameters."""
     return _solved(curve, lambda found: np.log(found.parameters / parameters))
 
 
-def for_tokens(curve: Curve, tokens: float) -> Optimum:
+def for_tokens(curve: OptimumCurve, tokens: float) -> Optimum:
     """Return the optimum whose training has so many tokens."""
     return _solved(curve, lambda found: np.log(found.tokens / tokens))
 
 
-def _solved(curve: Curve, miss: Callable[[Optimum], float]) -> Optimum:
+def _solved(curve: OptimumCurve, miss: Callable[[Optimum], float]) -> Optimum:
     logs = brentq(lambda power: miss(curve.at(10.0**power)), *_POWERS, xtol=1e-12)
     return curve.at(10.0**logs)

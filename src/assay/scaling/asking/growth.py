@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.scaling.asking.answer import refused
-from assay.scaling.asking.frontier import Curve, Frontier, Interval, Optimum
+from assay.scaling.asking.frontier import Frontier, Interval, Optimum, OptimumCurve
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def growth(name: str, frontier: Frontier, times: float, flops: float | None, far
     """Return the growth of N and D, from the optimum of `flops`, or from that of the largest fitted run."""
     start = frontier.reach.most if flops is None else flops
 
-    def factor(curve: Curve) -> float:
+    def factor(curve: OptimumCurve) -> float:
         return curve.at(times * start).parameters / curve.at(start).parameters
 
     size = factor(frontier)
