@@ -9,7 +9,7 @@ from assay.units import finite, format_count, format_seconds
 if TYPE_CHECKING:
     from assay.scaling.accounting import Accounting
     from assay.scaling.asking.answer import Answer, LawAnswers, Quantity
-    from assay.scaling.asking.elsewhere import Elsewhere
+    from assay.scaling.asking.elsewhere import OtherSize
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.asking.growth import Growth
 
@@ -158,7 +158,7 @@ def _served(found: "LawAnswers", tokens: float) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:-1])
 
 
-def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[Answer, Elsewhere]]":
+def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[Answer, OtherSize]]":
     """Yield the answers that have a model off the optimum: the overtrained one, or the one that serves."""
     for one in found.answers.values():
         there = (one.overtrained, one.served)[which]
@@ -166,7 +166,7 @@ def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[Answer, Elsewhere
             yield one, there
 
 
-def _model(there: "Elsewhere") -> tuple[str, ...]:
+def _model(there: "OtherSize") -> tuple[str, ...]:
     model = there.model
     return format_count(model.parameters), format_count(model.tokens), f"{model.flops:.3g}"
 
@@ -256,7 +256,7 @@ def accounting_values(found: "Accounting") -> dict[str, Any]:
     return {"flops_over_6nd": {name: finite(getattr(found, name)) for name in names}}
 
 
-def _elsewhere_values(there: "Elsewhere") -> dict[str, Any]:
+def _elsewhere_values(there: "OtherSize") -> dict[str, Any]:
     model = there.model
     whole = {"size": there.size, "training": there.training, "total_flops": there.flops, "total": there.whole}
     return {"parameters": model.parameters, "tokens": model.tokens, "flops": model.flops, **whole}

@@ -11,7 +11,7 @@ from typing import Literal
 
 from assay.errors import UsageError
 from assay.estimator.cost import FlopsCost
-from assay.scaling.asking.elsewhere import Elsewhere
+from assay.scaling.asking.elsewhere import OtherSize
 from assay.scaling.asking.frontier import (
     Frontier,
     Interval,
@@ -42,8 +42,8 @@ class Answer:
     """None if the answer is refused."""
     intervals: Mapping[Quantity, Interval]
     """Intervals of the quantities that were not given; empty if the law has none."""
-    overtrained: Elsewhere | None = None
-    served: Elsewhere | None = None
+    overtrained: OtherSize | None = None
+    served: OtherSize | None = None
     bill: FlopsCost | None = None
 
     @property

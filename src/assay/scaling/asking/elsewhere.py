@@ -25,7 +25,7 @@ _ENDLESS = 1e60
 """Tokens after which no law's loss falls any more."""
 
 
-class Elsewhere(NamedTuple):
+class OtherSize(NamedTuple):
     """A model with the loss of an optimum, but another size."""
 
     model: Optimum
@@ -54,7 +54,7 @@ class Elsewhere(NamedTuple):
         return self.flops / _whole(self.optimum, self.inference_tokens)
 
 
-def overtrained(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accounting = PLAIN) -> Elsewhere:
+def overtrained(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accounting = PLAIN) -> OtherSize:
     """Return the model with the loss of an optimum that trains on `ratio` tokens for each parameter.
 
     `accounting` counts its FLOPs.
@@ -62,10 +62,10 @@ def overtrained(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accoun
     loss = _loss(law, optimum)
     power = brentq(lambda one: np.log(law.loss(10.0**one, ratio * 10.0**one) / loss), *_POWERS, xtol=1e-12)
     parameters = 10.0 ** float(power)
-    return Elsewhere(_model(parameters, ratio * parameters, loss, accounting), optimum, 0.0)
+    return OtherSize(_model(parameters, ratio * parameters, loss, accounting), optimum, 0.0)
 
 
-def served(law: LossLaw, optimum: Optimum, inference_tokens: float, accounting: Accounting = PLAIN) -> Elsewhere:
+def served(law: LossLaw, optimum: Optimum, inference_tokens: float, accounting: Accounting = PLAIN) -> OtherSize:
     """Return the model with the loss of an optimum that takes the fewest FLOPs, if it serves so many tokens.
 
     `accounting` counts those of training.
@@ -81,7 +81,7 @@ def served(law: LossLaw, optimum: Optimum, inference_tokens: float, accounting: 
     found = minimize_scalar(flops, bounds=(least, largest), method="bounded", options={"xatol": 1e-10})
     parameters = 10.0 ** float(found.x)
     model = _model(parameters, _tokens(law, parameters, loss), loss, accounting)
-    return Elsewhere(model, optimum, inference_tokens)
+    return OtherSize(model, optimum, inference_tokens)
 
 
 def _tokens(law: LossLaw, parameters: float, loss: float) -> float:
