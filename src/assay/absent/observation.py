@@ -69,7 +69,7 @@ class Exhausted(Place):
     step: int
 
 
-class End(Frozen):
+class ProcessEnd(Frozen):
     """End of the process."""
 
     how: Literal["running", "finished", "steps", "raised", "interrupted", "signal", "endless"]
@@ -130,7 +130,7 @@ class Observation(Frozen):
     reads: tuple[Read, ...]
     unknown: tuple[Unknown, ...]
     exhausted: tuple[Exhausted, ...]
-    ended: End
+    ended: ProcessEnd
     collectives: Collectives = Collectives()
     operators: Operators | None = None
     """None if times were not asked for, or if the third step had no operators to keep."""
