@@ -60,7 +60,7 @@ class Peak:
 
 
 @dataclass(eq=False)
-class Entry:
+class LedgerEntry:
     """One storage: its size, what made it, and whether a gradient has it."""
 
     nbytes: int
@@ -74,7 +74,7 @@ class Entry:
 class _Change(NamedTuple):
     """A change of the bytes that are alive, or of what autograd holds."""
 
-    entry: Entry
+    entry: LedgerEntry
     nbytes: int
     holders: int
     """1 if autograd takes the storage, -1 if it releases it, else 0."""
@@ -88,8 +88,8 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device_type
         self._modules: tuple[nn.Module, ...] = ()
-        self._entries: dict[int, tuple[Entry, object]] = {}
-        self._older: list[Entry] = []
+        self._entries: dict[int, tuple[LedgerEntry, object]] = {}
+        self._older: list[LedgerEntry] = []
         self._changes: list[_Change] = []
         self._running: list[str] = []
         self._updating = 0
@@ -129,16 +129,16 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for storage in storages(tensor):
             self._leave(identity(storage))
 
-    def take(self, nbytes: int, made_in: str) -> Entry:
+    def take(self, nbytes: int, made_in: str) -> LedgerEntry:
         """Count bytes that belong to no tensor, such as a library's workspace, until `give_back` gets the entry.
 
         `made_in` is their part, or the phase whose part they have.
         """
-        entry = Entry(nbytes, made_in)
+        entry = LedgerEntry(nbytes, made_in)
         self._note(entry)
         return entry
 
-    def give_back(self, entry: Entry) -> None:
+    def give_back(self, entry: LedgerEntry) -> None:
         """Count the bytes of `take` no longer."""
         self._note(entry, -1)
 
@@ -152,7 +152,7 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
             now += change.nbytes
             if now > highest:
                 highest, reached, instant = now, place, change.instant
-        alive, held = Counter(dict.fromkeys(self._older, 1)), Counter[Entry]()
+        alive, held = Counter(dict.fromkeys(self._older, 1)), Counter[LedgerEntry]()
         for change in self._changes[:reached]:
             if change.entry.made_in == without:
                 continue
@@ -191,8 +191,8 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._note(self._enter(storage, current_phase(updating=self._updating > 0)))
         return result
 
-    def _enter(self, storage: torch.UntypedStorage, made_in: str) -> Entry:
-        entry = Entry(storage.nbytes(), made_in, self._running[-1] if self._running else "no module")
+    def _enter(self, storage: torch.UntypedStorage, made_in: str) -> LedgerEntry:
+        entry = LedgerEntry(storage.nbytes(), made_in, self._running[-1] if self._running else "no module")
         name = identity(storage)
         self._entries[name] = entry, weakref.ref(storage, lambda _: self._leave(name))
         return entry
@@ -205,7 +205,7 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if found := self._entries.get(name):
             self._note(found[0], 0, by)
 
-    def _note(self, entry: Entry, sign: int = 1, holders: int = 0) -> None:
+    def _note(self, entry: LedgerEntry, sign: int = 1, holders: int = 0) -> None:
         phase = current_phase(updating=self._updating > 0)
         node = torch._C._current_autograd_node() if phase == "backward" else None
         what = self._operator if node is None else node.name().rstrip("0123456789").rpartition("::")[2]
@@ -243,7 +243,7 @@ class _Held(SavedTensors):
             self._released(name)
 
 
-def _part(entry: Entry, *, saved: bool) -> str:
+def _part(entry: LedgerEntry, *, saved: bool) -> str:
     if entry.gradient:
         return GRADIENTS
     if entry.made_in not in _PARTS:
