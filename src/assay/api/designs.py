@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from assay.data.progress import Progress
     from assay.records.study import Cell, StartFrom
     from assay.studies.base import Study
-    from assay.studies.library import Entry
+    from assay.studies.library import LibraryEntry
     from assay.studies.outlook import Outlook
 
 
-def library() -> "list[Entry]":
+def library() -> "list[LibraryEntry]":
     """Return every published study of the library, with its scales."""
     from assay.studies.library import entry, names
 
     return [entry(name) for name in names()]
 
 
-def published_study(name: str) -> "Entry":
+def published_study(name: str) -> "LibraryEntry":
     """Return one published study of the library. Raises `UsageError` if there is none of this name."""
     from assay.studies.library import entry
 

@@ -11,17 +11,17 @@ from assay.report.study.published import document_facts, faults, number, printed
 
 if TYPE_CHECKING:
     from assay.studies.base import Study
-    from assay.studies.library import Entry
+    from assay.studies.library import LibraryEntry
 
 
-def library_report(entries: "Iterable[Entry]") -> Iterator[Block]:
+def library_report(entries: "Iterable[LibraryEntry]") -> Iterator[Block]:
     """Yield a table of all studies."""
     columns = ("study", "kind", "rows", "question", "document")
     rows = ((one.name, one.study.kind, str(_rows(one.study)), one.study.question, _document(one)) for one in entries)
     yield Table.of(columns, rows, right=("rows",), spare=("document", "kind"))
 
 
-def entry_report(entry: "Entry") -> Iterator[Block]:
+def entry_report(entry: "LibraryEntry") -> Iterator[Block]:
     """Yield one study: what it asks, its scales, its rows, the published table, and what was wrong with that."""
     study, published = entry.study, entry.study.published
     yield Facts.of([("question", study.question), ("kind", study.kind), ("base", study.base)])
@@ -39,7 +39,7 @@ def entry_report(entry: "Entry") -> Iterator[Block]:
     yield f"`assay study plan {entry.name}` and `assay study run {entry.name}` plan and run it."
 
 
-def values(entry: "Entry") -> dict[str, Any]:
+def values(entry: "LibraryEntry") -> dict[str, Any]:
     """Return one study as plain values for JSON."""
     study, published = entry.study, entry.study.published
     return {
@@ -55,7 +55,7 @@ def values(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _all(entry: "Entry") -> "list[tuple[str, Study]]":
+def _all(entry: "LibraryEntry") -> "list[tuple[str, Study]]":
     return list(entry.scales.items())
 
 
@@ -68,7 +68,7 @@ def _settings(study: "Study") -> list[str]:
     return list({one.partition("=")[0]: one for one in study.overrides}.values())
 
 
-def _document(entry: "Entry") -> str:
+def _document(entry: "LibraryEntry") -> str:
     return entry.study.published.document if entry.study.published else UNKNOWN
 
 

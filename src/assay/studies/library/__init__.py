@@ -14,7 +14,7 @@ from assay.studies.reading import FULL, read_study, scales
 _FOLDER = Path(__file__).parent
 
 
-class Entry(NamedTuple):
+class LibraryEntry(NamedTuple):
     """One study of the library."""
 
     name: str
@@ -32,13 +32,13 @@ def names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> LibraryEntry:
     """Return a study of the library. Raises `UsageError` if there is none of this name."""
     if name not in names():
         hint = among(name, names())
         raise UsageError(f"the library has no study {shown(name)}{hint}")
     path = _FOLDER / f"{name}.yaml"
-    return Entry(name, {scale: read_study(path, scale) for scale in scales(path)})
+    return LibraryEntry(name, {scale: read_study(path, scale) for scale in scales(path)})
 
 
 def command_of(study: str) -> str | None:
