@@ -9,7 +9,7 @@ import pytest
 
 from assay.absent import build
 from assay.absent.build import LIBRARY, SOURCES, built, cache_name, wanted_symbols
-from assay.absent.toolchain import Environment
+from assay.absent.toolchain import ScriptEnvironment
 from assay.errors import UsageError
 
 LISTING = """
@@ -22,8 +22,8 @@ libtorch_cuda.so:
 """
 
 
-def place(folder: Path, torch: str = "2.11.0+cu130") -> Environment:
-    return Environment("python", torch, "13.0", folder / "torch")
+def place(folder: Path, torch: str = "2.11.0+cu130") -> ScriptEnvironment:
+    return ScriptEnvironment("python", torch, "13.0", folder / "torch")
 
 
 def test_wanted_symbols_are_those_of_cuda_s_libraries() -> None:
@@ -51,7 +51,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Folders in which a library was compiled; here it is an empty file."""
     folders: list[Path] = []
 
-    def instead(where: Environment, wanted: set[str], folder: Path) -> None:
+    def instead(where: ScriptEnvironment, wanted: set[str], folder: Path) -> None:
         folders.append(folder)
         (folder / LIBRARY).touch()
 
@@ -75,7 +75,7 @@ def test_a_builder_that_comes_second_takes_the_first_one_s(
 ) -> None:
     folder = tmp_path / "cache" / cache_name(place(tmp_path), ())
 
-    def beside(where: Environment) -> None:
+    def beside(where: ScriptEnvironment) -> None:
         folder.mkdir(parents=True)
         (folder / LIBRARY).write_text("the other's")
 

@@ -7,7 +7,7 @@ import pytest
 
 from assay.absent import toolchain
 from assay.absent.toolchain import (
-    Environment,
+    ScriptEnvironment,
     check_no_gpu,
     check_settings,
     check_tools,
@@ -104,8 +104,8 @@ def test_a_python_that_does_not_answer_is_refused(tmp_path: Path) -> None:
         environment([str(broken)])
 
 
-def _place(folder: Path) -> Environment:
-    return Environment("python", "2.11.0+cu130", "13.0", folder / "torch")
+def _place(folder: Path) -> ScriptEnvironment:
+    return ScriptEnvironment("python", "2.11.0+cu130", "13.0", folder / "torch")
 
 
 def test_a_missing_compiler_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

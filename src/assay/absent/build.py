@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from assay.absent import stand_ins
-from assay.absent.toolchain import Environment, check_tools
+from assay.absent.toolchain import ScriptEnvironment, check_tools
 from assay.errors import UsageError, one_line
 from assay.files import new_folder
 
@@ -28,7 +28,7 @@ FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-D_GNU_SOURCE", "-Dalignas=_Alignas")
 _EXTERNAL = re.compile(r"^\S+ [TWBDR] (\w+)", re.MULTILINE)
 
 
-def built(place: Environment, cache: Path, tell: Callable[[str], None]) -> Path:
+def built(place: ScriptEnvironment, cache: Path, tell: Callable[[str], None]) -> Path:
     """Return the folder with the library for an environment; build it if it is not there.
 
     `cache` is the folder under which it is kept. Raises `UsageError` if a tool or header is missing, or gcc fails.
@@ -44,7 +44,7 @@ def built(place: Environment, cache: Path, tell: Callable[[str], None]) -> Path:
     return folder
 
 
-def cache_name(place: Environment, wanted: Iterable[str]) -> str:
+def cache_name(place: ScriptEnvironment, wanted: Iterable[str]) -> str:
     """Return the name of the folder for one torch: its version, and a digest of sources and wanted symbols."""
     digest = hashlib.sha256()
     for path in sorted(one for one in SOURCES.rglob("*") if one.is_file()):
@@ -66,7 +66,7 @@ def wanted_symbols(listing: str) -> set[str]:
     return {name for name in names if stand_ins.library_of(name)}
 
 
-def compile_library(place: Environment, wanted: set[str], folder: Path) -> None:
+def compile_library(place: ScriptEnvironment, wanted: set[str], folder: Path) -> None:
     """Compile all sources into a library in `folder`. Raises `UsageError` with gcc's first complaint."""
     headers = tuple(one for one in stand_ins.HEADERS if any((there / one).exists() for there in place.includes))
     flags = [*FLAGS, f"-I{SOURCES}", *(f"-I{one}" for one in place.includes), "-idirafter", str(SOURCES / "headers")]

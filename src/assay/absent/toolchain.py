@@ -33,7 +33,7 @@ print(json.dumps(answer))
 """A program for the script's interpreter: it finds torch without importing it, which would take seconds."""
 
 
-class Environment(NamedTuple):
+class ScriptEnvironment(NamedTuple):
     """A script's Python and its torch."""
 
     python: str
@@ -75,7 +75,7 @@ def interpreter(command: Sequence[str]) -> str:
     raise UsageError(f"{shown(command[0])} does not start Python; write the command as in: -- python train.py")
 
 
-def environment(command: Sequence[str]) -> Environment:
+def environment(command: Sequence[str]) -> ScriptEnvironment:
     """Return the environment of a command. Raises `UsageError` with the remedy if its torch needs a GPU."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         raise UsageError("an absent GPU needs Linux on x86-64 (WSL2 is one); use `assay estimate --device` here")
@@ -96,7 +96,7 @@ def environment(command: Sequence[str]) -> Environment:
             f"torch {found['torch']} is built for CUDA {found['cuda']}, and an absent GPU knows CUDA 13; "
             "install torch's build for CUDA 13"
         )
-    return Environment(found["python"], found["torch"], found["cuda"], Path(found["folder"]))
+    return ScriptEnvironment(found["python"], found["torch"], found["cuda"], Path(found["folder"]))
 
 
 def _looked(python: str) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _looked(python: str) -> dict[str, str]:
     return found
 
 
-def check_tools(place: Environment) -> None:
+def check_tools(place: ScriptEnvironment) -> None:
     """Raise `UsageError` with the remedy if the library cannot be built: no compiler, or no headers of CUDA."""
     for tool in ("gcc", "nm"):
         if shutil.which(tool) is None:
