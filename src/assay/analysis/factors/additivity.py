@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.factors.changes import Estimate, RowChanges, Scale, compared_metrics, estimates, row_changes
+from assay.analysis.factors.changes import ChangeEstimate, RowChanges, Scale, compared_metrics, estimates, row_changes
 from assay.analysis.factors.layout import Change, Layout, layout
 from assay.config.base import Frozen
 from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
@@ -34,9 +34,9 @@ class Deviation(Frozen):
     """Change of the row against the control, as a fraction."""
     expected: float
     """Sum of the single changes, as a fraction."""
-    points: Estimate
+    points: ChangeEstimate
     """Change of the row less the sum of the single changes, in points."""
-    ratio: Estimate
+    ratio: ChangeEstimate
     """Ratio of the row over the product of the single ratios, less one."""
 
 

@@ -55,7 +55,7 @@ class Scale(StrEnum):
     POINTS = "points"
 
 
-class Estimate(Frozen):
+class ChangeEstimate(Frozen):
     """A contrast as a fraction: −0.1 is ten percent less, or ten points less."""
 
     value: float
@@ -171,13 +171,15 @@ def row_changes(comparison: Comparison, metric: Metric) -> RowChanges | None:
     return _by_seed(metric, cells, names)
 
 
-def estimates(found: RowChanges, weights: Floats, scale: Scale, family: int) -> list[Estimate]:
+def estimates(found: RowChanges, weights: Floats, scale: Scale, family: int) -> list[ChangeEstimate]:
     """Return contrasts as fractions; on the scale of ratios, 0.1 means that a ratio is 10 % higher."""
     middle, half = found.contrasts(weights, scale, family)
     read = expm1 if scale is Scale.RATIO else float
     ends = zip(middle, half, strict=True)
     return [
-        Estimate(value=read(value), interval=None if np.isnan(reach) else (read(value - reach), read(value + reach)))
+        ChangeEstimate(
+            value=read(value), interval=None if np.isnan(reach) else (read(value - reach), read(value + reach))
+        )
         for value, reach in ends
     ]
 

@@ -1,7 +1,7 @@
 """Effects of each factor of a study, and interactions of two and three factors, by metric."""
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.factors.changes import Estimate, Scale, compared_metrics, estimates, row_changes
+from assay.analysis.factors.changes import ChangeEstimate, Scale, compared_metrics, estimates, row_changes
 from assay.analysis.factors.layout import Change, layout
 from assay.analysis.factors.terms import model
 from assay.config.base import Frozen
@@ -14,9 +14,9 @@ class FactorEffect(Frozen):
     """The level of each of its factors that is compared with the control's level."""
     aliases: tuple[tuple[Change, ...], ...]
     """Effects that the design cannot distinguish from this one; the figure is the sum of all."""
-    ratio: Estimate
+    ratio: ChangeEstimate
     """The effect as a ratio less one. An interaction is the ratio of two ratios, less one."""
-    points: Estimate
+    points: ChangeEstimate
     """The effect in points of the control: the additive scale."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from assay.analysis.factors.changes import Estimate
+from assay.analysis.factors.changes import ChangeEstimate
 from assay.report.page.panels import Panel
 from assay.report.page.theme import INK, PAPER, SOFT, marker, series
 from assay.units import format_percent
@@ -20,7 +20,7 @@ class Estimates(NamedTuple):
     """Estimates of one metric by the name of their row."""
 
     title: str
-    by_row: Mapping[str, Estimate]
+    by_row: Mapping[str, ChangeEstimate]
     exact: bool
     """True if the metric repeats exactly, so that an estimate needs no interval."""
 
@@ -49,7 +49,7 @@ def _draw(found: Estimates, names: Sequence[str], labels: Sequence[str], label: 
     axis.xaxis.get_major_locator().set_params(nbins=5)
 
 
-def _estimate(axis: Any, place: int, one: Estimate, exact: bool) -> None:
+def _estimate(axis: Any, place: int, one: ChangeEstimate, exact: bool) -> None:
     low, high = one.interval or (one.value, one.value)
     sure = abs(one.value) > _ZERO if exact else one.interval is not None and not low <= 0 <= high
     colour = series(1) if sure else series(0)

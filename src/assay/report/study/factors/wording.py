@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from assay.analysis.factors.changes import Estimate
+from assay.analysis.factors.changes import ChangeEstimate
 from assay.analysis.factors.layout import Change, level_name
 from assay.analysis.metrics import metrics
 from assay.report.wording import interval
@@ -30,12 +30,12 @@ def points(fraction: float) -> str:
     return format_percent(fraction).removesuffix(" %")
 
 
-def as_ratio(one: Estimate) -> str:
+def as_ratio(one: ChangeEstimate) -> str:
     """Format an estimate in percent with its interval, such as ``"−12.3 % [−12.9, −11.2]"``."""
     return " ".join(filter(None, (format_percent(one.value), interval(one.interval))))
 
 
-def in_points(one: Estimate) -> str:
+def in_points(one: ChangeEstimate) -> str:
     """Format an estimate in percentage points with its interval, such as ``"−12.3 [−12.9, −11.2]"``."""
     return " ".join(filter(None, (points(one.value), interval(one.interval))))
 
