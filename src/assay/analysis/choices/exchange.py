@@ -37,7 +37,7 @@ class Trade(StrEnum):
         return self in (Trade.SAVES_FOR_LOSS, Trade.COSTS_FOR_LOSS)
 
 
-class Exchange(NamedTuple):
+class LossExchange(NamedTuple):
     """Exchange between the loss and one resource of a row."""
 
     trade: Trade
@@ -53,8 +53,8 @@ class RowExchange(NamedTuple):
 
     row: Row
     loss: LogChange | None
-    memory: Exchange
-    time: Exchange
+    memory: LossExchange
+    time: LossExchange
 
 
 def exchanges(comparison: Comparison) -> tuple[RowExchange, ...]:
@@ -70,17 +70,17 @@ def exchanges(comparison: Comparison) -> tuple[RowExchange, ...]:
     return tuple(found)
 
 
-def exchange(loss: LogChange, resource: LogChange | None, *, same: bool = False) -> Exchange:
+def exchange(loss: LogChange, resource: LogChange | None, *, same: bool = False) -> LossExchange:
     """Return the exchange of a change of loss and a change of a resource; `same` if the loss is within the margin."""
     if resource is None:
-        return Exchange(Trade.UNKNOWN, None)
+        return LossExchange(Trade.UNKNOWN, None)
     trade = _trade(None if same else loss.sign, resource.sign)
     if not trade.priced:
-        return Exchange(trade, resource)
+        return LossExchange(trade, resource)
     losses = loss.interval or (loss.fraction, loss.fraction)
     resources = resource.interval or (resource.fraction, resource.fraction)
     rates = [abs(one / other) for one in losses for other in resources]
-    return Exchange(trade, resource, abs(loss.fraction / resource.fraction), (min(rates), max(rates)))
+    return LossExchange(trade, resource, abs(loss.fraction / resource.fraction), (min(rates), max(rates)))
 
 
 def _trade(loss: int | None, resource: int) -> Trade:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import memory_metric
-from assay.analysis.choices.exchange import Exchange, Trade, exchanges
+from assay.analysis.choices.exchange import LossExchange, Trade, exchanges
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, plain, time_title
 from assay.report.study.section import Section
@@ -38,7 +38,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
     )
 
 
-def _said(one: Exchange) -> str:
+def _said(one: LossExchange) -> str:
     if one.rate is None or one.interval is None:
         return one.trade.value
     ends = "" if one.interval[0] == one.interval[1] else f" [{one.interval[0]:.2g}, {one.interval[1]:.2g}]"
@@ -54,7 +54,7 @@ def _values(study: "StudyView") -> list[dict[str, Any]]:
     ]
 
 
-def _plain(one: Exchange) -> dict[str, Any]:
+def _plain(one: LossExchange) -> dict[str, Any]:
     return {**one._asdict(), "trade": one.trade.value, "resource": plain(one.resource)}
 
 
