@@ -13,7 +13,7 @@ from assay.analysis.factors.additivity import deviations
 from assay.analysis.factors.changes import ProcessChanges, Scale, SeedChanges
 from assay.analysis.factors.grids import grids
 from assay.analysis.factors.interactions import factor_effects
-from assay.analysis.factors.layout import Factor, Layout
+from assay.analysis.factors.layout import FactorLevels, Layout
 from assay.analysis.factors.terms import Model, model
 from assay.analysis.intervals import Design
 from assay.analysis.quantiles import critical_value
@@ -21,7 +21,7 @@ from assay.records.study import BASELINE
 from support.factorials import factorial, study
 
 DRAWS = 1000
-FACTORS = (Factor("a", ("0", "1", "2")), Factor("b", ("0", "1")), Factor("c", ("0", "1")))
+FACTORS = (FactorLevels("a", ("0", "1", "2")), FactorLevels("b", ("0", "1")), FactorLevels("c", ("0", "1")))
 BLOCKS = 3
 DEVIATION = 0.02
 MOST = 0.05 + 3 * np.sqrt(0.05 * 0.95 / DRAWS)

@@ -18,7 +18,7 @@ _ON = "on"
 """Level of a rung that is turned on; its name alone says so."""
 
 
-class Factor(NamedTuple):
+class FactorLevels(NamedTuple):
     """One factor of a study, with the levels that its rows have."""
 
     key: str
@@ -29,7 +29,7 @@ class Factor(NamedTuple):
 class Layout(NamedTuple):
     """Factors of a study, and the levels of its rows."""
 
-    factors: tuple[Factor, ...]
+    factors: tuple[FactorLevels, ...]
     rows: Mapping[str, Levels]
     """Levels by row: the control, then the rows in the order of listing."""
 
@@ -49,7 +49,9 @@ def layout_of(named: Mapping[str, Mapping[str, str]]) -> Layout:
     keys = tuple(next(iter(named.values()), {}))
     rows = {name: tuple(levels[key] for key in keys) for name, levels in named.items()}
     columns = zip(*rows.values(), strict=True)
-    return Layout(tuple(Factor(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows)
+    return Layout(
+        tuple(FactorLevels(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows
+    )
 
 
 def planned(record: ComparisonRecord) -> Layout:
