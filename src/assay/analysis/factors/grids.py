@@ -21,7 +21,7 @@ MOST_FACTORS = 4
 """Most factors of a study that has grids; more would make too many pairs to read."""
 
 
-class Field(Frozen):
+class GridField(Frozen):
     """One field of a grid."""
 
     row: str
@@ -43,7 +43,7 @@ class Grid(Frozen):
     across: str
     down_levels: tuple[str, ...]
     across_levels: tuple[str, ...]
-    fields: tuple[tuple[Field | None, ...], ...]
+    fields: tuple[tuple[GridField | None, ...], ...]
     """Fields by row and column; None where the study has no figure."""
 
 
@@ -102,14 +102,14 @@ def _grid(
         if {key for key, _ in design.changes(name)} <= {down.key, across.key}
     }
 
-    def field(one: str, other: str) -> Field | None:
+    def field(one: str, other: str) -> GridField | None:
         name, control = others.get((one, other)), others.get((down.levels[0], other))
         change = changes.get(name) if name is not None else None
         before = changes.get(control) if control is not None else None
         if name is None or change is None or isnan(change):
             return None
         own = None if before is None else (1 + change) / (1 + before) - 1
-        return Field(row=name, change=change, column_change=own, deviation=deviating.get(name))
+        return GridField(row=name, change=change, column_change=own, deviation=deviating.get(name))
 
     fields = tuple(tuple(field(one, other) for other in across.levels) for one in down.levels)
     return Grid(

@@ -26,7 +26,7 @@ from assay.report.study.factors.wording import points
 from assay.units import format_bytes, format_flops, format_percent
 
 if TYPE_CHECKING:
-    from assay.analysis.factors.grids import Field, Grid
+    from assay.analysis.factors.grids import Grid, GridField
     from assay.cost.simulation.reserved import Interval
     from assay.studies.predicted import PredictedRow, PredictedStudy
 
@@ -124,7 +124,7 @@ def _grid(grid: "Grid", heading: str, mark: Callable[[str, str], str]) -> Iterat
     by = f"by {grid.down} and {grid.across}"
     first = {level: one.row if one else "" for level, one in zip(grid.across_levels, grid.fields[0], strict=True)}
 
-    def table(text: "Callable[[Field, str], str]") -> Table:
+    def table(text: "Callable[[GridField, str], str]") -> Table:
         rows = (
             (
                 level,
@@ -134,7 +134,7 @@ def _grid(grid: "Grid", heading: str, mark: Callable[[str, str], str]) -> Iterat
         )
         return Table.of((grid.down, *grid.across_levels), rows, right=grid.across_levels)
 
-    def own(one: "Field", top: str) -> str:
+    def own(one: "GridField", top: str) -> str:
         return UNKNOWN if one.column_change is None else f"{mark(one.row, top)}{points(one.column_change)}"
 
     yield f"{heading}: change against the baseline in percent, {by}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from assay.analysis.factors.grids import Field, Grid
+from assay.analysis.factors.grids import Grid, GridField
 from assay.report.page.panels import WIDTH, alone
 from assay.report.study.factors.heat_map import map_panels
 from assay.report.study.factors.wording import title
@@ -15,7 +15,7 @@ DOWN = ("none", "placebo: mixed precision")
 
 
 def grid(*across: str) -> Grid:
-    field = Field(row="a", change=0.1, column_change=None, deviation=0.02)
+    field = GridField(row="a", change=0.1, column_change=None, deviation=0.02)
     fields = ((field,) * len(across),) * len(DOWN)
     return Grid(metric="step_seconds", across="shape", down="method", across_levels=across, down_levels=DOWN,
                 fields=fields)  # fmt: skip

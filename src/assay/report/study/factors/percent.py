@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.factors.grids import Field, grids
+from assay.analysis.factors.grids import GridField, grids
 from assay.analysis.factors.layout import level_name
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
@@ -32,7 +32,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
         )
 
 
-def _text(one: Field | None) -> str:
+def _text(one: GridField | None) -> str:
     if one is None:
         return UNKNOWN
     own = "" if one.column_change is None else f" ({format_percent(one.column_change)})"
