@@ -14,7 +14,7 @@ FLOAT32 = 4
 """Bytes of one number."""
 
 
-class Figures:
+class StepNumbers:
     """Numbers of one step."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Moment
-from assay.cost.simulation.figures import Figures
+from assay.cost.simulation.figures import StepNumbers
 from assay.cost.simulation.micro_batch import Pass
 from assay.cost.simulation.split_backward import Halved
 from assay.cost.simulation.step_state import PlayedStep
@@ -51,7 +51,7 @@ def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     its blocks' outputs, and the second is played with those of all. Without `update` the step ends before the
     optimizer's update.
     """
-    step, figures, saved = PlayedStep(cost, ledger), Figures(ledger), 0
+    step, figures, saved = PlayedStep(cost, ledger), StepNumbers(ledger), 0
     # A batch in the host's memory is not torch's; on a GPU the step holds the whole of it until it ends.
     for one in cost.batch.tensors if cost.kernels.gpu is not None else ():
         ledger.take(0 if one.batched else one.nbytes, Category.BATCH)
