@@ -88,7 +88,7 @@ class Differences:
         return (self.critical + student(POWER, self.degrees)) * self.error
 
 
-class Fit(NamedTuple):
+class LeastSquares(NamedTuple):
     """Least-squares fit of some observations."""
 
     change: Floats
@@ -138,7 +138,7 @@ class Design:
             apart=shaped(apart),
         )
 
-    def fit(self, values: Floats) -> Fit:
+    def fit(self, values: Floats) -> LeastSquares:
         """Return the least-squares fit of all rows. `values` is [comparisons, observations], on the log scale."""
         return self._fit(values, np.full(len(self._rows), True))
 
@@ -203,7 +203,7 @@ class Design:
         blocks = self._blocks[:, None] == np.unique(self._blocks)
         return np.hstack([rows, blocks]).astype(float)
 
-    def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> Fit:
+    def _fit(self, values: Floats, kept: NDArray[np.bool_]) -> LeastSquares:
         """Fit the kept observations with an indicator of each treatment and of each block."""
         matrix = self._matrix()[kept]
         inverse = np.linalg.pinv(matrix)
@@ -217,7 +217,9 @@ class Design:
         scale = np.sqrt(np.diag(covariance))
         pairs = both & ~np.eye(self.count, dtype=bool)
         correlation = float(np.clip((covariance / np.outer(scale, scale))[pairs].min(initial=1.0), 0.0, 0.99))
-        return Fit(np.where(known, fitted[:, : self.count], np.nan), covariance, scale, variance, degrees, correlation)
+        return LeastSquares(
+            np.where(known, fitted[:, : self.count], np.nan), covariance, scale, variance, degrees, correlation
+        )
 
     def _by_block(self, values: Floats, row: int) -> Floats:
         """Difference between a row and the baseline in each block that has both: [comparisons, blocks]."""
