@@ -9,7 +9,7 @@ import pytest
 from assay.api import estimate_every_rank
 from assay.config.home import Home
 from assay.dashboard.whatif.answer import Predicted, WhatIfAnswer, answer, fullest
-from assay.dashboard.whatif.fits import Fit, fit_words
+from assay.dashboard.whatif.fits import WhatIfFit, fit_words
 from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
 from assay.dashboard.whatif.question import Question, read
@@ -27,7 +27,7 @@ def answered(home: Path, **query: str) -> WhatIfAnswer:
     return answer(asked(**query), Home(home))
 
 
-def fitted(home: Path, **query: str) -> dict[str, Fit]:
+def fitted(home: Path, **query: str) -> dict[str, WhatIfFit]:
     return {one.device: one for one in fitting(asked(**query), Home(home))}
 
 

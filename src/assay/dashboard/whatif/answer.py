@@ -20,7 +20,7 @@ from assay import api
 from assay.config.home import Home
 from assay.config.mesh import AXES
 from assay.cost.simulation.composition import CATEGORIES
-from assay.dashboard.whatif.fits import Fit, fit_at, fit_words
+from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_words
 from assay.dashboard.whatif.places import Places
 from assay.dashboard.whatif.question import HERE, Question
 from assay.dashboard.whatif.techniques import Technique, techniques
@@ -133,7 +133,7 @@ class Predicted:
     found: Estimate
     """The fullest of the ranks that were looked at."""
     time: Timing
-    fit: Fit
+    fit: WhatIfFit
     """Whether it fits the device that was asked for."""
     memory: dict[str, Any]
     """Figure of memory over the step (`over_instants`)."""

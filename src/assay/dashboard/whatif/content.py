@@ -7,7 +7,7 @@ from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.pages import rendered
 from assay.dashboard.whatif.answer import WhatIfAnswer
-from assay.dashboard.whatif.fits import Fit, fit_words, fits_table
+from assay.dashboard.whatif.fits import WhatIfFit, fit_words, fits_table
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, Question, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
 from assay.errors import UsageError
@@ -46,12 +46,12 @@ def answered(found: WhatIfAnswer) -> dict[str, Any]:
     }
 
 
-def fitted(rows: Collection[Fit]) -> dict[str, Any]:
+def fitted(rows: Collection[WhatIfFit]) -> dict[str, Any]:
     """Return the content of the template of devices."""
     return {"fits": fits_table(rows) if rows else None}
 
 
-def fit_values(rows: Collection[Fit]) -> dict[str, Any]:
+def fit_values(rows: Collection[WhatIfFit]) -> dict[str, Any]:
     """Return the devices for the page's script."""
     return {"html": rendered("what-if-fit.html", **fitted(rows))}
 

@@ -24,7 +24,7 @@ Need = tuple[Interval | None, str]
 
 
 @dataclass(frozen=True)
-class Fit:
+class WhatIfFit:
     """A device and the need of a step on it."""
 
     device: str
@@ -47,46 +47,46 @@ def place_of(question: Question, found: Estimate) -> tuple[str, int]:
     return _this_place(found)
 
 
-def fit_at(question: Question, found: Estimate) -> Fit:
+def fit_at(question: Question, found: Estimate) -> WhatIfFit:
     """Return the need on the device that was asked for."""
-    return fit_here(found) if question.device == HERE else Fit(*place_of(question, found), *need_on_gpu(found))
+    return fit_here(found) if question.device == HERE else WhatIfFit(*place_of(question, found), *need_on_gpu(found))
 
 
-def fit_here(found: Estimate) -> Fit:
+def fit_here(found: Estimate) -> WhatIfFit:
     """Return the need on this machine: of its process on a CPU, of the device on a GPU."""
     place = _this_place(found)
     if found.machine.device(found.run.device) == "cuda":
-        return Fit(*place, *need_on_gpu(found))
+        return WhatIfFit(*place, *need_on_gpu(found))
     tensors = found.timeline.peak.nbytes + OBJECTS
-    return Fit(*place, Interval(tensors + STARTED.low, found.most_bytes + OBJECTS + STARTED.high))
+    return WhatIfFit(*place, Interval(tensors + STARTED.low, found.most_bytes + OBJECTS + STARTED.high))
 
 
-def fits(found: Estimate, need: Need) -> Iterator[Fit]:
+def fits(found: Estimate, need: Need) -> Iterator[WhatIfFit]:
     """Yield every absent device, by its memory, for a step on one of them and its need there."""
     for name in sorted(ABSENT, key=lambda one: DEVICES[one].memory_bytes):
         machine, sheet = absent(name), DEVICES[name]
         try:
             check(found.run, machine)
         except UsageError as reason:
-            yield Fit(sheet.name, sheet.memory_bytes, None, str(reason))
+            yield WhatIfFit(sheet.name, sheet.memory_bytes, None, str(reason))
             continue
-        yield Fit(sheet.name, sheet.memory_bytes, *need)
+        yield WhatIfFit(sheet.name, sheet.memory_bytes, *need)
 
 
-def fit_words(one: Fit) -> str:
+def fit_words(one: WhatIfFit) -> str:
     """Return a fit as words: the verdict, and the need against the memory."""
     if one.need is None:
         return one.verdict
     return f"{one.verdict}: {_amounts(one.need)} of {format_bytes(one.memory_bytes)}"
 
 
-def fits_table(rows: Iterable[Fit]) -> Table:
+def fits_table(rows: Iterable[WhatIfFit]) -> Table:
     """Return the devices as a table."""
     columns = ("device", "memory", "need", "share", "does it fit?")
     return Table.of(columns, (_row(one) for one in rows), columns[1:4])
 
 
-def _row(one: Fit) -> tuple[str, ...]:
+def _row(one: WhatIfFit) -> tuple[str, ...]:
     if one.need is None:
         return (one.device, format_bytes(one.memory_bytes), "–", "–", one.verdict)
     share = f"{one.need.high / one.memory_bytes:.0%}".replace("%", " %")

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from assay.config.home import Home
 from assay.dashboard.whatif.answer import answer_at, fullest
-from assay.dashboard.whatif.fits import Fit, fit_here, fits, need_on_gpu
+from assay.dashboard.whatif.fits import WhatIfFit, fit_here, fits, need_on_gpu
 from assay.dashboard.whatif.places import Places, absent
 from assay.dashboard.whatif.question import HERE, Question
 from assay.errors import UsageError
@@ -22,13 +22,13 @@ _REFERENCE = "a100"
 """Device whose ledger serves all absent devices."""
 
 
-def fitting(question: Question, home: Home) -> tuple[Fit, ...]:
+def fitting(question: Question, home: Home) -> tuple[WhatIfFit, ...]:
     """Return the devices for a question, or the reasons why a fit is not known; none if the step is not predicted."""
     return _fitting(question, Places.of(question, home))
 
 
 @lru_cache(maxsize=_KEPT)
-def _fitting(question: Question, places: Places) -> tuple[Fit, ...]:
+def _fitting(question: Question, places: Places) -> tuple[WhatIfFit, ...]:
     known = answer_at(question, places).predicted
     if known is None:
         return ()
@@ -39,11 +39,11 @@ def _fitting(question: Question, places: Places) -> tuple[Fit, ...]:
         need = need_on_gpu(found) if local else (known.fit.need, known.fit.why_not)
         return (*here, *fits(found, need))
     except UsageError as reason:
-        return (*here, Fit("a GPU", DEVICES[_REFERENCE].memory_bytes, None, str(reason)))
+        return (*here, WhatIfFit("a GPU", DEVICES[_REFERENCE].memory_bytes, None, str(reason)))
 
 
-def _here(question: Question, here: Machine) -> Fit:
+def _here(question: Question, here: Machine) -> WhatIfFit:
     try:
         return fit_here(fullest(replace(question, device=HERE), here))
     except UsageError as reason:
-        return Fit("this machine", here.memory_bytes, None, str(reason))
+        return WhatIfFit("this machine", here.memory_bytes, None, str(reason))
