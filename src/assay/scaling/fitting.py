@@ -37,7 +37,7 @@ _SCALE = 1e3
 
 
 @dataclass(frozen=True)
-class Fit:
+class LawFit:
     """A fitted law, its objective, and the points that it was fitted to."""
 
     law: Law
@@ -52,16 +52,16 @@ class Fit:
         return np.log(self.points.loss) - np.log(self.law.losses(self.points))
 
 
-def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> Fit:
+def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> LawFit:
     """Fit a law to points: the lowest objective of several descents."""
     problem = Problem(form, points, delta)
     near = _near(problem)
     reached = descend(problem, near)
     values, lowest = finish(problem, reached[int(np.argmin(objectives(problem, reached)))])
-    return Fit(law_of(form, values), lowest, points, delta)
+    return LawFit(law_of(form, values), lowest, points, delta)
 
 
-def bootstrap(found: Fit, draws: int, seed: int = 0) -> list[Law]:
+def bootstrap(found: LawFit, draws: int, seed: int = 0) -> list[Law]:
     """Return laws that are fitted to points drawn with replacement; each begins from the fitted law.
 
     Errors that runs of one size share are drawn as well, and are added to the losses of these runs.
