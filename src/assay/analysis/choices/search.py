@@ -6,7 +6,7 @@ from assay.records.study import BASELINE, ComparisonRecord
 from assay.studies.execution.rungs import mean_loss
 
 
-class Found(NamedTuple):
+class FoundTarget(NamedTuple):
     """The outcome of a search."""
 
     counts: tuple[int, ...]
@@ -19,7 +19,7 @@ class Found(NamedTuple):
     """The control's."""
 
 
-def found(record: ComparisonRecord) -> Found | None:
+def found(record: ComparisonRecord) -> FoundTarget | None:
     """Return the outcome of a search; None for a study that is none."""
     if record.halving is None:
         return None
@@ -28,4 +28,4 @@ def found(record: ComparisonRecord) -> Found | None:
     losses = {row: loss for row in last if (loss := mean_loss(record.of(row))) is not None}
     best = min(losses, key=lambda row: losses[row], default=None)
     loss = None if best is None else losses[best]
-    return Found(tuple(map(len, rungs)), best, loss, mean_loss(record.of(BASELINE)))
+    return FoundTarget(tuple(map(len, rungs)), best, loss, mean_loss(record.of(BASELINE)))

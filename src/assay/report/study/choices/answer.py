@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.answer import Candidate, StudyAnswer, answers
 from assay.analysis.choices.log_change import LogChange
-from assay.analysis.choices.search import Found
+from assay.analysis.choices.search import FoundTarget
 from assay.analysis.choices.search import found as found_by
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.time import STEP_SECONDS
@@ -85,7 +85,7 @@ def _chosen(found: StudyAnswer) -> dict[str, Any]:
 SECTION = Section("answer", "The answer", _content, _values, printed=False, leads=True)
 
 
-def _search(search: Found) -> str:
+def _search(search: FoundTarget) -> str:
     """Return the sentences on a search: how many rows went on, and the best one at the end."""
     first, *others = search.counts
     said = f"Of {first} rows, {' and then '.join(map(str, others))} went on to more steps."
