@@ -30,7 +30,7 @@ class Standing(NamedTuple):
         return bool(self.figures) and not self.dominated_by
 
 
-class Frontier(NamedTuple):
+class CriteriaFront(NamedTuple):
     """Criteria that count, and every row."""
 
     criteria: tuple[Criterion, ...]
@@ -38,7 +38,7 @@ class Frontier(NamedTuple):
     """The control first, then the rows in the order of the record, with those that did not finish."""
 
 
-def frontier(comparison: Comparison) -> Frontier:
+def frontier(comparison: Comparison) -> CriteriaFront:
     """Return the front of each context over all criteria in which the rows differ."""
     every, able = criteria(comparison), [row.treatment for row in finished(comparison)]
     alike = {name: one.rows for one in contexts(comparison) for name in one.rows}
@@ -52,7 +52,7 @@ def frontier(comparison: Comparison) -> Frontier:
         front = {name: sure for name, sure in over.items() if not above[name]} or over
         figures = {one.name: one.figures[row.treatment] for one in every}
         found.append(Standing(row, figures, tuple(front), any(front.values()) or not front))
-    return Frontier(every, tuple(found))
+    return CriteriaFront(every, tuple(found))
 
 
 def _dominating(name: str, others: list[str], every: tuple[Criterion, ...]) -> dict[str, bool]:

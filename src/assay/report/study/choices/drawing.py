@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import Criterion
-from assay.analysis.choices.frontier import Frontier, Standing, frontier
+from assay.analysis.choices.frontier import CriteriaFront, Standing, frontier
 from assay.analysis.choices.learning_rates import BATCH_SIZE, Series, learning_rates
 from assay.report.page.panels import Panel, byte_unit, is_wide, logarithmic
 from assay.report.page.theme import PAPER, SMALL, marker, series
@@ -26,7 +26,7 @@ def front_panels(study: "StudyView") -> tuple[Panel, ...]:
     return (Panel("memory against time", partial(_draw_front, found), 4.4, width=SMALL),)
 
 
-def _draw_front(found: Frontier, axis: Any) -> None:
+def _draw_front(found: CriteriaFront, axis: Any) -> None:
     by_name = {one.name: one for one in found.criteria}
     points = [(number, one) for number, one in enumerate(found.rows) if one.figures]
     crowded = len(points) > _NAMED
