@@ -23,7 +23,7 @@ MicroBatch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Gradients:
+class ProbedGradients:
     """Gradients of several micro-batches."""
 
     losses: tuple[float, ...]
@@ -37,7 +37,7 @@ def gradients(
     micro_batch: Callable[[int], MicroBatch],
     count: int,
     tell: Callable[[int, int], None] = lambda done, total: None,
-) -> Gradients:
+) -> ProbedGradients:
     """Compute the gradients of the micro-batches 0 to `count` − 1; `micro_batch` returns the same one each time.
 
     `tell` receives the number of gradients that are computed, and of all: two of each micro-batch.
@@ -67,7 +67,7 @@ def gradients(
     means = (
         (name, one.detach(), summed / count) for (name, one), summed in zip(parameters.items(), total, strict=True)
     )
-    return Gradients(tuple(losses), Sums(squares, with_sum, unit_square), scales(means))
+    return ProbedGradients(tuple(losses), Sums(squares, with_sum, unit_square), scales(means))
 
 
 def _gradient(model: GPT, weights: Sequence[Tensor], batch: MicroBatch) -> tuple[float, Sequence[Tensor]]:
