@@ -6,7 +6,7 @@ from typing import Self
 
 from assay.cost.optimizers.updates import AdamW, Instant, UpdateRule
 from assay.cost.pipeline.schedules import Schedule
-from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.tensors import Tensor
 
 
@@ -72,7 +72,7 @@ class OptimizerStep:
 class Sharding:
     """Weights that this rank does not hold whole between steps."""
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ShardedGroup, ...] = ()
     """Weights that are gathered only while their module runs."""
     owned: tuple[str, ...] = ()
     """Weights divided among the ranks that share a batch: neither replicated nor sharded."""

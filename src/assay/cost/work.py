@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from assay.cost.collectives import Collective, Communication
 from assay.cost.operation import Operation
-from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.step import Cost
 
 
@@ -82,7 +82,7 @@ def _of_groups(cost: Cost) -> Iterator[Communication]:
         yield Communication(collective, group.axis, group.summed_bytes, 1, "gradients", dtype)
 
 
-def _gatherings(cost: Cost, group: Group) -> int:
+def _gatherings(cost: Cost, group: ShardedGroup) -> int:
     """Number of times a step gathers a group. In a pipeline its weights stay from a backward to the next forward."""
     if not cost.order:
         return cost.micro_batches * (2 if group.reshard else 1)

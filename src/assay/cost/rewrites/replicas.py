@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.cost.rewrites.low_precision import narrowed
-from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.step import Cost
 
 _AXIS = "dp"
@@ -42,7 +42,7 @@ def computing_in(cost: Cost, dtype: str) -> Cost:
     return replace(narrowed(cost, dtype), pieces=cost.pieces)
 
 
-def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
+def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[ShardedGroup]:
     """The groups of each stage: its weights outside of blocks, then those of each block."""
     for sites in cost.pipeline.stages or (("embedding", *cost.block_sites, "head"),):
         blocks = [site for site in sites if site.startswith("blocks.")]
@@ -56,4 +56,4 @@ def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[Group]:
                     sum(ranks * tensors[name].piece(ranks, 0).nbytes for name in owned)
                     for tensors in (cost.parameters, cost.pieces)
                 )
-                yield Group(tuple(covered), tuple(owned), whole, summed, ranks, _AXIS, reshard)
+                yield ShardedGroup(tuple(covered), tuple(owned), whole, summed, ranks, _AXIS, reshard)

@@ -22,7 +22,7 @@ from assay.cost.simulation.allocator import Category, Ledger, Storage
 
 
 @dataclass(frozen=True)
-class Group:
+class ShardedGroup:
     """Weights that are gathered, freed and summed together."""
 
     sites: tuple[str, ...]
@@ -51,12 +51,12 @@ class Group:
 class Gathered:
     """The groups of one stage while a step is played, outer groups first."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ShardedGroup, ...]
     ledger: Ledger
     copied: bool
     """True if a collective allocates a second message while it runs."""
-    weights: dict[Group, Storage] = field(default_factory=dict)
-    messages: dict[Group, Storage] = field(default_factory=dict)
+    weights: dict[ShardedGroup, Storage] = field(default_factory=dict)
+    messages: dict[ShardedGroup, Storage] = field(default_factory=dict)
     """Messages gathered ahead of time."""
     last_message: Storage | None = None
     """Message of the latest gather in forward."""
@@ -65,7 +65,7 @@ class Gathered:
     waiting: dict[str, Storage] = field(default_factory=dict)
     """Gradients of a later micro-batch, by weight, until they are added to the widened ones."""
 
-    def before_forward(self, group: Group) -> None:
+    def before_forward(self, group: ShardedGroup) -> None:
         """Gather the weights."""
         if group in self.weights:
             return
@@ -75,7 +75,7 @@ class Gathered:
         self.ledger.mark("forward", "all_gather", group.sites[0])
         self.last_message = message
 
-    def after_forward(self, group: Group) -> None:
+    def after_forward(self, group: ShardedGroup) -> None:
         """Free the weights if backward gathers them again."""
         if group.reshard:
             self.ledger.drop(self.weights.pop(group))
@@ -84,7 +84,7 @@ class Gathered:
         """Free the last message, because the stage's forward has ended."""
         self._free_last()
 
-    def before_backward(self, group: Group) -> None:
+    def before_backward(self, group: ShardedGroup) -> None:
         """Gather the weights, and the message of the group whose backward comes next."""
         if group not in self.weights:
             message = self.messages.pop(group, None) or self._message(group, "backward")
@@ -98,7 +98,7 @@ class Gathered:
             if ahead is not None:
                 self.messages[following] = ahead
 
-    def after_backward(self, group: Group, gradients: dict[str, Storage], *, first: bool, last: bool) -> None:
+    def after_backward(self, group: ShardedGroup, gradients: dict[str, Storage], *, first: bool, last: bool) -> None:
         """Free the weights; sum the gradients after the last micro-batch, or widen those of the first."""
         self._add_waiting(group)
         self.ledger.drop(self.weights.pop(group))
@@ -111,13 +111,13 @@ class Gathered:
         """True if a weight's gradients of several micro-batches are added in a wider dtype."""
         return any(group.widens and weight in group.weights for group in self.groups)
 
-    def _add_waiting(self, group: Group) -> None:
+    def _add_waiting(self, group: ShardedGroup) -> None:
         """Add this micro-batch's gradients to those of earlier ones."""
         for name in group.weights:
             if name in self.waiting:
                 self.ledger.drop(self.waiting.pop(name))
 
-    def _lift(self, group: Group, gradients: dict[str, Storage]) -> None:
+    def _lift(self, group: ShardedGroup, gradients: dict[str, Storage]) -> None:
         """Widen the gradients of the first of several micro-batches, one after the other."""
         for name in group.weights if group.widens else ():
             narrow = gradients[name]
@@ -126,7 +126,7 @@ class Gathered:
             self.ledger.mark("backward", "gradient lift", group.sites[0])
             self.ledger.drop(narrow)
 
-    def _sum_gradients(self, group: Group, gradients: list[Storage]) -> None:
+    def _sum_gradients(self, group: ShardedGroup, gradients: list[Storage]) -> None:
         """Reduce-scatter the whole gradients to this rank's shard of their sum."""
         self.leave_backward()
         self.summed = self.ledger.take(group.summed_bytes, Category.MESSAGE)
@@ -144,7 +144,7 @@ class Gathered:
             self.ledger.drop(self.summed)
         self.summed = None
 
-    def _message(self, group: Group, phase: str) -> Storage | None:
+    def _message(self, group: ShardedGroup, phase: str) -> Storage | None:
         if group.ranks == 1:
             return None
         if group.on_host:
@@ -164,7 +164,7 @@ class Gathered:
             self.ledger.drop(self.last_message)
         self.last_message = None
 
-    def _following(self, group: Group) -> Group | None:
+    def _following(self, group: ShardedGroup) -> ShardedGroup | None:
         """The group whose backward comes next: the last inner one after the outermost, else the inner one before."""
         outer, *inner = self.groups
         if group is outer:

@@ -22,7 +22,7 @@ from assay.cost.simulation.allocator import (
     Storage,
 )
 from assay.cost.simulation.figures import FLOAT32
-from assay.cost.simulation.fsdp_groups import Group
+from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.simulation.liveness import Returned, Segment, before_product
 from assay.cost.simulation.step_state import Gradients, Holders, PlayedStage, PlayedStep
 from assay.cost.workspaces import AUTOGRAD, CALLER
@@ -113,7 +113,7 @@ class Pass(Holders):
             self._exchange(gathered.groups)
         gathered.leave_backward()
 
-    def _exchange(self, groups: Iterable[Group]) -> None:
+    def _exchange(self, groups: Iterable[ShardedGroup]) -> None:
         for group in groups:
             self.stage.gathered.after_backward(group, self.step.gradients, first=self.first, last=self.last)
 

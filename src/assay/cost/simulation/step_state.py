@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from assay.cost.operation import Operation
 from assay.cost.optimizers.updates import Instant
 from assay.cost.simulation.allocator import GRADIENT, Category, Ledger, Storage
-from assay.cost.simulation.fsdp_groups import Gathered, Group
+from assay.cost.simulation.fsdp_groups import Gathered, ShardedGroup
 from assay.cost.step import Cost
 from assay.cost.workspaces import AUTOGRAD, CALLER, CUBLAS, libraries, workspaces
 
@@ -32,8 +32,8 @@ class PlayedStage:
         operations = [cost.tape[index] for index in self.indices]
         groups = [one for one in cost.sharding.groups if any(each.within(*one.sites) for each in operations)]
         self.gathered = Gathered(tuple(groups), ledger, cost.kernels.copied_gathers)
-        self.begins: dict[int, list[Group]] = {}
-        self.ends: dict[int, list[Group]] = {}
+        self.begins: dict[int, list[ShardedGroup]] = {}
+        self.ends: dict[int, list[ShardedGroup]] = {}
         """Groups by the first and by the last operation that needs their weights; outer groups first."""
         for group in groups:
             covered = [index for index in self.indices if cost.tape[index].within(*group.sites)]
