@@ -35,7 +35,7 @@ class Outcome(StrEnum):
     NOT_MEASURED = "not measured"
 
 
-class Judged(NamedTuple):
+class JudgedExpectation(NamedTuple):
     """An expectation and its outcome."""
 
     expectation: Expectation
@@ -46,7 +46,7 @@ class Judged(NamedTuple):
 
 def judged(
     expectations: Sequence[Expectation], rows: Sequence[Row], effects: "Sequence[MetricEffects]" = ()
-) -> tuple[Judged, ...]:
+) -> tuple[JudgedExpectation, ...]:
     """Return the outcome of each expectation; `effects` are those of the factors by metric."""
     known = {row.treatment: row for row in rows}
     found = []
@@ -55,11 +55,11 @@ def judged(
             found.append(_of_factors(one, effects))
             continue
         effect = known[one.row].effects.get(one.metric) if one.row in known else None
-        found.append(Judged(one, Outcome.NOT_MEASURED if effect is None else outcome(one, effect), effect))
+        found.append(JudgedExpectation(one, Outcome.NOT_MEASURED if effect is None else outcome(one, effect), effect))
     return tuple(found)
 
 
-def _of_factors(expected: Expectation, effects: "Sequence[MetricEffects]") -> Judged:
+def _of_factors(expected: Expectation, effects: "Sequence[MetricEffects]") -> JudgedExpectation:
     """Return the outcome for a main effect or an interaction."""
     wanted = frozenset(expected.effect.items())
     terms = [term for metric in effects if metric.metric == expected.metric for term in metric.effects]
@@ -70,8 +70,8 @@ def _of_factors(expected: Expectation, effects: "Sequence[MetricEffects]") -> Ju
             equal = ends is None and abs(value) < _ZERO and metrics()[expected.metric].kind == "exact"
             effect = Effect(change=value, interval=ends, pairs=0, equal=equal)
             alone = outcome(expected, effect)
-            return Judged(expected, alone if len(names) == 1 else Outcome.NOT_DISTINGUISHABLE, effect)
-    return Judged(expected, Outcome.NOT_MEASURED, None)
+            return JudgedExpectation(expected, alone if len(names) == 1 else Outcome.NOT_DISTINGUISHABLE, effect)
+    return JudgedExpectation(expected, Outcome.NOT_MEASURED, None)
 
 
 def outcome(expected: Expectation, effect: Effect) -> Outcome:

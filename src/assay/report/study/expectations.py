@@ -8,7 +8,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.factors.interactions import factor_effects
 from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics import metrics
-from assay.analysis.stated.expectations import Judged, Outcome, judged
+from assay.analysis.stated.expectations import JudgedExpectation, Outcome, judged
 from assay.records.study import Expectation
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import names
@@ -55,7 +55,7 @@ def refuted(comparison: Comparison) -> list[str]:
     return [expected(one.expectation) for one in _judged(comparison) if one.outcome is Outcome.REFUTED]
 
 
-def _judged(comparison: Comparison) -> tuple[Judged, ...]:
+def _judged(comparison: Comparison) -> tuple[JudgedExpectation, ...]:
     expects = comparison.record.expects
     effects = factor_effects(comparison) if any(one.effect for one in expects) else ()
     return judged(expects, (comparison.again, *comparison.rows), effects)
@@ -75,7 +75,7 @@ def _size(one: Expectation) -> str:
     return f"{100 * one.size:g} %"
 
 
-def _found(one: Judged) -> str:
+def _found(one: JudgedExpectation) -> str:
     if one.effect is None:
         return "no figure"
     if one.effect.equal:
