@@ -13,7 +13,7 @@ from assay.analysis.factors.additivity import deviations
 from assay.analysis.factors.changes import ProcessChanges, Scale, SeedChanges
 from assay.analysis.factors.grids import grids
 from assay.analysis.factors.interactions import factor_effects
-from assay.analysis.factors.layout import FactorLevels, Layout
+from assay.analysis.factors.layout import FactorLayout, FactorLevels
 from assay.analysis.factors.terms import Model, model
 from assay.analysis.intervals import Design
 from assay.analysis.quantiles import critical_value
@@ -28,9 +28,9 @@ MOST = 0.05 + 3 * np.sqrt(0.05 * 0.95 / DRAWS)
 """Nominal rate, and three standard errors of a rate over the draws."""
 
 
-def levels() -> Layout:
+def levels() -> FactorLayout:
     rows = [tuple(row.values()) for row in factorial({one.key: one.levels for one in FACTORS})]
-    return Layout(FACTORS, {BASELINE: rows[0], **{f"row {at}": row for at, row in enumerate(rows[1:], 1)}})
+    return FactorLayout(FACTORS, {BASELINE: rows[0], **{f"row {at}": row for at, row in enumerate(rows[1:], 1)}})
 
 
 def simulated(means: np.ndarray, seed: int) -> tuple[ProcessChanges, Model]:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from assay.analysis.comparison import Comparison
-from assay.analysis.factors.layout import Layout, layout, level_name
+from assay.analysis.factors.layout import FactorLayout, layout, level_name
 from assay.errors import UsageError, among, shown
 
 Levels = tuple[tuple[str, str], ...]
@@ -37,7 +37,7 @@ def contexts(comparison: Comparison) -> tuple[Context, ...]:
     return contexts_of(layout(comparison.record), comparison.record.context)
 
 
-def contexts_of(design: Layout, keys: Collection[str]) -> tuple[Context, ...]:
+def contexts_of(design: FactorLayout, keys: Collection[str]) -> tuple[Context, ...]:
     """Return the contexts of rows, if the factors of these keys are context.
 
     Rows whose own control is not among them belong to no context, because they have nothing to be compared with.

@@ -13,7 +13,7 @@ import numpy as np
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.changes import ChangeEstimate, RowChanges, Scale, compared_metrics, estimates, row_changes
-from assay.analysis.factors.layout import Change, Layout, layout
+from assay.analysis.factors.layout import Change, FactorLayout, layout
 from assay.config.base import Frozen
 from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
 
@@ -56,7 +56,7 @@ def deviations(comparison: Comparison) -> tuple[MetricDeviations, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def deviations_of(design: Layout, metric: str, changes: RowChanges | None) -> MetricDeviations | None:
+def deviations_of(design: FactorLayout, metric: str, changes: RowChanges | None) -> MetricDeviations | None:
     """Return the deviations in one metric; None if no row has several changes and rows of each of them alone."""
     singles = {} if changes is None else single_rows(design, changes.rows)
     if changes is None or not singles:
@@ -65,7 +65,7 @@ def deviations_of(design: Layout, metric: str, changes: RowChanges | None) -> Me
     return MetricDeviations(metric=metric, deviations=every, bounded=changes.bounded) if every else None
 
 
-def single_rows(design: Layout, rows: Collection[str]) -> dict[str, tuple[str, ...]]:
+def single_rows(design: FactorLayout, rows: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the rows of the single changes, by row with several changes, if all of them are among `rows`."""
     known: dict[Changes, str] = {}
     for name in rows:
@@ -87,7 +87,7 @@ def _alone(changes: Changes, known: Mapping[Changes, str]) -> tuple[str, ...] | 
     return names if len(names) == len(singles) > 1 else None
 
 
-def _parts(design: Layout, row: str) -> Changes:
+def _parts(design: FactorLayout, row: str) -> Changes:
     """Return the changes of a row, with a stack of optimizations taken apart."""
     first = {factor.key: factor.levels[0] for factor in design.factors}
     found: set[Change] = set()
@@ -104,7 +104,9 @@ def _stack(level: str) -> frozenset[str]:
     return frozenset({level} if is_placebo(level) else set(level.split("+")) - {NONE})
 
 
-def _deviations(design: Layout, changes: RowChanges, singles: Mapping[str, tuple[str, ...]]) -> tuple[Deviation, ...]:
+def _deviations(
+    design: FactorLayout, changes: RowChanges, singles: Mapping[str, tuple[str, ...]]
+) -> tuple[Deviation, ...]:
     place = {name: at for at, name in enumerate(changes.rows)}
     own, parts = (np.zeros((len(singles), len(place))) for _ in range(2))
     for at, (row, others) in enumerate(singles.items()):

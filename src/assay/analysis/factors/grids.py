@@ -12,7 +12,7 @@ import numpy as np
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.additivity import deviations_of
 from assay.analysis.factors.changes import RowChanges, Scale, compared_metrics, row_changes
-from assay.analysis.factors.layout import Layout, layout
+from assay.analysis.factors.layout import FactorLayout, layout
 from assay.config.base import Frozen
 from assay.records.study import BASELINE
 from assay.studies.factors import OPTIMIZATIONS
@@ -56,7 +56,7 @@ def grids(comparison: Comparison) -> tuple[Grid, ...]:
     return tuple(grid for name, changes in found for grid in grids_of(design, name, changes))
 
 
-def grids_of(design: Layout, metric: str, changes: RowChanges | None) -> tuple[Grid, ...]:
+def grids_of(design: FactorLayout, metric: str, changes: RowChanges | None) -> tuple[Grid, ...]:
     """Return a grid of one metric for each pair of factors that change together in some row.
 
     Optimizations are down and the other factor is across; of others, the one with more levels is down.
@@ -70,7 +70,7 @@ def grids_of(design: Layout, metric: str, changes: RowChanges | None) -> tuple[G
     return tuple(_grid(metric, design, both, by_row, deviating) for both in _pairs(design))
 
 
-def _pairs(design: Layout) -> list[tuple[int, int]]:
+def _pairs(design: FactorLayout) -> list[tuple[int, int]]:
     """Return the pairs of factors that have a grid, by their places in the design; none of many factors."""
     if len(design.factors) > MOST_FACTORS:
         return []
@@ -78,7 +78,7 @@ def _pairs(design: Layout) -> list[tuple[int, int]]:
     return [both for pair in pairs if (both := _ordered(design, pair)) and _together(design, both)]
 
 
-def _ordered(design: Layout, pair: tuple[int, int]) -> tuple[int, int]:
+def _ordered(design: FactorLayout, pair: tuple[int, int]) -> tuple[int, int]:
     def rank(at: int) -> tuple[bool, int]:
         return design.factors[at].key == OPTIMIZATIONS, len(design.factors[at].levels)
 
@@ -86,14 +86,14 @@ def _ordered(design: Layout, pair: tuple[int, int]) -> tuple[int, int]:
     return (other, one) if rank(other) > rank(one) else (one, other)
 
 
-def _together(design: Layout, pair: tuple[int, int]) -> bool:
+def _together(design: FactorLayout, pair: tuple[int, int]) -> bool:
     """Return True if some row changes both factors and nothing else."""
     keys = {design.factors[at].key for at in pair}
     return any({key for key, _ in design.changes(row)} == keys for row in design.rows)
 
 
 def _grid(
-    metric: str, design: Layout, pair: tuple[int, int], changes: dict[str, float], deviating: dict[str, float]
+    metric: str, design: FactorLayout, pair: tuple[int, int], changes: dict[str, float], deviating: dict[str, float]
 ) -> Grid:
     down, across = (design.factors[at] for at in pair)
     others = {

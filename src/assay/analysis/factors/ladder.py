@@ -15,7 +15,7 @@ import numpy as np
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.changes import Scale, estimates, row_changes
-from assay.analysis.factors.layout import Layout, layout
+from assay.analysis.factors.layout import FactorLayout, layout
 from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
 from assay.analysis.row import Row, usable
 from assay.records.published import Published
@@ -84,7 +84,7 @@ def ladder(comparison: Comparison) -> tuple[Rung, ...]:
     )
 
 
-def _rungs(kind: str, design: Layout) -> list[str]:
+def _rungs(kind: str, design: FactorLayout) -> list[str]:
     """Return the control and the rungs, without rows that leave one out or turn on one alone."""
     if kind != _LADDER:
         return list(design.rows) if [factor.key for factor in design.factors] == [RUNG] else []

@@ -26,7 +26,7 @@ class FactorLevels(NamedTuple):
     """The control's level is the first; the others are in the order of the rows."""
 
 
-class Layout(NamedTuple):
+class FactorLayout(NamedTuple):
     """Factors of a study, and the levels of its rows."""
 
     factors: tuple[FactorLevels, ...]
@@ -39,28 +39,28 @@ class Layout(NamedTuple):
         return tuple((factor.key, level) for factor, level in both if level != factor.levels[0])
 
 
-def layout(record: ComparisonRecord) -> Layout:
+def layout(record: ComparisonRecord) -> FactorLayout:
     """Return the factors of a study, and the level of each factor in each row that has a cell."""
     return _layout(record, _levels_by_row(record.cells))
 
 
-def layout_of(named: Mapping[str, Mapping[str, str]]) -> Layout:
+def layout_of(named: Mapping[str, Mapping[str, str]]) -> FactorLayout:
     """Return the factors of rows by their levels; the first row is the control, and each has all of its factors."""
     keys = tuple(next(iter(named.values()), {}))
     rows = {name: tuple(levels[key] for key in keys) for name, levels in named.items()}
     columns = zip(*rows.values(), strict=True)
-    return Layout(
+    return FactorLayout(
         tuple(FactorLevels(key, tuple(dict.fromkeys(one))) for key, one in zip(keys, columns, strict=True)), rows
     )
 
 
-def planned(record: ComparisonRecord) -> Layout:
+def planned(record: ComparisonRecord) -> FactorLayout:
     """Return the layout with the rows whose cells a limit of time held back."""
     held_back = {one.treatment: one.levels for one in record.held_back if one.levels}
     return _layout(record, {**held_back, **_levels_by_row(record.cells)})
 
 
-def _layout(record: ComparisonRecord, known: Mapping[str, Mapping[str, str]]) -> Layout:
+def _layout(record: ComparisonRecord, known: Mapping[str, Mapping[str, str]]) -> FactorLayout:
     control = known.get(BASELINE) or known.get(AGAIN) or {}
     others = {name: {**control, **known[name]} for name in record.treatments if name in known}
     return layout_of({BASELINE: control, **others})

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.analysis.factors.layout import Change, Layout
+from assay.analysis.factors.layout import Change, FactorLayout
 from assay.analysis.quantiles import Floats
 from assay.records.study import BASELINE
 
@@ -48,7 +48,7 @@ class Model(NamedTuple):
     """Effects that the rows do not determine."""
 
 
-def model(design: Layout, rows: Sequence[str], covariance: Floats) -> Model | None:
+def model(design: FactorLayout, rows: Sequence[str], covariance: Floats) -> Model | None:
     """Return the effects that some rows determine, by least squares with their covariance; None if there are none."""
     levels = [
         tuple(dict.fromkeys((factor.levels[0], *(design.rows[name][at] for name in rows))))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assay.analysis.factors.layout import Change, Layout, effect_name, planned
+from assay.analysis.factors.layout import Change, FactorLayout, effect_name, planned
 from assay.analysis.row import seeds_of, usable
 from assay.analysis.typical import LEAST_SEEDS
 from assay.records.study import BASELINE, ComparisonRecord
@@ -47,7 +47,7 @@ def lost_effects(record: ComparisonRecord) -> list[tuple[Change, ...]]:
     return [term.changes for term in whole.terms if term.changes not in known] if whole else []
 
 
-def _model(design: Layout, rows: Sequence[str]) -> "Model | None":
+def _model(design: FactorLayout, rows: Sequence[str]) -> "Model | None":
     """Return the effects that some rows determine; which these are does not depend on the rows' errors."""
     import numpy as np
 

@@ -13,7 +13,7 @@ from assay.analysis.choices.contexts import contexts_of
 from assay.analysis.factors.additivity import MetricDeviations, deviations_of
 from assay.analysis.factors.changes import SeedChanges
 from assay.analysis.factors.grids import Grid, grids_of
-from assay.analysis.factors.layout import Layout, layout_of
+from assay.analysis.factors.layout import FactorLayout, layout_of
 from assay.analysis.predicted.figures import COMPARED, MEASURED, Figure
 from assay.records.published import Published, PublishedColumn
 from assay.records.study import BASELINE
@@ -27,7 +27,7 @@ class Rank(NamedTuple):
     last: int
 
 
-def design_of(study: PredictedStudy) -> Layout:
+def design_of(study: PredictedStudy) -> FactorLayout:
     """Return the factors of the rows that are predicted."""
     return layout_of({row.label: row.levels for row in study.rows if row.found is not None})
 
