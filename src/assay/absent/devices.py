@@ -6,7 +6,7 @@ from typing import NamedTuple
 from assay.cost.kernels import Gpu
 from assay.errors import UsageError, among, shown
 from assay.hardware.devices import DEVICES, Device
-from assay.hardware.limits import LIMITS, Limits
+from assay.hardware.limits import LIMITS, ProcessorLimits
 from assay.hardware.memory import CONTEXT_BYTES, MIB
 
 
@@ -52,7 +52,7 @@ class AbsentDevice(NamedTuple):
         return self.sheet.memory_source
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ProcessorLimits:
         """Limits of its compute capability."""
         return LIMITS[self.capability]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 KIB = 2**10
 
 
-class Limits(NamedTuple):
+class ProcessorLimits(NamedTuple):
     """Limits of one multiprocessor."""
 
     threads: int
@@ -16,14 +16,14 @@ class Limits(NamedTuple):
     """Most shared memory of one block."""
 
 
-LIMITS: Mapping[tuple[int, int], Limits] = {
-    (7, 0): Limits(2048, 32, 96 * KIB, 96 * KIB),
-    (7, 5): Limits(1024, 16, 64 * KIB, 64 * KIB),
-    (8, 0): Limits(2048, 32, 164 * KIB, 163 * KIB),
-    (8, 6): Limits(1536, 16, 100 * KIB, 99 * KIB),
-    (8, 9): Limits(1536, 24, 100 * KIB, 99 * KIB),
-    (9, 0): Limits(2048, 32, 228 * KIB, 227 * KIB),
-    (10, 0): Limits(2048, 32, 228 * KIB, 227 * KIB),
-    (12, 0): Limits(1536, 24, 100 * KIB, 99 * KIB),
+LIMITS: Mapping[tuple[int, int], ProcessorLimits] = {
+    (7, 0): ProcessorLimits(2048, 32, 96 * KIB, 96 * KIB),
+    (7, 5): ProcessorLimits(1024, 16, 64 * KIB, 64 * KIB),
+    (8, 0): ProcessorLimits(2048, 32, 164 * KIB, 163 * KIB),
+    (8, 6): ProcessorLimits(1536, 16, 100 * KIB, 99 * KIB),
+    (8, 9): ProcessorLimits(1536, 24, 100 * KIB, 99 * KIB),
+    (9, 0): ProcessorLimits(2048, 32, 228 * KIB, 227 * KIB),
+    (10, 0): ProcessorLimits(2048, 32, 228 * KIB, 227 * KIB),
+    (12, 0): ProcessorLimits(1536, 24, 100 * KIB, 99 * KIB),
 }
 """Limits by compute capability."""
