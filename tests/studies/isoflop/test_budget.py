@@ -5,7 +5,7 @@ import math
 import pytest
 
 from assay.errors import UsageError
-from assay.studies.isoflop.budget import Limits, Wanted, cells_of, largest_study, makespan, study_seconds
+from assay.studies.isoflop.budget import DesignLimits, Wanted, cells_of, largest_study, makespan, study_seconds
 from assay.studies.isoflop.sizes import flops_of, sized
 from assay.studies.kinds.isoflop import BUDGET, LEAST_STEPS
 from support.scaled import base
@@ -14,8 +14,8 @@ WIDTHS = (16, 24, 32, 40, 48, 64)
 WANTED = Wanted({width: sized(base(), width) for width in WIDTHS})
 
 
-def limits(minutes: float, slots: int = 2, most_tokens: float = math.inf) -> Limits:
-    return Limits(60 * minutes, slots, {width: 1e-3 * width / 16 for width in WIDTHS}, most_tokens)
+def limits(minutes: float, slots: int = 2, most_tokens: float = math.inf) -> DesignLimits:
+    return DesignLimits(60 * minutes, slots, {width: 1e-3 * width / 16 for width in WIDTHS}, most_tokens)
 
 
 def test_tasks_begin_when_a_slot_is_free() -> None:

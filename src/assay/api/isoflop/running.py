@@ -41,7 +41,7 @@ def plan(
         MOST_EPOCHS,
         SEEDS,
         TOKENS_PER_PARAMETER,
-        Limits,
+        DesignLimits,
         Wanted,
         largest_study,
         study_seconds,
@@ -54,7 +54,7 @@ def plan(
     base = configure(source, (*_UNTIMED, *overrides))
     here = measured(base, tuple(widths or widths_of(base)), home_of(home), on_progress or silent)
     wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER, seeds=seeds or SEEDS)
-    limits = Limits(_SHARE * budget_seconds, here.slots, here.step_seconds, MOST_EPOCHS * here.train_tokens)
+    limits = DesignLimits(_SHARE * budget_seconds, here.slots, here.step_seconds, MOST_EPOCHS * here.train_tokens)
     vocabulary = next(iter(here.sizes.values())).model.vocab_size
     changes = (f"model.vocab_size={vocabulary}", *_UNTIMED, *overrides)
     study = _stated(largest_study(wanted, limits), title_of(source), changes)

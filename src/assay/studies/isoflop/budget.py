@@ -43,7 +43,7 @@ MOST_EPOCHS = 4.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class DesignLimits:
     """Limits of a design: its time, the machine, and the text."""
 
     seconds: float
@@ -108,7 +108,7 @@ def study_for(flops: float, wanted: Wanted, most_tokens: float) -> Isoflop | Non
     return Isoflop(runs=runs, held_out=held_out, check_rate_at=list(runs)[1], count=wanted.count, seeds=wanted.seeds)
 
 
-def largest_study(wanted: Wanted, limits: Limits) -> Isoflop:
+def largest_study(wanted: Wanted, limits: DesignLimits) -> Isoflop:
     """Return the study with the largest held-out run that ends in time. Raises `UsageError` if none does."""
     coarse = np.geomspace(_LEAST_FLOPS, _MOST_FLOPS, _PLACES)
     able = [flops for flops in coarse if _in_time(flops, wanted, limits) is not None]
@@ -121,13 +121,13 @@ def largest_study(wanted: Wanted, limits: Limits) -> Isoflop:
     return next(found for flops in reversed(fine) if (found := _in_time(flops, wanted, limits)) is not None)
 
 
-def _in_time(flops: float, wanted: Wanted, limits: Limits) -> Isoflop | None:
+def _in_time(flops: float, wanted: Wanted, limits: DesignLimits) -> Isoflop | None:
     """Return the study of a held-out run; None if it is not possible or ends too late."""
     study = study_for(flops, wanted, limits.most_tokens)
     return study if study is not None and study_seconds(study, wanted, limits) <= limits.seconds else None
 
 
-def study_seconds(study: Isoflop, wanted: Wanted, limits: Limits) -> float:
+def study_seconds(study: Isoflop, wanted: Wanted, limits: DesignLimits) -> float:
     """Return the predicted time of a study: all cells in their order, the control twice at each seed."""
     seconds = [seconds_of(study, one, wanted, limits) for one in cells_of(study)]
     return makespan(seconds, limits.slots)
@@ -140,7 +140,7 @@ def cells_of(study: Isoflop) -> list[Mapping[str, str]]:
     return [control, control, held_out, *others, *again]
 
 
-def seconds_of(study: Isoflop, levels: Mapping[str, str], wanted: Wanted, limits: Limits) -> float:
+def seconds_of(study: Isoflop, levels: Mapping[str, str], wanted: Wanted, limits: DesignLimits) -> float:
     """Return the predicted time of one run of a study."""
     width = int(levels[WIDTH])
     size = wanted.sizes[width]

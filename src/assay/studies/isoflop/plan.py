@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assay.studies.isoflop.budget import Limits, Wanted
+from assay.studies.isoflop.budget import DesignLimits, Wanted
 from assay.studies.isoflop.here import Here
 from assay.studies.kinds.isoflop import Isoflop
 
@@ -14,7 +14,7 @@ class ScalingPlan:
     study: Isoflop
     here: Here
     wanted: Wanted
-    limits: Limits
+    limits: DesignLimits
     budget_seconds: float
     seconds: float
     """Predicted time of the whole."""
