@@ -17,7 +17,7 @@ from assay.studies.folder import StudyFolder, StudyPlan, folders
 _LONGEST = 200
 
 
-class Line(NamedTuple):
+class StudyLine(NamedTuple):
     """One study in the list."""
 
     id: str
@@ -52,7 +52,7 @@ class Studies:
         self._plans: dict[Path, tuple[int, _Planned]] = {}
         self._lock = threading.Lock()
 
-    def known(self) -> list[Line]:
+    def known(self) -> list[StudyLine]:
         """All studies, newest first; one that cannot be read is damaged."""
         there = folders(self._home)
         logs = {folder.events_file for folder in there}
@@ -60,16 +60,16 @@ class Studies:
             self._tails = {log: tail for log, tail in self._tails.items() if log in logs}
         return [self.line(folder) for folder in reversed(there)]
 
-    def line(self, folder: StudyFolder) -> Line:
+    def line(self, folder: StudyFolder) -> StudyLine:
         """Return one study for the list."""
         try:
             planned = self._planned(folder)
         except UsageError as error:
-            return Line(folder.id, "", "", legible(str(error), _LONGEST), "damaged", 0, 0)
+            return StudyLine(folder.id, "", "", legible(str(error), _LONGEST), "damaged", 0, 0)
         cells, over = merged(self.tail(folder).since(0)[0])
         status = "running" if folder.running else over or ("complete" if planned.runs else "stopped")
         ended = len(planned.runs) or sum(one["ended"] for one in cells.values())
-        return Line(folder.id, planned.title, planned.kind, planned.question, status, planned.cells, ended)
+        return StudyLine(folder.id, planned.title, planned.kind, planned.question, status, planned.cells, ended)
 
     def runs(self, name: str) -> frozenset[str]:
         """Return the ids of a study's runs; none if there is no such study."""
