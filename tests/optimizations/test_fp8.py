@@ -12,7 +12,7 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
-from assay.records.trace import Float8Product, Operation, Phase
+from assay.records.trace import Float8Product, Phase, TracedOperation
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, losses, traced
@@ -110,9 +110,9 @@ def test_a_direction_that_is_not_in_float8_does_not_pass(forward: int, backward:
     run = run_with(FP8)
     trace = traced(run_with())
 
-    def products(phase: str, count: int) -> Operation:
+    def products(phase: str, count: int) -> TracedOperation:
         made = {"name": "aten._scaled_mm", "operation_class": "contraction", "dtype": "float8_e4m3fn"}
-        return Operation.model_validate({**made, "phase": phase, "count": count, "flops": 0, "bytes": 0})
+        return TracedOperation.model_validate({**made, "phase": phase, "count": count, "flops": 0, "bytes": 0})
 
     rest = tuple(
         one.model_copy(update={"dtype": "bfloat16"}) for one in traced(run_with()).operations if "bmm" in one.name

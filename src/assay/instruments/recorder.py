@@ -19,7 +19,7 @@ from assay.instruments.memory.storages import identity, storages
 from assay.instruments.optimizer import Writes
 from assay.instruments.phase import current_phase
 from assay.instruments.recomputation import BlockForwards
-from assay.records.trace import Operation, OperationClass, Phase, TracedCommunication
+from assay.records.trace import OperationClass, Phase, TracedCommunication, TracedOperation
 from assay.step.compiled import CompiledCall
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
@@ -111,10 +111,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "synchronizations": dict(self.synchronizations.counts),
         }
 
-    def operations(self) -> tuple[Operation, ...]:
+    def operations(self) -> tuple[TracedOperation, ...]:
         """Every operator recorded, in the order of first execution."""
         return tuple(
-            Operation(name=name, part_of=whole, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
+            TracedOperation(name=name, part_of=whole, phase=phase, operation_class=kind, dtype=dtype, **vars(tally))
             for (name, whole, phase, kind, dtype), tally in self._tallies.items()
         )
 

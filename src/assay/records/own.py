@@ -15,7 +15,7 @@ from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.records.timing import Quartiles, TimedBlock
 from assay.records.trace import Memory as HeldMemory
-from assay.records.trace import Operation, OperationClass
+from assay.records.trace import OperationClass, TracedOperation
 
 
 class TracedPeak(Record):
@@ -76,7 +76,7 @@ class OwnStep(Record):
     """Bytes of parameters, gradients, optimizer state and saved tensors, by the trace."""
     forwards: int
     """Number of forwards of the last module that kept gradients."""
-    operations: tuple[Operation, ...]
+    operations: tuple[TracedOperation, ...]
     synchronizations: Mapping[str, int]
     """Number of times by phase that the host waited for the device."""
     anatomy: Anatomy | None = None

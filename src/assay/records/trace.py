@@ -195,7 +195,7 @@ DOCUMENTS = "documents"
 """Maker of a batch: a stream of documents that are tokenized for it."""
 
 
-class Operation(Frozen):
+class TracedOperation(Frozen):
     """All executions of one operator that agree in phase and dtype."""
 
     name: str
@@ -265,7 +265,7 @@ class HeldParameter(Frozen):
 class Trace(Frozen):
     """One optimizer step of one rank."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[TracedOperation, ...]
     communications: tuple[TracedCommunication, ...] = ()
     loss: float
     forwards: int
