@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.asking.results import Grown, Optima
+    from assay.api.asking.results import Grown, LawOptima
     from assay.scaling.asking.answer import Answer, Quantity
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.fitted import FittedLaw
@@ -37,7 +37,7 @@ def optimal(
     mfu: float | None = None,
     price: float | None = None,
     far: bool = False,
-) -> "Optima":
+) -> "LawOptima":
     """Return the best model size and data for a budget, for a size or for an amount of data, under each law.
 
     `points` are a CSV file, with `columns` as in `fit`, or points, to which one more `law` is fitted, without the
@@ -47,7 +47,7 @@ def optimal(
     money. An answer beyond 10,000 times the compute of the largest fitted run is left out, except with `far`. Raises
     `UsageError` unless one of the first three is given, and if no law answers.
     """
-    from assay.api.asking.results import Optima
+    from assay.api.asking.results import LawOptima
     from assay.scaling.asking.answer import answer, check_any
 
     quantity, value = _asked({"flops": flops, "parameters": parameters, "tokens": tokens})
@@ -60,7 +60,7 @@ def optimal(
     if device is not None:
         found = {name: _billed(one, device, devices or 1, mfu, price) for name, one in found.items()}
     further = tokens_per_parameter, inference_tokens
-    return Optima(quantity, value, {name: _elsewhere(one, *further) for name, one in found.items()}, *further)
+    return LawOptima(quantity, value, {name: _elsewhere(one, *further) for name, one in found.items()}, *further)
 
 
 def growth(

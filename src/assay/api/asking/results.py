@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Optima(Shown, LawAnswers):
+class LawOptima(Shown, LawAnswers):
     """The best size and data by each law."""
 
     def __repr__(self) -> str:
