@@ -20,7 +20,7 @@ from assay.studies.folder import StudyFolder
 _MOST_ANSWERS = 8
 
 
-class Part(NamedTuple):
+class AnswerSection(NamedTuple):
     """One section of an answer."""
 
     title: str
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     """A line for the baseline, its second run, and every row."""
     rows: tuple[str, ...]
     """Label of each line of the table."""
-    parts: tuple[Part, ...]
+    parts: tuple[AnswerSection, ...]
     front: dict[str, Any] | None
     """Points of memory against time, or None if rows do not differ in both."""
 
@@ -74,7 +74,9 @@ def _answer(folder: StudyFolder) -> Answer | None:
         return None
     comparison = analyse(record)
     rows = (comparison.baseline, comparison.again, *comparison.rows)
-    parts = tuple(Part(one.section.title, one.blocks, one.section.leads) for one in StudyView(comparison).sections)
+    parts = tuple(
+        AnswerSection(one.section.title, one.blocks, one.section.leads) for one in StudyView(comparison).sections
+    )
     return Answer(rows_table(comparison), tuple(row.treatment for row in rows), parts, points(comparison))
 
 
