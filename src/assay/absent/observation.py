@@ -6,7 +6,7 @@ from assay.config.base import Frozen
 from assay.estimator.timing.dispatched import Call
 
 
-class Place(Frozen):
+class CodeLine(Frozen):
     """A line of the script, or of a library that it uses."""
 
     file: str = ""
@@ -40,7 +40,7 @@ class DevicePeaks(Frozen):
     total_bytes: int
 
 
-class Read(Place):
+class Read(CodeLine):
     """Reads of one line by one operator of torch."""
 
     operator: str
@@ -52,7 +52,7 @@ class Read(Place):
     """True if the user has stated the value."""
 
 
-class Unknown(Place):
+class Unknown(CodeLine):
     """Use of a library whose answer is not known."""
 
     library: str
@@ -61,7 +61,7 @@ class Unknown(Place):
     """True if the script goes on, with a workspace that is not known."""
 
 
-class Exhausted(Place):
+class Exhausted(CodeLine):
     """A request of memory that the device refused."""
 
     device: int
@@ -76,7 +76,7 @@ class ProcessEnd(Frozen):
     """`running` if it was killed before it could write."""
     error: str = ""
     message: str = ""
-    place: Place = Place()
+    place: CodeLine = CodeLine()
     signal: int | None = None
 
 
