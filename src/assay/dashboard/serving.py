@@ -27,7 +27,7 @@ _END_SECONDS = 3
 """Seconds that open streams get when the server ends; they look for its end once a second."""
 
 
-class Place(NamedTuple):
+class ServedAt(NamedTuple):
     """Where the dashboard listens."""
 
     socket: socket.socket
@@ -51,7 +51,7 @@ def check_installed() -> None:
         raise UsageError(f"the dashboard needs {', '.join(missing)}; install with `pip install 'assay[dashboard]'`")
 
 
-def place(host: str, port: int, token: str | None = None) -> Place:
+def place(host: str, port: int, token: str | None = None) -> ServedAt:
     """Bind an address; port 0 takes a free one. Elsewhere than on loopback a missing token is made at random.
 
     Raises `UsageError` if the address cannot be bound, or if a token has characters that a link cannot carry.
@@ -69,10 +69,10 @@ def place(host: str, port: int, token: str | None = None) -> Place:
         raise UsageError(
             f"{shown(host)} and port {port} cannot be bound ({reason}); name another --port, or 0 for any free one"
         ) from None
-    return Place(bound, host, bound.getsockname()[1], token)
+    return ServedAt(bound, host, bound.getsockname()[1], token)
 
 
-def serve(home: Home, place: Place, on_ready: Callable[[], None] = lambda: None) -> None:
+def serve(home: Home, place: ServedAt, on_ready: Callable[[], None] = lambda: None) -> None:
     """Answer requests until Ctrl-C. Nothing of the home is written."""
     import uvicorn
 
