@@ -16,7 +16,7 @@ from assay.model.gpt import TIED
 from assay.model.weights import parameter_shapes
 
 
-class Place(NamedTuple):
+class TensorNames(NamedTuple):
     """Name of one tensor in assay, its names in the family, and its conversion in both directions."""
 
     ours: str
@@ -30,12 +30,12 @@ class Family:
     """One kind of Hugging Face model: its names, and the models that it can express."""
 
     naming: Naming
-    place: Callable[[str, tuple[str, ...], ModelConfig], Place]
+    place: Callable[[str, tuple[str, ...], ModelConfig], TensorNames]
     """Place of a parameter that is not the output projection, by its name and its names in the family."""
     check: Callable[[ModelConfig], None]
     """Raises `UsageError` for a model that the family cannot express."""
 
-    def places(self, config: ModelConfig) -> Iterator[tuple[Place, tuple[torch.Size, ...]]]:
+    def places(self, config: ModelConfig) -> Iterator[tuple[TensorNames, tuple[torch.Size, ...]]]:
         """Yield every tensor that the family has under this configuration, with its shapes there."""
         padded = self.naming.pads_biases
         whole = config.model_copy(update={"bias": True, "qkv_bias": None}) if padded else config
@@ -54,6 +54,6 @@ def _alone(tensor: Tensor) -> Sequence[Tensor]:
     return (tensor,)
 
 
-def unchanged(ours: str, theirs: tuple[str, ...]) -> Place:
+def unchanged(ours: str, theirs: tuple[str, ...]) -> TensorNames:
     """Return the place of a tensor that is the same in both."""
-    return Place(ours, theirs, _one, _alone)
+    return TensorNames(ours, theirs, _one, _alone)

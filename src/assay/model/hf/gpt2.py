@@ -15,10 +15,10 @@ from assay.config.hf import tensors
 from assay.config.hf.gpt2 import ACTIVATIONS
 from assay.config.hf.tensors import where
 from assay.errors import UsageError
-from assay.model.hf.family import Family, Place, unchanged
+from assay.model.hf.family import Family, TensorNames, unchanged
 
 
-def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> Place:
+def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> TensorNames:
     inner = where(ours).inner
     if inner == "attention.qkv":
         return _turned(ours, theirs, lambda x: _by_head(_turn(x), config), lambda x: _turn(_by_kind(x, config)))
@@ -29,8 +29,8 @@ def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> Place:
 
 def _turned(
     ours: str, theirs: tuple[str, ...], read: Callable[[Tensor], Tensor], write: Callable[[Tensor], Tensor]
-) -> Place:
-    return Place(ours, theirs, lambda found: read(found[0]), lambda tensor: (write(tensor),))
+) -> TensorNames:
+    return TensorNames(ours, theirs, lambda found: read(found[0]), lambda tensor: (write(tensor),))
 
 
 def _turn(tensor: Tensor) -> Tensor:

@@ -14,12 +14,12 @@ from assay.config.hf import tensors
 from assay.config.hf.llama import alike, kind_of
 from assay.config.hf.tensors import where
 from assay.errors import UsageError
-from assay.model.hf.family import Family, Place, unchanged
+from assay.model.hf.family import Family, TensorNames, unchanged
 
 
-def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> Place:
+def _place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> TensorNames:
     if where(ours).inner == "attention.qkv":
-        return Place(ours, theirs, lambda found: _grouped(found, config), lambda rows: _apart(rows, config))
+        return TensorNames(ours, theirs, lambda found: _grouped(found, config), lambda rows: _apart(rows, config))
     return unchanged(ours, theirs)
 
 
