@@ -21,7 +21,7 @@ from assay.config.home import Home
 from assay.config.mesh import AXES
 from assay.cost.simulation.composition import CATEGORIES
 from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_words
-from assay.dashboard.whatif.places import Places
+from assay.dashboard.whatif.places import KnownMachines
 from assay.dashboard.whatif.question import HERE, Question
 from assay.dashboard.whatif.techniques import Technique, techniques
 from assay.errors import UsageError
@@ -160,11 +160,11 @@ class WhatIfAnswer:
 
 def answer(question: Question, home: Home) -> WhatIfAnswer:
     """Return the answer to a question. A setting or stack that is not possible is a sentence of the answer."""
-    return answer_at(question, Places.of(question, home))
+    return answer_at(question, KnownMachines.of(question, home))
 
 
 @lru_cache(maxsize=_KEPT)
-def answer_at(question: Question, places: Places) -> WhatIfAnswer:
+def answer_at(question: Question, places: KnownMachines) -> WhatIfAnswer:
     """Return the answer to a question with machines that are known."""
     lines = techniques(question, places.asked)
     try:

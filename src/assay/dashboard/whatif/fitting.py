@@ -10,7 +10,7 @@ from functools import lru_cache
 from assay.config.home import Home
 from assay.dashboard.whatif.answer import answer_at, fullest
 from assay.dashboard.whatif.fits import WhatIfFit, fit_here, fits, need_on_gpu
-from assay.dashboard.whatif.places import Places, absent
+from assay.dashboard.whatif.places import KnownMachines, absent
 from assay.dashboard.whatif.question import HERE, Question
 from assay.errors import UsageError
 from assay.hardware import Machine
@@ -24,11 +24,11 @@ _REFERENCE = "a100"
 
 def fitting(question: Question, home: Home) -> tuple[WhatIfFit, ...]:
     """Return the devices for a question, or the reasons why a fit is not known; none if the step is not predicted."""
-    return _fitting(question, Places.of(question, home))
+    return _fitting(question, KnownMachines.of(question, home))
 
 
 @lru_cache(maxsize=_KEPT)
-def _fitting(question: Question, places: Places) -> tuple[WhatIfFit, ...]:
+def _fitting(question: Question, places: KnownMachines) -> tuple[WhatIfFit, ...]:
     known = answer_at(question, places).predicted
     if known is None:
         return ()

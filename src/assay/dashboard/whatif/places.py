@@ -14,7 +14,7 @@ from assay.hardware.devices import absent_machine
 from assay.hardware.rates import known_machine, rates_file, step_times_file, user_rates_file
 
 
-class Places:
+class KnownMachines:
     """Machines of an answer, compared by identity: they are kept while nothing about them changes."""
 
     def __init__(self, asked: Machine, here: Machine) -> None:
@@ -27,7 +27,7 @@ class Places:
         return cls(here if question.device == HERE else absent(question.device), here)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Places) and self.asked is other.asked and self.here is other.here
+        return isinstance(other, KnownMachines) and self.asked is other.asked and self.here is other.here
 
     def __hash__(self) -> int:
         return hash((id(self.asked), id(self.here)))
