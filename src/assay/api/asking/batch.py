@@ -10,7 +10,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.api.asking.results import BatchSizes
     from assay.data.progress import Progress
-    from assay.scaling.batch.critical import Critical, Planned, Present
+    from assay.scaling.batch.critical import Critical, PredictedSteps, Present
 
 _AMOUNTS = (1.0, 1e20)
 _RANGES = {
@@ -99,7 +99,7 @@ def _present(steps: float | None, batch_size: float | None, seconds: float | Non
     return Present(batch_size, steps, seconds)
 
 
-def _planned(parameters: float | None, present: "Present | None") -> "Planned | None":
+def _planned(parameters: float | None, present: "Present | None") -> "PredictedSteps | None":
     """Return the run whose loss is predicted; None if no size is given."""
     from assay.scaling.batch.critical import kaplan_loss, planned
 

@@ -100,7 +100,7 @@ class Row(NamedTuple):
     """Time on devices in proportion to the batch, if a step takes as long as now."""
 
 
-class Planned(NamedTuple):
+class PredictedSteps(NamedTuple):
     """A run whose loss a law of size and steps predicts."""
 
     parameters: float
@@ -122,7 +122,7 @@ class Batching:
     critical: Critical
     rows: tuple[Row, ...]
     present: Present | None = None
-    planned: Planned | None = None
+    planned: PredictedSteps | None = None
 
 
 def from_noise(scale: float, error: float | None, unit: str, source: str) -> Critical:
@@ -185,7 +185,7 @@ def _check_within(size: float, sizes: Floats) -> None:
         )
 
 
-def planned(law: Callable[[float, float], float], parameters: float, steps: float, batch: float) -> Planned:
+def planned(law: Callable[[float, float], float], parameters: float, steps: float, batch: float) -> PredictedSteps:
     """Return a run of N parameters and S steps of B tokens, with the loss that L(N, S_min) predicts for it."""
 
     def least(loss: float) -> float:
@@ -194,7 +194,7 @@ def planned(law: Callable[[float, float], float], parameters: float, steps: floa
     lowest = law(parameters, steps)
     loss = float(brentq(lambda one: law(parameters, least(one)) - one, lowest, max(1e3, 10 * lowest), xtol=1e-12))
     flops = FLOPS_PER_PARAMETER_AND_TOKEN * parameters * batch * steps
-    return Planned(parameters, steps, batch, loss, least(loss), flops, flops / (1 + batch / kaplan(loss)))
+    return PredictedSteps(parameters, steps, batch, loss, least(loss), flops, flops / (1 + batch / kaplan(loss)))
 
 
 def rows(critical: Critical, batches: Iterable[float], present: Present | None) -> tuple[Row, ...]:
