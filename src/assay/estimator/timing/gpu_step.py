@@ -12,7 +12,7 @@ from assay.cost import Cost, Operation
 from assay.cost.operation import Gradient
 from assay.cost.tensors import altered
 from assay.estimator.timing.kernels import added, backward, forward
-from assay.estimator.timing.queue import WAIT, Played, Queued, play
+from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play
 from assay.hardware.kernel_times import (
     BACKWARD_LAUNCH_SECONDS,
     COMPILED,
@@ -52,12 +52,12 @@ class GpuStep:
         """True if the device waits for the host in forward and backward."""
         return sum(one.host for one in self.passes) > sum(one.device for one in self.passes)
 
-    def played(self) -> Played:
+    def played(self) -> PlayedQueue:
         """Play the steps between two reads, and return the mean of one."""
         waits = (WAIT,) if self.read_every == 1 else ()
         step = (*self.passes, *waits, *self.update)
         found = play((*step * self.read_every, WAIT))
-        return Played(*(one / self.read_every for one in found))
+        return PlayedQueue(*(one / self.read_every for one in found))
 
 
 def gpu_step(cost: Cost, speeds: Speeds) -> GpuStep:

@@ -24,7 +24,7 @@ WAIT = Queued(0.0, 0.0, waits=True)
 """The host reads a number."""
 
 
-class Played(NamedTuple):
+class PlayedQueue(NamedTuple):
     """A queue that has been played."""
 
     seconds: float
@@ -35,7 +35,7 @@ class Played(NamedTuple):
     """Seconds in which the device worked."""
 
 
-def play(queue: Iterable[Queued]) -> Played:
+def play(queue: Iterable[Queued]) -> PlayedQueue:
     """Play a queue on an idle device."""
     host = device = launching = working = 0.0
     for one in queue:
@@ -46,4 +46,4 @@ def play(queue: Iterable[Queued]) -> Played:
             working += one.device
         if one.waits:
             host = max(host, device)
-    return Played(max(host, device), launching, working)
+    return PlayedQueue(max(host, device), launching, working)
