@@ -7,7 +7,7 @@ import pytest
 from assay.hardware.devices import DEVICES
 from assay.hardware.kernel_times import measured
 from assay.hardware.kernel_times.kernel import FUSED, PLAIN, PRODUCT
-from assay.hardware.kernel_times.measured import Point, between, moved, norms, products, rows, table
+from assay.hardware.kernel_times.measured import SpeedPoint, between, moved, norms, products, rows, table
 
 
 def test_the_table_names_its_device_and_its_source() -> None:
@@ -44,7 +44,7 @@ def test_both_formats_of_16_bits_share_the_faster_backward() -> None:
 
 
 def test_a_speed_is_that_of_its_point_or_between_its_neighbours() -> None:
-    points = (Point((log(1.0),), 10.0), Point((log(100.0),), 1000.0))
+    points = (SpeedPoint((log(1.0),), 10.0), SpeedPoint((log(100.0),), 1000.0))
     assert between(points, (log(1.0),)) == pytest.approx(10.0, rel=0.01)
     assert between(points, (log(10.0),)) == pytest.approx(100.0, rel=0.01)
 

@@ -36,7 +36,7 @@ _MIXED = {"cast": 6, MIXED_ADD: 10}
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-class Point(NamedTuple):
+class SpeedPoint(NamedTuple):
     """A speed at a place: logarithms of the shape, or of the bytes moved."""
 
     place: tuple[float, ...]
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     backward: float | None
 
 
-Points = Sequence[Point]
+Points = Sequence[SpeedPoint]
 
 
 @cache
@@ -97,7 +97,7 @@ def products(kind: str, dtype: str, back: bool, aligned: bool) -> Points:
     of_device = [one for one in fastest.values() if one.forward >= least]
     alike = [one for one in of_device if dtype == "float32" or is_aligned(one.shape) == aligned]
     found = ((one.shape, _rate(kind, one, back)) for one in alike)
-    return tuple(Point(tuple(map(log, shape)), rate) for shape, rate in found if rate is not None)
+    return tuple(SpeedPoint(tuple(map(log, shape)), rate) for shape, rate in found if rate is not None)
 
 
 def is_aligned(shape: tuple[int, ...]) -> bool:
@@ -129,7 +129,7 @@ def attention(kernel: str, dtype: str, back: bool) -> Points:
     named = "sdpa" if dtype == "float32" else kernel
     kept = "float32" if dtype == "float32" else "bfloat16"
     found = [one for one in rows() if one.operator == named and one.dtype == kept]
-    return tuple(Point(_place(one.shape), _attended(one, back)) for one in found)
+    return tuple(SpeedPoint(_place(one.shape), _attended(one, back)) for one in found)
 
 
 def _attended(one: Row, back: bool) -> float:
@@ -151,7 +151,7 @@ def norms(dtype: str, back: bool) -> Points:
     least = min(one.forward for one in chosen)
     found = [one for one in chosen if one.forward >= _HOST_BOUND * least]
     found += [one for one in rows() if one.operator == "layer_norm_profiled" and one.dtype == kept]
-    return tuple(Point(tuple(map(log, one.shape)), _normed(one, back)) for one in found if not back or _shows(one))
+    return tuple(SpeedPoint(tuple(map(log, one.shape)), _normed(one, back)) for one in found if not back or _shows(one))
 
 
 def _shows(one: Row) -> bool:
@@ -179,7 +179,7 @@ def moved(kind: str, dtype: str, back: bool) -> Points:
     return tuple(_moved(kind, dtype, back))
 
 
-def _moved(kind: str, dtype: str, back: bool) -> Iterator[Point]:
+def _moved(kind: str, dtype: str, back: bool) -> Iterator[SpeedPoint]:
     operator, _, source = kind.partition(" ")
     if kind in _UPDATES:
         yield from _updates(kind)
@@ -193,14 +193,14 @@ def _moved(kind: str, dtype: str, back: bool) -> Iterator[Point]:
         if seconds is None or hidden or (back and seconds < _HOST_BACKWARD):
             continue
         nbytes = _bytes_of(operator, one, back)
-        yield Point((log(nbytes),), nbytes / (seconds - START_SECONDS))
+        yield SpeedPoint((log(nbytes),), nbytes / (seconds - START_SECONDS))
 
 
-def _updates(kind: str) -> Iterator[Point]:
+def _updates(kind: str) -> Iterator[SpeedPoint]:
     for one in rows():
         if one.operator == kind:
             nbytes = 4.0 * one.shape[1] * _UPDATES[kind]
-            yield Point((log(nbytes),), nbytes / one.forward)
+            yield SpeedPoint((log(nbytes),), nbytes / one.forward)
 
 
 def _bytes_of(operator: str, one: Row, back: bool) -> float:
