@@ -38,7 +38,7 @@ from assay.instruments.recorder import Recorder
 from assay.instruments.witnesses import WitnessCounts
 from assay.model.backward import in_backward
 from assay.parallel.dtensor import dimensions, divided_over, local
-from assay.records.trace import HeldParameter, Memory, Optimizer, Precision, Trace, TracedBatch
+from assay.records.trace import HeldParameter, Memory, Optimizer, Trace, TracedBatch, TracedPrecision
 from assay.step.program import MicroBatch, Share, Step
 
 
@@ -141,7 +141,9 @@ class StepTracer:
             memory=self._memory(self._gradient_bytes),
             optimizer=self._optimizer(),
             graphs=self._witnesses.graphs(recorder.graphs.graphs(), recorder.captured_contractions),
-            precision=Precision(float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)),
+            precision=TracedPrecision(
+                float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)
+            ),
             parameters=tuple(held(name, parameter) for name, parameter in self.step.named_parameters()),
             shared_parameters=shared(self.step.parts),
             read_every=program.figures.read_every,

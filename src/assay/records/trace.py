@@ -173,7 +173,7 @@ class Graphs(Frozen):
         return sum(graph.calls for graph in self.compiled if graph.backward is backward)
 
 
-class Precision(Frozen):
+class TracedPrecision(Frozen):
     """Products and gradients that low precision scales."""
 
     float8: tuple[Float8Product, ...] = ()
@@ -274,7 +274,7 @@ class Trace(Frozen):
     memory: Memory
     optimizer: Optimizer
     graphs: Graphs = Graphs()
-    precision: Precision = Precision()
+    precision: TracedPrecision = TracedPrecision()
     parameters: tuple[HeldParameter, ...] = ()
     """Parameters of this rank, whole or as shards."""
     read_every: int = 1
