@@ -8,7 +8,7 @@ import pytest
 
 from assay.api import estimate_every_rank
 from assay.config.home import Home
-from assay.dashboard.whatif.answer import Predicted, WhatIfAnswer, answer, fullest
+from assay.dashboard.whatif.answer import WhatIfAnswer, WhatIfPrediction, answer, fullest
 from assay.dashboard.whatif.fits import WhatIfFit, fit_words
 from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
@@ -31,7 +31,7 @@ def fitted(home: Path, **query: str) -> dict[str, WhatIfFit]:
     return {one.device: one for one in fitting(asked(**query), Home(home))}
 
 
-def predicted(home: Path, **query: str) -> Predicted:
+def predicted(home: Path, **query: str) -> WhatIfPrediction:
     found = answered(home, **query)
     assert found.predicted is not None, found.refusal
     return found.predicted

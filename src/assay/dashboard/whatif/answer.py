@@ -127,7 +127,7 @@ _KEPT = 8
 
 
 @dataclass(frozen=True)
-class Predicted:
+class WhatIfPrediction:
     """A step as it is predicted."""
 
     found: Estimate
@@ -146,7 +146,7 @@ class WhatIfAnswer:
     """Answer to a question: a prediction, or the sentence of why there is none."""
 
     question: Question
-    predicted: Predicted | None
+    predicted: WhatIfPrediction | None
     refusal: str
     techniques: tuple[Technique, ...]
     read: bool = True
@@ -169,7 +169,7 @@ def answer_at(question: Question, places: KnownMachines) -> WhatIfAnswer:
     lines = techniques(question, places.asked)
     try:
         found = fullest(question, places.asked)
-        predicted = Predicted(found, timing(question, found), fit_at(question, found), *over_instants(found))
+        predicted = WhatIfPrediction(found, timing(question, found), fit_at(question, found), *over_instants(found))
     except UsageError as reason:
         return WhatIfAnswer(question, None, str(reason), lines)
     return WhatIfAnswer(question, predicted, "", lines)
@@ -187,7 +187,7 @@ def fullest(question: Question, machine: Machine) -> Estimate:
     return max((first, *others), key=lambda one: one.timeline.peak.nbytes) if others else first
 
 
-def _facts(question: Question, predicted: Predicted) -> Iterator[tuple[str, str]]:
+def _facts(question: Question, predicted: WhatIfPrediction) -> Iterator[tuple[str, str]]:
     found, time = predicted.found, predicted.time
     run, seconds = found.run, time.seconds
     yield "peak of tensors", format_bytes(found.timeline.peak.nbytes)
