@@ -26,7 +26,7 @@ _HIGH = 0.95
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictedFigure:
     """One predicted figure of a run and the measured one."""
 
     run: str
@@ -58,7 +58,7 @@ class Errors:
     worst_run: str
 
     @classmethod
-    def of(cls, quantity: Quantity, group: str, predictions: Sequence[Prediction]) -> "Errors":
+    def of(cls, quantity: Quantity, group: str, predictions: Sequence[PredictedFigure]) -> "Errors":
         """Summarize the errors of one group, which has at least one prediction."""
         sizes = sorted(abs(one.error) for one in predictions)
         worst = max(predictions, key=lambda one: abs(one.error))
@@ -77,7 +77,7 @@ class Errors:
 class Accuracy:
     """Errors of all predictions in a home."""
 
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[PredictedFigure, ...]
     runs: int
     """Number of runs with at least one predicted and measured figure."""
     others: int = 0
@@ -108,8 +108,8 @@ class Accuracy:
             "by_technique": list(map(asdict, self.by_technique())),
         }
 
-    def _grouped(self, groups_of: Callable[[Prediction], Iterable[str]]) -> tuple[Errors, ...]:
-        found: dict[tuple[Quantity, str], list[Prediction]] = {}
+    def _grouped(self, groups_of: Callable[[PredictedFigure], Iterable[str]]) -> tuple[Errors, ...]:
+        found: dict[tuple[Quantity, str], list[PredictedFigure]] = {}
         for one in self.predictions:
             for group in dict.fromkeys(groups_of(one)):
                 found.setdefault((one.quantity, group), []).append(one)
@@ -119,7 +119,7 @@ class Accuracy:
 
 def accuracy(results: Iterable[RunResult], unreadable: int = 0) -> Accuracy:
     """Collect the predictions of recorded runs with their measurements."""
-    predictions: list[Prediction] = []
+    predictions: list[PredictedFigure] = []
     runs = others = 0
     for result in results:
         found = _predictions(result)
@@ -144,7 +144,7 @@ def device_of(environment: Environment) -> str:
     return f"{environment.processor}, {threads}, torch {environment.torch}"
 
 
-def _predictions(result: RunResult) -> list[Prediction]:
+def _predictions(result: RunResult) -> list[PredictedFigure]:
     """The figures of a run that were both predicted and measured."""
     predicted = result.predicted
     if predicted is None or result.environment is None or result.status in _OTHERS:
@@ -160,7 +160,7 @@ def _predictions(result: RunResult) -> list[Prediction]:
         "roofline": (predicted.work_seconds, seconds),
     }
     return [
-        Prediction(result.run, device, techniques, quantity, expected, found)
+        PredictedFigure(result.run, device, techniques, quantity, expected, found)
         for quantity, (expected, found) in pairs.items()
         if expected and found
     ]

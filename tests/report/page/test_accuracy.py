@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.accuracy import Accuracy, Prediction
+from assay.analysis.accuracy import Accuracy, PredictedFigure
 from assay.errors import UsageError
 from assay.report.page.accuracy import figure, render_accuracy, write_accuracy_page
 
 FOUND = Accuracy(
     (
-        Prediction("run-1", "A & B, 1 thread, torch 2", (), "memory", 2**20, 2**20),
-        Prediction("run-1", "A & B, 1 thread, torch 2", (), "time", 0.01, 0.02),
-        Prediction("run-2", "C, torch 2", ("sdpa_attention",), "memory", 3 * 2**20, 2**21),
+        PredictedFigure("run-1", "A & B, 1 thread, torch 2", (), "memory", 2**20, 2**20),
+        PredictedFigure("run-1", "A & B, 1 thread, torch 2", (), "time", 0.01, 0.02),
+        PredictedFigure("run-2", "C, torch 2", ("sdpa_attention",), "memory", 3 * 2**20, 2**21),
     ),
     runs=2,
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from assay.analysis.accuracy import QUANTITIES, Accuracy, Prediction
+from assay.analysis.accuracy import QUANTITIES, Accuracy, PredictedFigure
 from assay.files import write_file
 from assay.report.accuracy import accuracy_report
 from assay.report.page import check_page, render_template
@@ -65,7 +65,7 @@ def _drawn(found: Accuracy) -> "Figure | None":
         return drawn
 
 
-def _points(axis: Any, points: list[Prediction], devices: list[str], unit: float) -> None:
+def _points(axis: Any, points: list[PredictedFigure], devices: list[str], unit: float) -> None:
     """Draw the points on logarithmic axes, with the line of exact predictions."""
     from matplotlib.ticker import LogLocator, NullLocator
 
