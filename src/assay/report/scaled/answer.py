@@ -11,7 +11,7 @@ from assay.units import format_count, format_percent, format_power
 
 if TYPE_CHECKING:
     from assay.scaling.approaches.isoflop import Parabola
-    from assay.scaling.studied.answer import Prediction, RateCheck, ScalingAnswer
+    from assay.scaling.studied.answer import HeldOutPrediction, RateCheck, ScalingAnswer
     from assay.scaling.studied.points import StudyPoint
 
 HOFFMANN_EXPONENT = 0.49
@@ -43,7 +43,7 @@ def verdict(found: "ScalingAnswer") -> Iterator[str]:
         yield _rate_verdict(one, found.record.loss_margin)
 
 
-def _verdict(one: "Prediction", found: "ScalingAnswer") -> str:
+def _verdict(one: "HeldOutPrediction", found: "ScalingAnswer") -> str:
     most = max(each.flops for each in found.fitted)
     times = one.point.flops / most
     whether = "inside" if one.inside else "outside"

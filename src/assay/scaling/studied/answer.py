@@ -34,7 +34,7 @@ design. An interval that is too wide is less wrong than one that takes the law a
 
 
 @dataclass(frozen=True)
-class Prediction:
+class HeldOutPrediction:
     """A held-out run and what the law says of it."""
 
     point: StudyPoint
@@ -76,7 +76,7 @@ class ScalingAnswer:
     record: ComparisonRecord
     points: tuple[StudyPoint, ...]
     law: FittedLaw
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[HeldOutPrediction, ...]
     isoflop: IsoFlop | None
     """Parabolas of the budgets; None if fewer than two have their lowest loss within their sizes."""
     rates: tuple[RateCheck, ...]
@@ -125,7 +125,7 @@ def _isoflop(fitted: Points, draws: int, seed: int) -> IsoFlop | None:
         return None
 
 
-def predictions(law: FittedLaw, points: Sequence[StudyPoint]) -> tuple[Prediction, ...]:
+def predictions(law: FittedLaw, points: Sequence[StudyPoint]) -> tuple[HeldOutPrediction, ...]:
     """Return the law's prediction of each point."""
     if not points:
         return ()
@@ -133,7 +133,8 @@ def predictions(law: FittedLaw, points: Sequence[StudyPoint]) -> tuple[Predictio
     low, high = law.intervals_of(arrays)
     losses = law.law.losses(arrays)
     return tuple(
-        Prediction(point, *map(float, figures)) for point, *figures in zip(points, losses, low, high, strict=True)
+        HeldOutPrediction(point, *map(float, figures))
+        for point, *figures in zip(points, losses, low, high, strict=True)
     )
 
 
