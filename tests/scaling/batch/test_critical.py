@@ -11,7 +11,7 @@ from assay.report.predicted.batch import batch_report
 from assay.scaling.batch.critical import (
     Batching,
     Critical,
-    Present,
+    KnownSteps,
     around,
     at_loss,
     fit,
@@ -38,7 +38,7 @@ def test_the_critical_batch_takes_twice_the_least_of_both() -> None:
 
 
 def test_counts_follow_from_a_present_run() -> None:
-    present = Present(batch=64, steps=20_000, step_seconds=0.5)
+    present = KnownSteps(batch=64, steps=20_000, step_seconds=0.5)
     same, twice = rows(CRITICAL, [64, 128], present)
     assert same.step_count == pytest.approx(20_000)
     assert same.seconds == same.seconds_in_proportion == pytest.approx(10_000)

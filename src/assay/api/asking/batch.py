@@ -10,7 +10,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.api.asking.results import BatchSizes
     from assay.data.progress import Progress
-    from assay.scaling.batch.critical import Critical, PredictedSteps, Present
+    from assay.scaling.batch.critical import Critical, KnownSteps, PredictedSteps
 
 _AMOUNTS = (1.0, 1e20)
 _RANGES = {
@@ -88,18 +88,18 @@ def _checked(batches: Sequence[float] | None) -> Sequence[float] | None:
     return sorted(set(batches)) if batches else None
 
 
-def _present(steps: float | None, batch_size: float | None, seconds: float | None) -> "Present | None":
+def _present(steps: float | None, batch_size: float | None, seconds: float | None) -> "KnownSteps | None":
     """Return the present run; None if none is given. Raises `UsageError` for a part of it."""
-    from assay.scaling.batch.critical import Present
+    from assay.scaling.batch.critical import KnownSteps
 
     if steps is None and batch_size is None and seconds is None:
         return None
     if steps is None or batch_size is None:
         raise UsageError("a present run has both steps and a batch size, from which other batch sizes follow")
-    return Present(batch_size, steps, seconds)
+    return KnownSteps(batch_size, steps, seconds)
 
 
-def _planned(parameters: float | None, present: "Present | None") -> "PredictedSteps | None":
+def _planned(parameters: float | None, present: "KnownSteps | None") -> "PredictedSteps | None":
     """Return the run whose loss is predicted; None if no size is given."""
     from assay.scaling.batch.critical import kaplan_loss, planned
 
@@ -121,10 +121,10 @@ def _critical(noise: float | None, error: float | None, loss: float | None, meas
 
 def _of_run(
     name: str, micro_batches: int, sequences: int | None, home: Home, tell: "Progress | None"
-) -> "tuple[Critical, Present | None]":
+) -> "tuple[Critical, KnownSteps | None]":
     """Return the critical batch size at a run's newest checkpoint, and the run as it was measured."""
     from assay.api.probing import gradients
-    from assay.scaling.batch.critical import Present, from_noise
+    from assay.scaling.batch.critical import KnownSteps, from_noise
     from assay.store.lookup import find
 
     found = gradients(name, micro_batches=micro_batches, sequences=sequences, home=home, on_progress=tell)
@@ -137,5 +137,5 @@ def _of_run(
     folder = find(home, name)
     result, size = folder.result(), folder.spec().config.training.batch_size
     seconds = None if result is None or result.step_seconds is None else result.step_seconds.median
-    present = None if result is None or result.steps < 1 else Present(size, result.steps, seconds)
+    present = None if result is None or result.steps < 1 else KnownSteps(size, result.steps, seconds)
     return from_noise(scale.sequences, scale.standard_error, "sequences", source), present

@@ -76,7 +76,7 @@ class Critical:
         return 1 + batch / self.size
 
 
-class Present(NamedTuple):
+class KnownSteps(NamedTuple):
     """A run whose steps are known, from which those at other batch sizes follow."""
 
     batch: float
@@ -121,7 +121,7 @@ class Batching:
 
     critical: Critical
     rows: tuple[Row, ...]
-    present: Present | None = None
+    present: KnownSteps | None = None
     planned: PredictedSteps | None = None
 
 
@@ -197,13 +197,13 @@ def planned(law: Callable[[float, float], float], parameters: float, steps: floa
     return PredictedSteps(parameters, steps, batch, loss, least(loss), flops, flops / (1 + batch / kaplan(loss)))
 
 
-def rows(critical: Critical, batches: Iterable[float], present: Present | None) -> tuple[Row, ...]:
+def rows(critical: Critical, batches: Iterable[float], present: KnownSteps | None) -> tuple[Row, ...]:
     """Return what batch sizes take: relative to the least, and in counts if a run or S_min is known."""
     least = critical.least_steps if present is None else present.steps / critical.steps(present.batch)
     return tuple(_row(critical, batch, least, present) for batch in batches)
 
 
-def _row(critical: Critical, batch: float, least: float | None, present: Present | None) -> Row:
+def _row(critical: Critical, batch: float, least: float | None, present: KnownSteps | None) -> Row:
     relative = critical.steps(batch)
     steps = None if least is None else least * relative
     each = None if present is None else present.step_seconds
