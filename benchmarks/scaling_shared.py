@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.files import write_file
-from assay.scaling.descent import Problem, descend
+from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitting import LawFit, bootstrap, law_of
 from assay.scaling.interval import quantiles
 from assay.scaling.laws import HOFFMANN
@@ -63,7 +63,7 @@ def covered(errors: str, sizes: int, seed: int) -> dict[str, bool]:
     """Return which intervals of one data set cover the truth."""
     points, chance = grid(sizes), np.random.default_rng([seed, sizes])
     points = replace(points, loss=TRUE.losses(points) * np.exp(ERRORS[errors](chance, sizes).ravel()))
-    values = descend(Problem(HOFFMANN, points), TRUE.values[None])[0]
+    values = descend(DescentProblem(HOFFMANN, points), TRUE.values[None])[0]
     laws = bootstrap(LawFit(law_of(HOFFMANN, values), 0.0, points), DRAWS, seed)
     found = {}
     for place, constant in enumerate(HOFFMANN.constants):

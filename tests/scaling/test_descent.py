@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from assay.scaling.descent import Problem, descend, objectives, whole
+from assay.scaling.descent import DescentProblem, descend, objectives, whole
 from assay.scaling.fitting import _scaled
 from assay.scaling.laws import HOFFMANN, forms
 from assay.scaling.points import Points
@@ -24,7 +24,7 @@ def test_draws_reach_the_objective_of_l_bfgs(name: str) -> None:
     law, draws = known_law(name), 4
     some = drawn(law, 60, 0, 0.002)
     times = np.random.default_rng(1).multinomial(len(some), np.full(len(some), 1 / len(some)), size=draws)
-    problem = Problem(law.form, some)
+    problem = DescentProblem(law.form, some)
     some_drawn = replace(whole(problem, draws), weights=times.astype(float))
     found = descend(problem, np.repeat(law.values[None], draws, axis=0), some_drawn)
     for row, drawn_times in zip(found, times, strict=True):
@@ -34,7 +34,7 @@ def test_draws_reach_the_objective_of_l_bfgs(name: str) -> None:
 
 
 def test_an_infinite_delta_is_least_squares() -> None:
-    problem = Problem(HOFFMANN, points(0.01, 6), np.inf)
+    problem = DescentProblem(HOFFMANN, points(0.01, 6), np.inf)
     found = descend(problem, TRUE.values[None])
     slow = minimize(_scaled, TRUE.values, (problem,), jac=True, method="L-BFGS-B", options={"ftol": 1e-14})
     assert objectives(problem, found)[0] == pytest.approx(float(slow.fun) / 1e3, rel=1e-4)
@@ -43,19 +43,19 @@ def test_an_infinite_delta_is_least_squares() -> None:
 
 def test_a_fixed_value_stays() -> None:
     start = TRUE.values + 0.05
-    found = descend(Problem(HOFFMANN, points(0.0, 2), fixed=3), start[None])[0]
+    found = descend(DescentProblem(HOFFMANN, points(0.0, 2), fixed=3), start[None])[0]
     assert found[3] == start[3]
     assert np.all(found[[0, 1, 2, 4]] != start[[0, 1, 2, 4]])
 
 
 def test_a_law_without_noise_is_the_optimum_of_every_near_start() -> None:
     starts = TRUE.values + np.array([[0.0], [0.05], [-0.05]])
-    found = descend(Problem(HOFFMANN, points(0.0, 2)), starts)
+    found = descend(DescentProblem(HOFFMANN, points(0.0, 2)), starts)
     assert found == pytest.approx(np.repeat(TRUE.values[None], 3, axis=0), rel=5e-3)
 
 
 def test_rows_do_not_depend_on_each_other() -> None:
-    problem = Problem(HOFFMANN, points(0.01, 3))
+    problem = DescentProblem(HOFFMANN, points(0.01, 3))
     starts = np.repeat(TRUE.values[None], 300, axis=0)
     weights = np.random.default_rng(4).multinomial(60, np.full(60, 1 / 60), size=300).astype(float)
     some = replace(whole(problem, 300), weights=weights)
@@ -64,7 +64,7 @@ def test_rows_do_not_depend_on_each_other() -> None:
 
 
 def test_objectives_are_sums_over_points() -> None:
-    problem = Problem(HOFFMANN, points(0.02, 5))
+    problem = DescentProblem(HOFFMANN, points(0.02, 5))
     rows = TRUE.values + np.linspace(-0.1, 0.1, 600)[:, None]
     every = objectives(problem, rows)
     each = [objectives(problem, rows[[one]])[0] for one in (0, 300, 599)]
@@ -73,5 +73,5 @@ def test_objectives_are_sums_over_points() -> None:
 
 
 def test_impossible_values_have_huge_residuals() -> None:
-    problem = Problem(HOFFMANN, design(10, 0))
+    problem = DescentProblem(HOFFMANN, design(10, 0))
     assert np.all(problem.residuals(np.full((1, 5), np.nan))[0] > 1e50)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.report.predicted.scaling import fit_report
-from assay.scaling.descent import Problem, descend
+from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import LawFit, bootstrap, law_of
 from assay.scaling.interval import quantiles
@@ -27,7 +27,7 @@ def grid(sizes: int, errors: Floats) -> Points:
 
 
 def fitted(points: Points) -> LawFit:
-    return LawFit(law_of(HOFFMANN, descend(Problem(HOFFMANN, points), TRUE.values[None])[0]), 0.0, points)
+    return LawFit(law_of(HOFFMANN, descend(DescentProblem(HOFFMANN, points), TRUE.values[None])[0]), 0.0, points)
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.004, 0.012])
@@ -35,7 +35,7 @@ def test_the_variance_of_shared_errors_is_that_of_the_residuals_of_least_squares
     chance, found = np.random.default_rng(1), []
     for _ in range(150):
         errors = OWN * chance.standard_normal((8, RUNS)) + shared * chance.standard_normal((8, 1))
-        problem = Problem(HOFFMANN, grid(8, errors), np.inf)
+        problem = DescentProblem(HOFFMANN, grid(8, errors), np.inf)
         one = shared_errors(problem, descend(problem, TRUE.values[None])[0])
         assert one is not None
         assert one.degrees[0] + one.degrees[1] == pytest.approx(40 - 5)
@@ -49,7 +49,7 @@ def test_a_run_far_off_is_no_shared_error() -> None:
     errors = OWN * np.random.default_rng(2).standard_normal((8, RUNS))
     errors[3, 2] = 0.2
     found = fitted(grid(8, errors))
-    one = shared_errors(Problem(HOFFMANN, found.points), found.law.values)
+    one = shared_errors(DescentProblem(HOFFMANN, found.points), found.law.values)
     assert one is not None
     assert float(one.variance()) < OWN**2
     assert not one.shown
@@ -77,7 +77,7 @@ def test_shared_errors_are_shown_at_the_level_of_the_test_and_always_if_they_are
     chance, shown = np.random.default_rng(4), []
     for _ in range(150):
         errors = OWN * chance.standard_normal((8, RUNS)) + shared * chance.standard_normal((8, 1))
-        problem = Problem(HOFFMANN, grid(8, errors), np.inf)
+        problem = DescentProblem(HOFFMANN, grid(8, errors), np.inf)
         one = shared_errors(problem, descend(problem, TRUE.values[None])[0])
         shown.append(one is not None and one.shown)
     assert np.mean(shown) == pytest.approx(share, abs=3.5 * np.sqrt(0.25 * 0.75 / 150) if share < 1 else 0.03)
@@ -86,8 +86,8 @@ def test_shared_errors_are_shown_at_the_level_of_the_test_and_always_if_they_are
 def test_runs_of_different_sizes_share_nothing() -> None:
     points = grid(8, np.zeros((8, RUNS)))
     apart = replace(points, parameters=points.parameters * np.linspace(1, 1.01, len(points)))
-    assert not repeats_sizes(Problem(HOFFMANN, apart))
-    assert shared_errors(Problem(HOFFMANN, apart), TRUE.values) is None
+    assert not repeats_sizes(DescentProblem(HOFFMANN, apart))
+    assert shared_errors(DescentProblem(HOFFMANN, apart), TRUE.values) is None
 
 
 def test_too_few_sizes_are_said_to_hide_shared_errors() -> None:

@@ -7,7 +7,7 @@ depends has no curvature. Its error would be infinite, so it is a million.
 
 import numpy as np
 
-from assay.scaling.descent import Problem
+from assay.scaling.descent import DescentProblem
 from assay.scaling.points import Floats
 
 LEAST_SCATTER = 1e-3
@@ -17,7 +17,7 @@ UNKNOWN = 1e6
 _SINGULAR = 1e-12
 
 
-def spreads(problem: Problem, values: Floats) -> Floats:
+def spreads(problem: DescentProblem, values: Floats) -> Floats:
     """Return the factor F of the covariance of a fit's values, `[k, k]`: one column for each direction."""
     residuals, slopes = (one[0] for one in problem.residuals(values[None]))
     slopes = np.nan_to_num(slopes)

@@ -33,7 +33,7 @@ _ROWS = 256
 
 
 @dataclass(frozen=True)
-class Problem:
+class DescentProblem:
     """A form, the points that it is fitted to, and the residual from which errors count linearly."""
 
     form: Form
@@ -67,32 +67,34 @@ class Drawn:
         """Return those of some fits."""
         return Drawn(self.weights[some], self.shifts[some])
 
-    def objectives(self, problem: Problem, values: Floats) -> Floats:
+    def objectives(self, problem: DescentProblem, values: Floats) -> Floats:
         """Return the sum of weighted Huber losses of each fit."""
         return np.asarray((self.weights * problem.huber(problem.residuals(values, self.shifts)[0])).sum(axis=1))
 
 
-def whole(problem: Problem, fits: int) -> Drawn:
+def whole(problem: DescentProblem, fits: int) -> Drawn:
     """Return what fits of all points have: each point once, and none shifted."""
     shape = fits, len(problem.points)
     return Drawn(np.ones(shape), np.zeros(shape))
 
 
-def descend(problem: Problem, starts: Floats, drawn: Drawn | None = None, most_steps: int = MOST_STEPS) -> Floats:
+def descend(
+    problem: DescentProblem, starts: Floats, drawn: Drawn | None = None, most_steps: int = MOST_STEPS
+) -> Floats:
     """Return the values of the lowest objective near each start, `[fits, k]`; all points count once by default."""
     drawn = whole(problem, len(starts)) if drawn is None else drawn
     parts = (slice(first, first + _ROWS) for first in range(0, len(starts), _ROWS))
     return np.concatenate([_descend(problem, starts[part], drawn.of(part), most_steps) for part in parts])
 
 
-def objectives(problem: Problem, values: Floats, drawn: Drawn | None = None) -> Floats:
+def objectives(problem: DescentProblem, values: Floats, drawn: Drawn | None = None) -> Floats:
     """Return the sum of Huber losses of each row of values, `[rows]`."""
     drawn = whole(problem, len(values)) if drawn is None else drawn
     parts = (slice(first, first + _ROWS) for first in range(0, len(values), _ROWS))
     return np.concatenate([drawn.of(part).objectives(problem, values[part]) for part in parts])
 
 
-def _descend(problem: Problem, starts: Floats, drawn: Drawn, most_steps: int) -> Floats:
+def _descend(problem: DescentProblem, starts: Floats, drawn: Drawn, most_steps: int) -> Floats:
     values, damping = starts.copy(), np.ones(len(starts))
     reached = drawn.objectives(problem, values)
     calm, active = np.zeros(len(starts), dtype=int), np.arange(len(starts))
@@ -112,7 +114,7 @@ def _descend(problem: Problem, starts: Floats, drawn: Drawn, most_steps: int) ->
     return values
 
 
-def _step(problem: Problem, values: Floats, drawn: Drawn, damping: Floats) -> Floats:
+def _step(problem: DescentProblem, values: Floats, drawn: Drawn, damping: Floats) -> Floats:
     residuals, slopes = problem.residuals(values, drawn.shifts)
     weights = drawn.weights
     if problem.fixed is not None:

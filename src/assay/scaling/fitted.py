@@ -7,7 +7,7 @@ import numpy as np
 
 from assay.errors import UsageError
 from assay.scaling.accounting import PLAIN, Accounting, accounting
-from assay.scaling.descent import Problem
+from assay.scaling.descent import DescentProblem
 from assay.scaling.extrapolation import Extrapolation, extents, outside, widened
 from assay.scaling.fitting import LawFit
 from assay.scaling.identified import unidentified
@@ -152,7 +152,7 @@ class FittedLaw:
     @property
     def hides_shared_errors(self) -> bool:
         """Whether runs share sizes that are too few to show errors which they have in common."""
-        problem = Problem(self.law.form, self.fit.points, self.fit.delta)
+        problem = DescentProblem(self.law.form, self.fit.points, self.fit.delta)
         return repeats_sizes(problem) and shared_errors(problem, self.law.values) is None
 
     @property

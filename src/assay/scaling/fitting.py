@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from assay.scaling.curvature import spreads
-from assay.scaling.descent import DELTA, Drawn, Problem, descend, objectives, whole
+from assay.scaling.descent import DELTA, DescentProblem, Drawn, descend, objectives, whole
 from assay.scaling.laws.base import Form, Law
 from assay.scaling.laws.hoffmann import HOFFMANN
 from assay.scaling.points import Floats, Points
@@ -54,7 +54,7 @@ class LawFit:
 
 def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> LawFit:
     """Fit a law to points: the lowest objective of several descents."""
-    problem = Problem(form, points, delta)
+    problem = DescentProblem(form, points, delta)
     near = _near(problem)
     reached = descend(problem, near)
     values, lowest = finish(problem, reached[int(np.argmin(objectives(problem, reached)))])
@@ -67,7 +67,7 @@ def bootstrap(found: LawFit, draws: int, seed: int = 0) -> list[Law]:
     Errors that runs of one size share are drawn as well, and are added to the losses of these runs.
     """
     chance, count, form = np.random.default_rng(seed), len(found.points), found.law.form
-    problem = Problem(form, found.points, found.delta)
+    problem = DescentProblem(form, found.points, found.delta)
     drawn = whole(problem, draws)
     drawn = replace(drawn, weights=chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float))
     if (shared := shared_errors(problem, found.law.values)) is not None and shared.shown:
@@ -82,7 +82,7 @@ def bootstrap(found: LawFit, draws: int, seed: int = 0) -> list[Law]:
     return [law_of(form, each) for each in values]
 
 
-def _near(problem: Problem) -> Floats:
+def _near(problem: DescentProblem) -> Floats:
     """Return the best of the form's starts, after a few steps of each."""
     every = problem.form.starts(problem.points)
     starts = every[np.argsort(objectives(problem, every), kind="stable")[:_STARTS]]
@@ -90,14 +90,14 @@ def _near(problem: Problem) -> Floats:
     return np.asarray(near[np.argsort(objectives(problem, near), kind="stable")[:_FINALISTS]])
 
 
-def _better(problem: Problem, values: Floats, starts: Floats, drawn: Drawn) -> Floats:
+def _better(problem: DescentProblem, values: Floats, starts: Floats, drawn: Drawn) -> Floats:
     """Return for each fit the values reached from a start, if their objective is as low."""
     found = descend(problem, starts, drawn)
     before, after = (objectives(problem, each, drawn) for each in (values, found))
     return np.where((after <= _AS_LOW * before)[:, None], found, values)
 
 
-def _flat(problem: Problem, values: Floats) -> Floats:
+def _flat(problem: DescentProblem, values: Floats) -> Floats:
     """Return the directions `[k, flat]` in which losses hardly change, one standard error long, but not too far."""
     factor = spreads(problem, values)
     length = np.abs(factor).max(axis=0)
@@ -107,7 +107,7 @@ def _flat(problem: Problem, values: Floats) -> Floats:
 
 def objective(law: Law, points: Points) -> float:
     """Return the sum of Huber losses of the residuals of log L."""
-    return float(objectives(Problem(law.form, points), law.values[None])[0])
+    return float(objectives(DescentProblem(law.form, points), law.values[None])[0])
 
 
 def law_of(form: Form, values: Floats) -> Law:
@@ -115,14 +115,14 @@ def law_of(form: Form, values: Floats) -> Law:
     return Law(form, tuple(map(float, values)))
 
 
-def finish(problem: Problem, start: Floats) -> tuple[Floats, float]:
+def finish(problem: DescentProblem, start: Floats) -> tuple[Floats, float]:
     """Return the values that L-BFGS reaches from a start, and their objective."""
     options = {"maxiter": 300, "ftol": 1e-15, "gtol": 1e-9}
     found = minimize(_scaled, start, args=(problem,), jac=True, method="L-BFGS-B", options=options)
     return found.x, float(found.fun) / _SCALE
 
 
-def _scaled(values: Floats, problem: Problem) -> tuple[float, Floats]:
+def _scaled(values: Floats, problem: DescentProblem) -> tuple[float, Floats]:
     """Return the objective and its gradient, times a constant."""
     residuals, slopes = (one[0] for one in problem.residuals(values[None]))
     gradient = np.clip(residuals, -problem.delta, problem.delta) @ slopes

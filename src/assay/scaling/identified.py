@@ -7,7 +7,7 @@ such as D = 20·N, make two columns of slopes nearly equal. Then the errors by t
 import numpy as np
 
 from assay.scaling.curvature import UNKNOWN, spreads
-from assay.scaling.descent import Problem
+from assay.scaling.descent import DescentProblem
 from assay.scaling.fitting import LawFit
 from assay.scaling.points import Floats
 
@@ -16,7 +16,7 @@ _NORMAL = 1.96
 
 def standard_errors(found: LawFit) -> Floats:
     """Return the standard error of each value of a fit, `[k]`."""
-    factor = spreads(Problem(found.law.form, found.points), found.law.values)
+    factor = spreads(DescentProblem(found.law.form, found.points), found.law.values)
     return np.asarray(np.minimum(np.sqrt((factor**2).sum(axis=1)), UNKNOWN))
 
 

@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erf
 from scipy.stats import chi2
 
-from assay.scaling.descent import DELTA, Problem, descend, objectives
+from assay.scaling.descent import DELTA, DescentProblem, descend, objectives
 from assay.scaling.fitting import LawFit, finish
 from assay.scaling.laws.base import Law
 from assay.scaling.points import Floats, Points
@@ -51,7 +51,7 @@ class Profile:
 def profile(found: LawFit, draws: tuple[Law, ...], likelihood: Likelihood) -> Profile:
     """Return the profile interval of each constant; the bootstrap's draws say where to look."""
     best = {name: most_likely(found, delta) for name, delta in DELTAS.items()}
-    problem = Problem(found.law.form, found.points, DELTAS[likelihood])
+    problem = DescentProblem(found.law.form, found.points, DELTAS[likelihood])
     values, highest = best[likelihood]
     spread = np.cov(np.array([law.numbers for law in draws]).T)
     ends = {
@@ -71,7 +71,7 @@ def profile(found: LawFit, draws: tuple[Law, ...], likelihood: Likelihood) -> Pr
 
 def most_likely(found: LawFit, delta: float) -> tuple[Floats, float]:
     """Return the values of the highest likelihood near a fit, and its logarithm."""
-    problem = Problem(found.law.form, found.points, delta)
+    problem = DescentProblem(found.law.form, found.points, delta)
     values, lowest = finish(problem, descend(problem, found.law.values[None])[0])
     return values, log_likelihood(lowest, len(found.points), delta)
 
@@ -79,7 +79,9 @@ def most_likely(found: LawFit, delta: float) -> tuple[Floats, float]:
 def log_likelihood_of(law: Law, points: Points, likelihood: Likelihood) -> float:
     """Return the log-likelihood of a law at points, with the scale that makes it highest."""
     delta = DELTAS[likelihood]
-    return log_likelihood(float(objectives(Problem(law.form, points, delta), law.values[None])[0]), len(points), delta)
+    return log_likelihood(
+        float(objectives(DescentProblem(law.form, points, delta), law.values[None])[0]), len(points), delta
+    )
 
 
 def log_likelihood(objective: float, count: int, delta: float) -> float:
@@ -99,21 +101,21 @@ def log_likelihood(objective: float, count: int, delta: float) -> float:
 
 
 def _ends(
-    problem: Problem, values: Floats, highest: float, spread: Floats, place: int
+    problem: DescentProblem, values: Floats, highest: float, spread: Floats, place: int
 ) -> tuple[float | None, float | None]:
     """Return the values of one constant between which the likelihood is high enough."""
     spread = np.atleast_2d(spread)
     half = 2 * np.sqrt(spread[place, place])
     offsets = np.linspace(0, _FURTHEST * half, _STEPS)[1:]
     along = spread[:, place] / spread[place, place]
-    fixed = Problem(problem.form, problem.points, problem.delta, place)
+    fixed = DescentProblem(problem.form, problem.points, problem.delta, place)
     low, high = (_crossing(fixed, values, highest, sign * offsets, along) for sign in (-1.0, 1.0))
     return (None if low is None else float(values[place] + low)), (
         None if high is None else float(values[place] + high)
     )
 
 
-def _crossing(problem: Problem, values: Floats, highest: float, offsets: Floats, along: Floats) -> float | None:
+def _crossing(problem: DescentProblem, values: Floats, highest: float, offsets: Floats, along: Floats) -> float | None:
     """Return the offset at which the likelihood leaves the interval; None if it does not."""
     reached = descend(problem, values + offsets[:, None] * along)
     count = len(problem.points)

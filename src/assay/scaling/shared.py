@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import fdtrc
 
-from assay.scaling.descent import Problem
+from assay.scaling.descent import DescentProblem
 from assay.scaling.points import Floats
 
 SHOWN = 0.25
@@ -72,13 +72,13 @@ class Shared:
         return np.asarray(np.sqrt(scales)[:, None] * chance.standard_normal((draws, sizes)))[:, self.place]
 
 
-def repeats_sizes(problem: Problem) -> bool:
+def repeats_sizes(problem: DescentProblem) -> bool:
     """Return whether several runs have one size, so that they may share an error."""
     sizes = problem.points.parameters
     return "parameters" in problem.form.needs and len(np.unique(sizes)) < len(sizes)
 
 
-def shared_errors(problem: Problem, values: Floats) -> Shared | None:
+def shared_errors(problem: DescentProblem, values: Floats) -> Shared | None:
     """Return the errors that runs of one size share about a fit; None where the points cannot show any."""
     if not repeats_sizes(problem):
         return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from assay.errors import UsageError
-from assay.scaling.descent import Problem
+from assay.scaling.descent import DescentProblem
 from assay.scaling.fitting import LawFit
 from assay.scaling.laws.base import Form, log_losses
 from assay.scaling.points import QUANTITIES, Floats, Points
@@ -46,13 +46,13 @@ def mean_slopes(found: LawFit) -> list[float]:
 
 def unexplained(found: LawFit) -> float:
     """Return the scatter of log losses about the law over that about their median, by degrees of freedom."""
-    problem, logs = Problem(found.law.form, found.points, found.delta), np.log(found.points.loss)
+    problem, logs = DescentProblem(found.law.form, found.points, found.delta), np.log(found.points.loss)
     count, constants = len(logs), len(found.law.values)
     about_law = _mean(problem, found.residuals, count - constants)
     return about_law / max(_mean(problem, logs - np.median(logs), count - 1), 1e-300)
 
 
-def _mean(problem: Problem, residuals: Floats, freedom: int) -> float:
+def _mean(problem: DescentProblem, residuals: Floats, freedom: int) -> float:
     return float(problem.huber(residuals).sum()) / max(1, freedom)
 
 
