@@ -14,7 +14,7 @@ from assay.store import history
 from assay.store.entry import Entry
 from assay.store.index import Store
 from assay.store.listing import reconcile
-from assay.store.run_folder import Process, RunFolder
+from assay.store.run_folder import RunFolder, RunProcess
 from assay.worker.main import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import _EventsFile, _line
@@ -89,7 +89,7 @@ def _folder(home: Home, corpus: Prepared, name: str) -> RunFolder:
     training = {"steps": STEPS, "checkpoint_interval": 4, "eval_interval": 6}
     path = home.runs / f"20260101-000000-abcdef-0000-{name}"
     folder = run_folder(path, corpus, training, model={"dropout": 0.1})
-    folder.write_process(Process(host=socket.gethostname(), pid=2**22 + 1, started=0.0))
+    folder.write_process(RunProcess(host=socket.gethostname(), pid=2**22 + 1, started=0.0))
     return folder
 
 

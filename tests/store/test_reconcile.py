@@ -16,13 +16,13 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import liveness as alive
 from assay.store.reconcile import begun, compose, settle
-from assay.store.run_folder import Process, RunFolder
+from assay.store.run_folder import RunFolder, RunProcess
 from support.records import made, say, step
 
 
-def process_of(number: int, **changes: object) -> Process:
+def process_of(number: int, **changes: object) -> RunProcess:
     known = {"host": socket.gethostname(), "pid": number, "started": psutil.Process(number).create_time()}
-    return Process.model_validate({**known, **changes})
+    return RunProcess.model_validate({**known, **changes})
 
 
 def test_a_living_process_is_believed(home: Home, ready_run: ReadyRun) -> None:
@@ -160,7 +160,7 @@ def test_a_live_run_whose_process_cannot_be_read_is_seen_by_its_lock(home: Home,
 
 def settle_the_dead(folder: RunFolder) -> RunResult:
     """The run's process is one that never was."""
-    folder.write_process(Process(host=socket.gethostname(), pid=2**22 + 1, started=0.0))
+    folder.write_process(RunProcess(host=socket.gethostname(), pid=2**22 + 1, started=0.0))
     return settle(folder)
 
 

@@ -16,7 +16,7 @@ from typing import IO
 from assay.errors import UsageError
 from assay.files import open_regular
 from assay.platforms import lock
-from assay.store.run_folder import Process, RunFolder
+from assay.store.run_folder import RunFolder, RunProcess
 
 _CLOCK_SLACK_SECONDS = 2.0
 """Tolerance for the start time of a process if only the wall clock is known."""
@@ -28,7 +28,7 @@ _TRIES, _RETRY_SECONDS = 20, 0.01
 """Attempts to lock a file, and the pause between two of them."""
 
 
-def this_process(pid: int) -> Process | None:
+def this_process(pid: int) -> RunProcess | None:
     """Identify a process of this host, so that it can be recognized later; None if it has ended."""
     import psutil
 
@@ -37,7 +37,7 @@ def this_process(pid: int) -> Process | None:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
         started, ticks = process.create_time(), _start_ticks(pid)
-        return Process(host=socket.gethostname(), pid=pid, started=started, start_ticks=ticks, boot=_boot())
+        return RunProcess(host=socket.gethostname(), pid=pid, started=started, start_ticks=ticks, boot=_boot())
     except psutil.NoSuchProcess:
         return None
 
@@ -55,12 +55,12 @@ def is_running(folder: RunFolder) -> bool:
     return is_alive(known)
 
 
-def is_here(known: Process) -> bool:
+def is_here(known: RunProcess) -> bool:
     """True if a process is of this host, so that it can be observed."""
     return known.host == socket.gethostname()
 
 
-def is_alive(known: Process) -> bool:
+def is_alive(known: RunProcess) -> bool:
     """True if a process of this host has not ended."""
     now = this_process(known.pid)
     return now is not None and _same(known, now)
@@ -103,7 +103,7 @@ def _locked(folder: RunFolder) -> bool:
     return False
 
 
-def _same(known: Process, now: Process) -> bool:
+def _same(known: RunProcess, now: RunProcess) -> bool:
     """True if two sightings of one process number are of one process."""
     if known.start_ticks is not None and now.start_ticks is not None:
         return (known.boot, known.start_ticks) == (now.boot, now.start_ticks)

@@ -62,7 +62,7 @@ class RunSpec(Frozen):
     """A sentence for each resume that changed the learning rates of the steps to come."""
 
 
-class Process(Frozen):
+class RunProcess(Frozen):
     """`process.json`: one process of one host. Its start distinguishes it from a later one with the same number."""
 
     model_config = ConfigDict(strict=False)
@@ -151,13 +151,13 @@ class RunFolder:
         moved = home / "data" / known.name
         return moved if known.is_absolute() and moved.is_dir() else home / known
 
-    def write_process(self, process: Process) -> None:
+    def write_process(self, process: RunProcess) -> None:
         """Record the process that measures the run. Raises `StorageError`."""
         self._write(self.process_file, process)
 
-    def process(self) -> Process | None:
+    def process(self) -> RunProcess | None:
         """Read `process.json`; None if there is none yet. Raises `UsageError` if it cannot be read."""
-        return _read(self.process_file, Process) if self.process_file.exists() else None
+        return _read(self.process_file, RunProcess) if self.process_file.exists() else None
 
     def write_result(self, result: RunResult) -> None:
         """Write `result.json`, whole or not at all. Raises `StorageError`."""

@@ -28,7 +28,7 @@ from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, State
 from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.liveness import is_alive, is_here, is_locked, locked, this_process
-from assay.store.run_folder import Process
+from assay.store.run_folder import RunProcess
 
 Kind = TypeVar("Kind", "StudyPlan", "ComparisonRecord")
 
@@ -150,12 +150,12 @@ class StudyFolder:
         if holder is not None:
             lock.write(seal_file(holder.model_dump_json(indent=1)))
 
-    def holder(self) -> Process | None:
+    def holder(self) -> RunProcess | None:
         """Return the process that runs the study now; None if none does, or if it cannot be told."""
         if not self.running:
             return None
         try:
-            known = Process.model_validate_json(open_file(read_file(self.path / "lock")))
+            known = RunProcess.model_validate_json(open_file(read_file(self.path / "lock")))
         except (OSError, ValueError):
             return None
         # A process that has just locked the study has not yet replaced the signature of an earlier one.

@@ -7,7 +7,7 @@ from pathlib import Path
 from assay.errors import UsageError
 from assay.hardware.resident import Resident
 from assay.store.liveness import is_here
-from assay.store.run_folder import Process, RunFolder
+from assay.store.run_folder import RunFolder, RunProcess
 
 _MOST_READERS = 64
 
@@ -16,7 +16,7 @@ class Present:
     """Readers of the runs that were followed last. Any thread may use it."""
 
     def __init__(self) -> None:
-        self._readers: OrderedDict[Path, tuple[Process, Resident]] = OrderedDict()
+        self._readers: OrderedDict[Path, tuple[RunProcess, Resident]] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, folder: RunFolder) -> int | None:
