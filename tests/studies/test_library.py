@@ -13,7 +13,7 @@ from assay.config.run import ResolvedRun
 from assay.data.progress import silent
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from assay.records.study import Stated
 from assay.studies.base import Study
 from assay.studies.design import Treatment, able
@@ -54,8 +54,8 @@ def runs(name: str, factor: str, scale: str = "full") -> Iterator[tuple[str, Res
     yield from ((row.levels[factor], row.run) for row in rows(name, scale).values())
 
 
-def table(name: str) -> Published:
-    return Published.model_validate(published({"library": name}))
+def table(name: str) -> PublishedStudy:
+    return PublishedStudy.model_validate(published({"library": name}))
 
 
 def test_each_study_asks_something_of_a_document_and_has_a_small_scale() -> None:
@@ -151,13 +151,13 @@ def test_a_wrong_label_in_a_published_table_is_an_error(name: str) -> None:
 )
 def test_a_faulty_document_is_refused(written: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Published.model_validate(published(written))
+        PublishedStudy.model_validate(published(written))
 
 
 def test_two_published_rows_cannot_be_one_of_ours() -> None:
     mapped = {"Default, None": "baseline", "Default, Float 16": "baseline"}
     with pytest.raises(ValueError, match="'baseline' twice"):
-        Published.model_validate(published({"library": "fahey", "repeats": mapped}))
+        PublishedStudy.model_validate(published({"library": "fahey", "repeats": mapped}))
 
 
 def matrices(run: ResolvedRun) -> int:

@@ -57,7 +57,7 @@ class PrintedChange(_Part):
     """The change as it is printed, such as "+85 %"."""
 
 
-class Published(_Part):
+class PublishedStudy(_Part):
     """A published study: its document, its table, and what was wrong with it."""
 
     document: str

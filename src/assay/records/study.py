@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from assay.records.run import RunResult
 from assay.records.timing import Round
 
@@ -114,7 +114,7 @@ class Stated(Setting):
     context: tuple[str, ...] = ()
     """Factors that describe a case, such as size or data, and are no choice: each of their levels has an answer.
     In `vary`, `{role: context, levels: ...}` says so."""
-    published: Published | None = None
+    published: PublishedStudy | None = None
     """A published study that this one repeats: its document, its table, and what was wrong with it."""
     ranking: str | None = None
     """A published formula by which the answer ranks the rows, too, such as walsh-2023."""

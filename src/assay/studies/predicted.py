@@ -13,7 +13,7 @@ from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.estimator.ranks import estimate_every_rank
 from assay.hardware import Machine
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from assay.records.study import BASELINE
 from assay.studies.base import Study
 from assay.studies.design import Treatment
@@ -58,7 +58,7 @@ class PredictedStudy:
     notes: tuple[str, ...]
     context: tuple[str, ...]
     """Factors that are no choice: rows are ranked at each of their levels."""
-    published: Published | None
+    published: PublishedStudy | None
 
     @property
     def named(self) -> tuple[PredictedRow, ...]:

@@ -8,7 +8,7 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.factors.ladder import Rung, ladder
 from assay.config import Spec
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from assay.records.study import CellResult, Curve
 from assay.report.study.view import StudyView
 from support.factorials import compared
@@ -20,8 +20,8 @@ def of(levels: Mapping[str, str]) -> tuple[float, float, float]:
     return 1.0, STEPS[levels["rung"]], 1.0
 
 
-def document() -> Published:
-    return Published.model_validate(
+def document() -> PublishedStudy:
+    return PublishedStudy.model_validate(
         {
             "document": "A log",
             "control": "A",

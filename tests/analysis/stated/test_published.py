@@ -8,11 +8,11 @@ from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect
 from assay.analysis.stated.published import Agreement, _agreement, beside, check_published, recomputed
 from assay.errors import UsageError
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from support.comparisons import TREATMENTS, record
 
 
-def table(**changes: Any) -> Published:
+def table(**changes: Any) -> PublishedStudy:
     """A document with a control, two rows that ours repeat, and one that nobody repeats."""
     values: dict[str, Any] = {
         "document": "A document",
@@ -29,10 +29,10 @@ def table(**changes: Any) -> Published:
             {"name": "Other", "figures": [1.0, None, 9]},
         ],
     }
-    return Published.model_validate({**values, **changes})
+    return PublishedStudy.model_validate({**values, **changes})
 
 
-def found(published: Published) -> dict[tuple[str, str], Any]:
+def found(published: PublishedStudy) -> dict[tuple[str, str], Any]:
     one = analyse(record(published=published))
     return {(each.row.name, each.column.name): each for each in beside(one)}
 

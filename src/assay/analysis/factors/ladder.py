@@ -18,7 +18,7 @@ from assay.analysis.factors.changes import Scale, estimates, row_changes
 from assay.analysis.factors.layout import FactorLayout, layout
 from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
 from assay.analysis.row import Row, usable
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from assay.records.study import BASELINE
 
 RUNG = "rung"
@@ -138,12 +138,12 @@ def _previous(comparison: Comparison, names: Sequence[str], rows: Mapping[str, R
     return multiples
 
 
-def _printed(published: Published | None) -> dict[str, Printed]:
+def _printed(published: PublishedStudy | None) -> dict[str, Printed]:
     """Return the document's figures by our rows."""
     return dict(_printed_rows(published)) if published is not None and published.control is not None else {}
 
 
-def _printed_rows(published: Published) -> Iterator[tuple[str, Printed]]:
+def _printed_rows(published: PublishedStudy) -> Iterator[tuple[str, Printed]]:
     at = {
         "speed": [column.metric == TOKENS_PER_SECOND.name for column in published.columns],
         **{kind: [column.seen == kind for column in published.columns] for kind in _SPENT},

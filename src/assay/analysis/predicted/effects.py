@@ -15,7 +15,7 @@ from assay.analysis.factors.changes import SeedChanges
 from assay.analysis.factors.grids import Grid, grids_of
 from assay.analysis.factors.layout import FactorLayout, layout_of
 from assay.analysis.predicted.figures import COMPARED, MEASURED, Figure
-from assay.records.published import Published, PublishedColumn
+from assay.records.published import PublishedColumn, PublishedStudy
 from assay.records.study import BASELINE
 from assay.studies.predicted import PredictedStudy
 
@@ -72,7 +72,7 @@ def published_grids(study: PredictedStudy) -> tuple[tuple[PublishedColumn, Grid]
     )
 
 
-def _figures(published: Published, place: int, study: PredictedStudy) -> dict[str, float | None]:
+def _figures(published: PublishedStudy, place: int, study: PredictedStudy) -> dict[str, float | None]:
     """Return the figures of one column by our rows, the control first."""
     found = {row.row: row.figures[place] for row in published.rows if row.row is not None}
     return {label: found.get(label) for label in study.known}

@@ -14,7 +14,7 @@ from assay.analysis.effects import Effect
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
 from assay.errors import UsageError, among, shown
-from assay.records.published import PrintedChange, Published, PublishedColumn, PublishedRow
+from assay.records.published import PrintedChange, PublishedColumn, PublishedRow, PublishedStudy
 from assay.records.study import BASELINE
 
 
@@ -52,7 +52,7 @@ class Recomputed(NamedTuple):
     contradicted: bool
 
 
-def check_published(published: Published | None, rows: set[str]) -> None:
+def check_published(published: PublishedStudy | None, rows: set[str]) -> None:
     """Raise `UsageError` if a published table names a row or a metric that the study does not have."""
     known = metrics()
     for row in published.rows if published else ():
@@ -74,12 +74,12 @@ def beside(comparison: Comparison) -> tuple[Beside, ...]:
     return tuple(_beside(published, ours))
 
 
-def recomputed(published: Published) -> tuple[Recomputed, ...]:
+def recomputed(published: PublishedStudy) -> tuple[Recomputed, ...]:
     """Return every printed change with the change by the table."""
     return tuple(_recomputed(published, one) for one in published.printed)
 
 
-def _beside(published: Published, ours: dict[str, Row]) -> Iterator[Beside]:
+def _beside(published: PublishedStudy, ours: dict[str, Row]) -> Iterator[Beside]:
     for row in published.rows:
         reference = published.reference(row)
         for index, column in enumerate(published.columns):
@@ -126,7 +126,7 @@ def _agreement(metric: str, change: float | None, ours: Effect | None) -> Agreem
     return Agreement.SAME if (change < 0) == (ours.change < 0) else Agreement.OPPOSITE
 
 
-def _recomputed(published: Published, one: PrintedChange) -> Recomputed:
+def _recomputed(published: PublishedStudy, one: PrintedChange) -> Recomputed:
     after, before = (published.figure(name, one.column) for name in (one.row, one.against))
     half = 0.5 * 10.0 ** -next(column.digits for column in published.columns if column.name == one.column)
     lowest, highest = (after - half) / (before + half) - 1, (after + half) / (before - half) - 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.records.published import Published
+from assay.records.published import PublishedStudy
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.expectations import expected
@@ -72,7 +72,7 @@ def _document(entry: "LibraryEntry") -> str:
     return entry.study.published.document if entry.study.published else UNKNOWN
 
 
-def _table(published: Published) -> Iterator[Block]:
+def _table(published: PublishedStudy) -> Iterator[Block]:
     if published.rows:
         columns = [one.name for one in published.columns]
         rows = (

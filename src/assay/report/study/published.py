@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.effects import Effect
 from assay.analysis.stated.published import Beside, beside, recomputed
-from assay.records.published import Published, PublishedColumn
+from assay.records.published import PublishedColumn, PublishedStudy
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from assay.report.study.view import StudyView
 
 
-def document_facts(published: Published) -> Facts:
+def document_facts(published: PublishedStudy) -> Facts:
     """Return the document, the place of its figures and its setup."""
     facts = (("document", published.document), ("figures", published.place), ("setup", published.setup))
     return Facts.of((label, text) for label, text in facts if text)
 
 
-def faults(published: Published) -> Iterator[str]:
+def faults(published: PublishedStudy) -> Iterator[str]:
     """Yield a sentence on each printed change that the table contradicts, and on each other fault."""
     for one in recomputed(published):
         if one.contradicted:
@@ -64,7 +64,7 @@ def _values(study: "StudyView") -> dict[str, Any]:
     return {"document": published.document, "rows": list(map(_plain, study.of(beside))), **printed(published)}
 
 
-def printed(published: Published) -> dict[str, Any]:
+def printed(published: PublishedStudy) -> dict[str, Any]:
     """Return the printed changes with the recomputed ones, and the faults, as plain values."""
     changes = [
         {**one.printed.model_dump(), "by_the_table": one.change, "contradicted": one.contradicted}
