@@ -13,7 +13,7 @@ from assay.api.asking.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.answer import answer
 from assay.dashboard.scaling.laws import files, studies
-from assay.dashboard.scaling.question import POINTS, STUDY, Question, read
+from assay.dashboard.scaling.question import POINTS, STUDY, LawQuestion, read
 from assay.errors import UsageError
 from assay.studies.folder import StudyFolder
 from support.dashboards import client
@@ -45,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 def test_a_published_law_answers_as_the_command_does(home: Home) -> None:
-    found = answer(Question(flops=1e23, price=2.5), home)
+    found = answer(LawQuestion(flops=1e23, price=2.5), home)
     best = optimal(flops=1e23).answers["Besiroglu"].optimum
     assert best is not None
     assert found.losses is not None
@@ -59,7 +59,7 @@ def test_a_published_law_answers_as_the_command_does(home: Home) -> None:
 
 def test_the_law_of_a_study_is_that_of_its_runs(home: Home) -> None:
     assert list(studies(home)) == [STUDIED]
-    found = answer(Question(law=STUDY + STUDIED, flops=1e12), home)
+    found = answer(LawQuestion(law=STUDY + STUDIED, flops=1e12), home)
     rows = dict(found.facts.rows)
     true = float(LAW.loss(*LAW.optimum(1e12)))
     loss, low, high = (float(rows["loss"].replace(",", "").split()[place]) for place in (0, 1, 3))
@@ -74,7 +74,7 @@ def test_the_law_of_a_study_is_that_of_its_runs(home: Home) -> None:
 
 def test_the_law_of_a_file_is_that_of_its_points(home: Home) -> None:
     assert files(home) == ["broken.csv", FILE]
-    found = answer(Question(law=POINTS + FILE, flops=1e17), home)
+    found = answer(LawQuestion(law=POINTS + FILE, flops=1e17), home)
     best = optimal(flops=1e17, points=home.points / FILE).answers[FITTED].optimum
     assert best is not None
     assert found.losses is not None
@@ -91,7 +91,7 @@ def test_a_file_that_changed_is_fitted_again(tmp_path: Path) -> None:
     place = Home(tmp_path)
     place.points.mkdir()
     (place.points / "a.csv").write_text(published())
-    question = Question(law=f"{POINTS}a.csv", flops=1e17)
+    question = LawQuestion(law=f"{POINTS}a.csv", flops=1e17)
     before = answer(question, place).losses
     (place.points / "a.csv").write_text("\n".join(published().splitlines()[:-1]) + "\n")
     os.utime(place.points / "a.csv", ns=(1, 1))
@@ -101,29 +101,29 @@ def test_a_file_that_changed_is_fitted_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../store.sqlite", "/etc/passwd", "", "broken.csv", "nothing.csv"])
 def test_a_file_without_a_law_is_a_sentence(name: str, home: Home) -> None:
     with pytest.raises(UsageError):
-        answer(Question(law=POINTS + name), home)
+        answer(LawQuestion(law=POINTS + name), home)
 
 
 def test_a_law_is_fitted_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = Question(law=STUDY + STUDIED, flops=1e12)
+    question = LawQuestion(law=STUDY + STUDIED, flops=1e12)
     answer(question, home)
     monkeypatch.setattr("assay.dashboard.scaling.laws.answer", lambda *given, **options: pytest.fail("fitted again"))
-    assert answer(Question(law=STUDY + STUDIED, flops=2e12), home).facts
+    assert answer(LawQuestion(law=STUDY + STUDIED, flops=2e12), home).facts
 
 
 def test_a_budget_far_beyond_a_law_is_refused(home: Home) -> None:
-    rows = dict(answer(Question(law="Kaplan, C_min = C", flops=1e26), home).facts.rows)
+    rows = dict(answer(LawQuestion(law="Kaplan, C_min = C", flops=1e26), home).facts.rows)
     assert "10,000 times" in rows["refused"]
 
 
 def test_a_law_without_a_loss_has_no_figure_of_it(home: Home) -> None:
-    found = answer(Question(law="Hoffmann 1"), home)
+    found = answer(LawQuestion(law="Hoffmann 1"), home)
     assert found.losses is None
     assert dict(found.facts.rows)["loss"] == "this law states no loss"
 
 
 def test_rows_of_published_tables_are_drawn_with_their_laws(home: Home) -> None:
-    lines = {line["name"]: line["rows"] for line in answer(Question(), home).sizes["lines"]}
+    lines = {line["name"]: line["rows"] for line in answer(LawQuestion(), home).sizes["lines"]}
     assert {name for name, rows in lines.items() if rows} == {"Hoffmann 1", "Hoffmann 2", "Hoffmann 3"}
     # Table 3 of the paper: a model of 10 billion parameters takes 1.23e22 FLOPs and 205.1 billion tokens.
     flops, parameters = lines["Hoffmann 1"][1]
@@ -132,19 +132,19 @@ def test_rows_of_published_tables_are_drawn_with_their_laws(home: Home) -> None:
 
 
 def test_an_address_keeps_a_question() -> None:
-    question = Question(law="Hoffmann 2", flops=1.23e22, device="a100", devices=16, mfu=0.3, price=1.5)
+    question = LawQuestion(law="Hoffmann 2", flops=1.23e22, device="a100", devices=16, mfu=0.3, price=1.5)
     assert read(dict(parse_qsl(question.query))) == question
-    assert Question().query == ""
+    assert LawQuestion().query == ""
 
 
 def test_the_command_asks_the_same(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.cli.main import app
 
     monkeypatch.setenv("ASSAY_HOME", str(home.root))
-    own = (Question(law=STUDY + STUDIED, flops=1e12), Question(law=POINTS + FILE, flops=1e17))
-    for question in (Question(flops=1.234e22, price=2), *own):
+    own = (LawQuestion(law=STUDY + STUDIED, flops=1e12), LawQuestion(law=POINTS + FILE, flops=1e17))
+    for question in (LawQuestion(flops=1.234e22, price=2), *own):
         assert not app([*shlex.split(question.command(home))[1:], "--json"], standalone_mode=False)
-    assert "1.234e22" in Question(flops=1.234e22).command(home)
+    assert "1.234e22" in LawQuestion(flops=1.234e22).command(home)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_impossible_request_is_a_sentence(name: str, value: str) -> None:
 @pytest.mark.parametrize("name", ["../../etc", "20261101-nope", "/"])
 def test_a_study_that_is_not_there_is_a_sentence(name: str, home: Home) -> None:
     with pytest.raises(UsageError):
-        answer(Question(law=STUDY + name), home)
+        answer(LawQuestion(law=STUDY + name), home)
 
 
 def test_the_page_says_why_it_has_no_published_runs(home: Home) -> None:

@@ -10,7 +10,7 @@ from assay.config.home import Home
 from assay.dashboard.pages import page, rendered
 from assay.dashboard.scaling.answer import Answer, answer
 from assay.dashboard.scaling.laws import faults, files, studies
-from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, Question, read
+from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, LawQuestion, read
 from assay.errors import UsageError
 from assay.hardware.devices import DEVICES
 from assay.scaling.published import FRONTIERS
@@ -45,9 +45,9 @@ def _answered(request: Request) -> Response:
     return JSONResponse({"query": question.query if found else None, "html": html, "said": said, **_figures(found)})
 
 
-def _asked(request: Request) -> tuple[Question, Answer | None, str]:
+def _asked(request: Request) -> tuple[LawQuestion, Answer | None, str]:
     """Return the question of an address, its answer, and the sentence if there is none."""
-    question = Question()
+    question = LawQuestion()
     try:
         question = read(request.query_params)
         return question, answer(question, request.app.state.home), ""
@@ -55,7 +55,7 @@ def _asked(request: Request) -> tuple[Question, Answer | None, str]:
         return question, None, str(reason)
 
 
-def _content(question: Question, found: Answer | None, refusal: str, home: Home) -> dict[str, Any]:
+def _content(question: LawQuestion, found: Answer | None, refusal: str, home: Home) -> dict[str, Any]:
     report = () if found is None else found.report
     return {
         "refusal": refusal,

@@ -8,7 +8,7 @@ from assay.api.asking.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.figures import losses_figure, sizes_figure
 from assay.dashboard.scaling.laws import OwnLaw, law_of
-from assay.dashboard.scaling.question import Question
+from assay.dashboard.scaling.question import LawQuestion
 from assay.report.blocks import Block, Facts
 from assay.report.formats import UNKNOWN
 from assay.report.plan import days
@@ -27,7 +27,7 @@ _WHOLE = 100
 class Answer:
     """Answer to a question about a law."""
 
-    question: Question
+    question: LawQuestion
     facts: Facts
     """The figures of the chosen law."""
     report: tuple[Block, ...]
@@ -37,7 +37,7 @@ class Answer:
     """None for a law that states no loss."""
 
 
-def answer(question: Question, home: Home) -> Answer:
+def answer(question: LawQuestion, home: Home) -> Answer:
     """Return the answer to a question.
 
     Raises `UsageError` if the points of a study or file determine no law, and if every law refuses the budget.
@@ -63,7 +63,7 @@ def answer(question: Question, home: Home) -> Answer:
     )
 
 
-def _facts(question: Question, one: LawAnswer, own: OwnLaw | None) -> Iterator[tuple[str, str]]:
+def _facts(question: LawQuestion, one: LawAnswer, own: OwnLaw | None) -> Iterator[tuple[str, str]]:
     best = one.optimum
     if best is None:
         yield "refused", f"the budget is more than {REFUSED:,.0f} times that of the largest run behind this law"

@@ -21,7 +21,7 @@ LEAST_POWER, MOST_POWER = 9, 27
 
 
 @dataclass(frozen=True)
-class Question:
+class LawQuestion:
     """A budget, the law that is asked, and the devices of the bill."""
 
     law: str = "Besiroglu"
@@ -41,7 +41,7 @@ class Question:
     @property
     def query(self) -> str:
         """The question as the query of an address, without whatever is the default."""
-        defaults = Question()
+        defaults = LawQuestion()
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: one for name, one in values.items() if one != getattr(defaults, name)}
         return urlencode(
@@ -67,9 +67,9 @@ class Question:
         return str(home.points / self.law.removeprefix(POINTS))
 
 
-def read(query: Mapping[str, str]) -> Question:
+def read(query: Mapping[str, str]) -> LawQuestion:
     """Return the question of an address. Raises `UsageError` for an unknown name and for an impossible number."""
-    defaults = Question()
+    defaults = LawQuestion()
     law = query.get("law") or defaults.law
     if law not in FRONTIERS and not law.startswith((STUDY, POINTS)):
         raise UsageError(f"there is no law {shown(law)}{among(law, FRONTIERS)}")
@@ -77,7 +77,7 @@ def read(query: Mapping[str, str]) -> Question:
     if device not in DEVICES:
         raise UsageError(f"there is no device {shown(device)}{among(device, DEVICES)}")
     devices = _number("devices", query.get("devices"), 1, 1e6) or defaults.devices
-    return Question(
+    return LawQuestion(
         law=law,
         flops=_number("FLOPs", query.get("flops"), 10.0**LEAST_POWER, 10.0**MOST_POWER) or defaults.flops,
         device=device,
