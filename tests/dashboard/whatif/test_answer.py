@@ -12,14 +12,14 @@ from assay.dashboard.whatif.answer import WhatIfAnswer, WhatIfPrediction, answer
 from assay.dashboard.whatif.fits import WhatIfFit, fit_words
 from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
-from assay.dashboard.whatif.question import Question, read
+from assay.dashboard.whatif.question import WhatIfQuestion, read
 from assay.files import write_file
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from support.machines import MEASURED
 
 
-def asked(**query: str) -> Question:
+def asked(**query: str) -> WhatIfQuestion:
     return read({("with" if name == "stack" else name): value for name, value in query.items()})
 
 

@@ -14,26 +14,26 @@ from assay.api.advising.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif import recommendation
 from assay.dashboard.whatif.content import recommended_values
-from assay.dashboard.whatif.question import Question
+from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommended, Recommender, searched
 from assay.optimizations.base import Numerics
 from assay.report.blocks import Facts
 
-ON_GPU = Question(device="a100")
+ON_GPU = WhatIfQuestion(device="a100")
 
 
 class Searches:
     """Searches that end when they are let; the early ones say so, and nothing more is known of their questions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: list[Question] = []
-        self.early: list[Question] = []
+        self.asked: list[WhatIfQuestion] = []
+        self.early: list[WhatIfQuestion] = []
         self.at_once = self.most = 0
         self.gate = threading.Semaphore(0)
         self.first = Recommended("refused", refusal="nothing fits")
         monkeypatch.setattr(recommendation, "searched", self)
 
-    def __call__(self, question: Question, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
+    def __call__(self, question: WhatIfQuestion, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
         if most_loss < MAX_LOSS_CHANGE:
             self.early.append(question)
             return self.first
@@ -47,7 +47,7 @@ class Searches:
         return Recommended("found", ("an answer",), "lion", question)
 
 
-def until(recommender: Recommender, question: Question) -> Recommended:
+def until(recommender: Recommender, question: WhatIfQuestion) -> Recommended:
     end = time.monotonic() + 10
     while (found := recommender.ask(question)).state == "searching":
         assert time.monotonic() < end
@@ -113,7 +113,7 @@ def test_no_search_is_made_twice_where_a_near_answer_is_known(tmp_path: Path, mo
 
 
 def test_a_preliminary_answer_adds_no_loss(tmp_path: Path) -> None:
-    question = Question(preset="gpt2-124m", changes=(("layers", 2),), device="a100")
+    question = WhatIfQuestion(preset="gpt2-124m", changes=(("layers", 2),), device="a100")
 
     def loss(found: Recommended) -> str:
         sentence, facts, *_ = found.blocks
@@ -136,7 +136,7 @@ def test_a_search_without_rates_says_what_to_do_and_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subprocess.Popen", lambda *given, **options: pytest.fail("a process is started"))
-    found = searched(Question(), Home(tmp_path))
+    found = searched(WhatIfQuestion(), Home(tmp_path))
     assert found.state == "refused"
     assert "assay machine" in found.refusal
 

@@ -19,7 +19,7 @@ from assay.dashboard.whatif.content import (
     recommended_values,
 )
 from assay.dashboard.whatif.fitting import fitting
-from assay.dashboard.whatif.question import Question, read
+from assay.dashboard.whatif.question import WhatIfQuestion, read
 from assay.dashboard.whatif.recommendation import Recommended, Recommender
 from assay.errors import UsageError
 
@@ -60,7 +60,7 @@ def _recommended(request: Request) -> Response:
     try:
         question = read(_query(request))
     except UsageError as reason:
-        return JSONResponse(recommended_values(Recommended("refused", refusal=str(reason)), Question()))
+        return JSONResponse(recommended_values(Recommended("refused", refusal=str(reason)), WhatIfQuestion()))
     return JSONResponse(recommended_values(_recommender(request.app).ask(question), question))
 
 
@@ -70,7 +70,7 @@ def _answer(request: Request) -> WhatIfAnswer:
     try:
         return answer(read(_query(request)), home)
     except UsageError as reason:
-        return replace(answer(Question(), home), predicted=None, refusal=str(reason), read=False)
+        return replace(answer(WhatIfQuestion(), home), predicted=None, refusal=str(reason), read=False)
 
 
 def _query(request: Request) -> dict[str, str]:

@@ -22,7 +22,7 @@ from assay.config.mesh import AXES
 from assay.cost.simulation.composition import CATEGORIES
 from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_words
 from assay.dashboard.whatif.places import KnownMachines
-from assay.dashboard.whatif.question import HERE, Question
+from assay.dashboard.whatif.question import HERE, WhatIfQuestion
 from assay.dashboard.whatif.techniques import Technique, techniques
 from assay.errors import UsageError
 from assay.estimator import Estimate, estimate
@@ -80,7 +80,7 @@ class Timing:
     source: str
 
 
-def timing(question: Question, found: Estimate) -> Timing:
+def timing(question: WhatIfQuestion, found: Estimate) -> Timing:
     """Return the time of a question's step, or why it is not predicted."""
     if question.gpus > 1:
         return _planned(question)
@@ -99,14 +99,14 @@ def timing(question: Question, found: Estimate) -> Timing:
     return Timing(step.seconds, with_factor(step.seconds, step.factor), f"{_MEASURED}{f'; {caveat}' if caveat else ''}")
 
 
-def _unknown(question: Question, found: Estimate) -> Timing:
+def _unknown(question: WhatIfQuestion, found: Estimate) -> Timing:
     if found.machine.device(found.run.device) not in found.machine.rates:
         return Timing(None, "not predicted", "`assay machine` measures the rates that it needs")
     whose = "the rates measured here have" if question.device == HERE else "the datasheet has"
     return Timing(None, "not predicted", f"{whose} no product in {', '.join(found.unrated)}")
 
 
-def _planned(question: Question) -> Timing:
+def _planned(question: WhatIfQuestion) -> Timing:
     """Return the time of a plan over several GPUs of one node."""
     if question.device not in DATASHEETS:
         return Timing(None, "not planned", f"links between GPUs are known for {', '.join(DATASHEETS)} only")
@@ -145,7 +145,7 @@ class WhatIfPrediction:
 class WhatIfAnswer:
     """Answer to a question: a prediction, or the sentence of why there is none."""
 
-    question: Question
+    question: WhatIfQuestion
     predicted: WhatIfPrediction | None
     refusal: str
     techniques: tuple[Technique, ...]
@@ -158,13 +158,13 @@ class WhatIfAnswer:
         return Facts.of(()) if self.predicted is None else Facts.of(_facts(self.question, self.predicted))
 
 
-def answer(question: Question, home: Home) -> WhatIfAnswer:
+def answer(question: WhatIfQuestion, home: Home) -> WhatIfAnswer:
     """Return the answer to a question. A setting or stack that is not possible is a sentence of the answer."""
     return answer_at(question, KnownMachines.of(question, home))
 
 
 @lru_cache(maxsize=_KEPT)
-def answer_at(question: Question, places: KnownMachines) -> WhatIfAnswer:
+def answer_at(question: WhatIfQuestion, places: KnownMachines) -> WhatIfAnswer:
     """Return the answer to a question with machines that are known."""
     lines = techniques(question, places.asked)
     try:
@@ -175,7 +175,7 @@ def answer_at(question: Question, places: KnownMachines) -> WhatIfAnswer:
     return WhatIfAnswer(question, predicted, "", lines)
 
 
-def fullest(question: Question, machine: Machine) -> Estimate:
+def fullest(question: WhatIfQuestion, machine: Machine) -> Estimate:
     """Return the step on the rank with the highest peak, of the first rank of each stage of a pipeline.
 
     Ranks of one stage hold equal shares, or shares whose largest is that of the first rank. Raises `UsageError`.
@@ -187,7 +187,7 @@ def fullest(question: Question, machine: Machine) -> Estimate:
     return max((first, *others), key=lambda one: one.timeline.peak.nbytes) if others else first
 
 
-def _facts(question: Question, predicted: WhatIfPrediction) -> Iterator[tuple[str, str]]:
+def _facts(question: WhatIfQuestion, predicted: WhatIfPrediction) -> Iterator[tuple[str, str]]:
     found, time = predicted.found, predicted.time
     run, seconds = found.run, time.seconds
     yield "peak of tensors", format_bytes(found.timeline.peak.nbytes)

@@ -8,14 +8,14 @@ from assay.config.run import Spec
 from assay.dashboard.pages import rendered
 from assay.dashboard.whatif.answer import WhatIfAnswer
 from assay.dashboard.whatif.fits import WhatIfFit, fit_words, fits_table
-from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, Question, commands, value
+from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, WhatIfQuestion, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
 from assay.errors import UsageError
 from assay.hardware.devices import DEVICES
 from assay.units import format_bytes
 
 
-def controls(question: Question) -> dict[str, Any]:
+def controls(question: WhatIfQuestion) -> dict[str, Any]:
     """Return the menus and numbers of the form with what is chosen."""
     return {
         "presets": presets(),
@@ -27,10 +27,10 @@ def controls(question: Question) -> dict[str, Any]:
     }
 
 
-def values(question: Question) -> dict[str, Any]:
+def values(question: WhatIfQuestion) -> dict[str, Any]:
     """Return what each control shows, by its name in an address."""
     chosen = {"preset": question.preset, "device": question.device, "gpus": question.gpus, "micro": question.micro}
-    bare = Question(question.preset).run().with_vocabulary()
+    bare = WhatIfQuestion(question.preset).run().with_vocabulary()
     numbers = {name: value(bare, name) for name in SETTINGS}
     return {**numbers, **dict(question.changes), **chosen}
 
@@ -81,7 +81,7 @@ def _figure(found: WhatIfAnswer) -> dict[str, Any] | None:
     return {**found.predicted.memory, **whole}
 
 
-def recommended_values(found: Recommended, question: Question) -> dict[str, Any]:
+def recommended_values(found: Recommended, question: WhatIfQuestion) -> dict[str, Any]:
     """Return a recommendation for the page's script: whether its search goes on, and its text."""
     other = found.of is not None and found.of.changes != question.changes
     link = None if found.state == "refused" or found.of is None else _with(question, found.stack)
@@ -89,12 +89,12 @@ def recommended_values(found: Recommended, question: Question) -> dict[str, Any]
     return {"state": found.state, "html": rendered("what-if-recommendation.html", **content)}
 
 
-def _with(question: Question, stack: str) -> str:
+def _with(question: WhatIfQuestion, stack: str) -> str:
     """Return the query of a question with another stack; the reading of it divides the micro-batches from the rest."""
-    return Question(question.preset, question.changes, 1, stack, question.device, question.gpus).query
+    return WhatIfQuestion(question.preset, question.changes, 1, stack, question.device, question.gpus).query
 
 
-def _written(question: Question) -> dict[str, str]:
+def _written(question: WhatIfQuestion) -> dict[str, str]:
     """Return each technique of the stack as it is written, by its name; empty if the stack cannot be read."""
     try:
         return {one.name: str(one) for one in Spec.parse_stack(question.stack)} if question.stack else {}

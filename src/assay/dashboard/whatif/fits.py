@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from assay.cost.simulation.reserved import Interval
 from assay.dashboard.whatif.places import absent
-from assay.dashboard.whatif.question import ABSENT, HERE, Question
+from assay.dashboard.whatif.question import ABSENT, HERE, WhatIfQuestion
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.estimator.device_memory import OBJECTS, STARTED, device_memory
@@ -40,14 +40,14 @@ class WhatIfFit:
         return self.why_not if self.need is None else verdict(self.need, self.memory_bytes)
 
 
-def place_of(question: Question, found: Estimate) -> tuple[str, int]:
+def place_of(question: WhatIfQuestion, found: Estimate) -> tuple[str, int]:
     """Return the name of the device that was asked for, and the bytes of its memory."""
     if question.device != HERE:
         return DEVICES[question.device].name, DEVICES[question.device].memory_bytes
     return _this_place(found)
 
 
-def fit_at(question: Question, found: Estimate) -> WhatIfFit:
+def fit_at(question: WhatIfQuestion, found: Estimate) -> WhatIfFit:
     """Return the need on the device that was asked for."""
     return fit_here(found) if question.device == HERE else WhatIfFit(*place_of(question, found), *need_on_gpu(found))
 

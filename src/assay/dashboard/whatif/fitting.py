@@ -11,7 +11,7 @@ from assay.config.home import Home
 from assay.dashboard.whatif.answer import answer_at, fullest
 from assay.dashboard.whatif.fits import WhatIfFit, fit_here, fits, need_on_gpu
 from assay.dashboard.whatif.places import KnownMachines, absent
-from assay.dashboard.whatif.question import HERE, Question
+from assay.dashboard.whatif.question import HERE, WhatIfQuestion
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES
@@ -22,13 +22,13 @@ _REFERENCE = "a100"
 """Device whose ledger serves all absent devices."""
 
 
-def fitting(question: Question, home: Home) -> tuple[WhatIfFit, ...]:
+def fitting(question: WhatIfQuestion, home: Home) -> tuple[WhatIfFit, ...]:
     """Return the devices for a question, or the reasons why a fit is not known; none if the step is not predicted."""
     return _fitting(question, KnownMachines.of(question, home))
 
 
 @lru_cache(maxsize=_KEPT)
-def _fitting(question: Question, places: KnownMachines) -> tuple[WhatIfFit, ...]:
+def _fitting(question: WhatIfQuestion, places: KnownMachines) -> tuple[WhatIfFit, ...]:
     known = answer_at(question, places).predicted
     if known is None:
         return ()
@@ -42,7 +42,7 @@ def _fitting(question: Question, places: KnownMachines) -> tuple[WhatIfFit, ...]
         return (*here, WhatIfFit("a GPU", DEVICES[_REFERENCE].memory_bytes, None, str(reason)))
 
 
-def _here(question: Question, here: Machine) -> WhatIfFit:
+def _here(question: WhatIfQuestion, here: Machine) -> WhatIfFit:
     try:
         return fit_here(fullest(replace(question, device=HERE), here))
     except UsageError as reason:

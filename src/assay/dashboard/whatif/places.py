@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from assay.config.home import Home
-from assay.dashboard.whatif.question import HERE, Question
+from assay.dashboard.whatif.question import HERE, WhatIfQuestion
 from assay.hardware import Machine
 from assay.hardware.devices import absent_machine
 from assay.hardware.rates import known_machine, rates_file, step_times_file, user_rates_file
@@ -21,7 +21,7 @@ class KnownMachines:
         self.asked, self.here = asked, here
 
     @classmethod
-    def of(cls, question: Question, home: Home) -> Self:
+    def of(cls, question: WhatIfQuestion, home: Home) -> Self:
         """Return the machine on which a question's step should run, and this one."""
         here = this_machine(home)
         return cls(here if question.device == HERE else absent(question.device), here)

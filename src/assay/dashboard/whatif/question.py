@@ -53,7 +53,7 @@ COUNTS = {"micro": ("micro-batches", 1024), "gpus": ("GPUs", 8)}
 
 
 @dataclass(frozen=True)
-class Question:
+class WhatIfQuestion:
     """A configuration and where it should run."""
 
     preset: str = "demo"
@@ -87,7 +87,7 @@ class Question:
     def query(self) -> str:
         """The question as the query of an address, without whatever is the default."""
         values: dict[str, str | int] = {"preset": self.preset, **dict(self.changes)}
-        defaults = Question()
+        defaults = WhatIfQuestion()
         for name in ("micro", "stack", "device", "gpus"):
             if getattr(self, name) != getattr(defaults, name):
                 values["with" if name == "stack" else name] = getattr(self, name)
@@ -98,10 +98,10 @@ class Question:
         return _configured(self.preset, (*self.overrides, *self.ranks), self.optimizations)
 
 
-def read(query: Mapping[str, str]) -> Question:
+def read(query: Mapping[str, str]) -> WhatIfQuestion:
     """Return the question of an address. Raises `UsageError` for an unknown name and for an impossible number."""
     preset = _chosen("preset", query.get("preset") or "demo", presets())
-    bare = Question(preset).run().with_vocabulary()
+    bare = WhatIfQuestion(preset).run().with_vocabulary()
     changes = {}
     for name, setting in SETTINGS.items():
         given = _number(setting.label, query.get(name), setting.least, setting.most)
@@ -113,7 +113,7 @@ def read(query: Mapping[str, str]) -> Question:
         raise UsageError("several GPUs are planned by a datasheet; choose a device by its name, or one GPU")
     # A plus sign that a person types into a link is a space there.
     stack, cut = _without_cut(query.get("with", "").strip().replace(" ", "+"))
-    return Question(preset, tuple(changes.items()), cut or counts["micro"], stack, device, counts["gpus"])
+    return WhatIfQuestion(preset, tuple(changes.items()), cut or counts["micro"], stack, device, counts["gpus"])
 
 
 @lru_cache(maxsize=_KEPT)
@@ -129,7 +129,7 @@ def value(run: Run, name: str) -> int | None:
     return found
 
 
-def commands(question: Question) -> tuple[tuple[str, str], ...]:
+def commands(question: WhatIfQuestion) -> tuple[tuple[str, str], ...]:
     """Return the commands that answer and run a question, each with what it does."""
     words = [question.preset, *question.overrides]
     stack = ["--with", question.optimizations] if question.optimizations else []
@@ -147,7 +147,7 @@ def commands(question: Question) -> tuple[tuple[str, str], ...]:
     return (("plan the step", _line("assay", "plan", *words, *stack, *where)),)
 
 
-def search_command(question: Question, memory_bytes: int) -> str:
+def search_command(question: WhatIfQuestion, memory_bytes: int) -> str:
     """Return the command that searches what to turn on, and on this machine times the front-runners as well."""
     limit = ["--memory", f"{memory_bytes}B", "--of", "process"]
     where = limit if question.device == HERE else ["--device", question.device]

@@ -17,7 +17,7 @@ from assay.api import recommend
 from assay.api.advising.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif.places import known_since, this_machine
-from assay.dashboard.whatif.question import HERE, Question, search_command
+from assay.dashboard.whatif.question import HERE, WhatIfQuestion, search_command
 from assay.errors import UsageError
 from assay.instruments.memory.process import trim
 from assay.report.blocks import Block
@@ -35,7 +35,7 @@ class Recommended:
     blocks: tuple[Block, ...] = ()
     stack: str = ""
     """Recommended optimizations as after ``--with``; empty for none."""
-    of: Question | None = None
+    of: WhatIfQuestion | None = None
     """The question that the content answers; another one while the search goes on."""
     refusal: str = ""
     command: str = ""
@@ -44,7 +44,7 @@ class Recommended:
     """True for the answer of the first search, whose techniques add no loss."""
 
 
-_Key = tuple[Question, tuple[int, ...]]
+_Key = tuple[WhatIfQuestion, tuple[int, ...]]
 """A question without a stack, and the state of the rates that its answer rests on."""
 
 
@@ -60,7 +60,7 @@ class Recommender:
         self._waiting: _Key | None = None
         self._working: _Key | None = None
 
-    def ask(self, question: Question) -> Recommended:
+    def ask(self, question: WhatIfQuestion) -> Recommended:
         """Return the recommendation of a question if it is known; else begin its search, and return the nearest one.
 
         A question that cannot be searched is answered by its sentence at once, whatever else is being searched.
@@ -80,7 +80,7 @@ class Recommender:
             near = self._early if self._early is not None and self._working == key else self._nearest(question)
         return Recommended("searching") if near is None else replace(near, state="searching")
 
-    def _nearest(self, question: Question) -> Recommended | None:
+    def _nearest(self, question: WhatIfQuestion) -> Recommended | None:
         """Return the latest recommendation for the same preset and device."""
         for (other, _), one in reversed(self._found.items()):
             if one.state == "found" and (other.preset, other.device) == (question.preset, question.device):
@@ -114,7 +114,7 @@ def _give_back() -> None:
     trim()
 
 
-def _refusal(question: Question) -> str:
+def _refusal(question: WhatIfQuestion) -> str:
     """Return why no stacks are searched for a question, as far as its configuration tells; empty if they are."""
     if question.gpus > 1:
         return "stacks are searched for one device; choose one GPU"
@@ -125,7 +125,7 @@ def _refusal(question: Question) -> str:
     return ""
 
 
-def searched(question: Question, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
+def searched(question: WhatIfQuestion, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
     """Return the recommendation of a question, searched now. It takes seconds.
 
     Lossy techniques are searched if measurements say that they add at most the fraction `most_loss`.

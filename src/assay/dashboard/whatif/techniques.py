@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from assay.config.run import Run, Spec
-from assay.dashboard.whatif.question import Question, cutting
+from assay.dashboard.whatif.question import WhatIfQuestion, cutting
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.optimizations import Optimization, catalogue, check, resolved
@@ -32,7 +32,7 @@ class Technique:
         return asdict(self)
 
 
-def techniques(question: Question, machine: Machine) -> tuple[Technique, ...]:
+def techniques(question: WhatIfQuestion, machine: Machine) -> tuple[Technique, ...]:
     """Return all techniques in the order of application, but the one of the menu of micro-batches.
 
     In a stack that is itself not possible every technique can be changed, because any of them may be at fault.
@@ -45,8 +45,8 @@ def techniques(question: Question, machine: Machine) -> tuple[Technique, ...]:
     return _lines(question, run, machine)
 
 
-def _lines(question: Question, run: Run | None, machine: Machine) -> tuple[Technique, ...]:
-    given = {one.name for one in Question(preset=question.preset).run().optimizations}
+def _lines(question: WhatIfQuestion, run: Run | None, machine: Machine) -> tuple[Technique, ...]:
+    given = {one.name for one in WhatIfQuestion(preset=question.preset).run().optimizations}
     added = set(_names(question.stack))
     found = []
     for name, kind in catalogue().items():
