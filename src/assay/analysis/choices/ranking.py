@@ -34,7 +34,7 @@ class Ranked(NamedTuple):
     worst: int
 
 
-class Ranking(NamedTuple):
+class RowRanking(NamedTuple):
     """Ranked rows, context by context and best first, and the rows that lack a figure."""
 
     weights: Mapping[str, float]
@@ -43,7 +43,7 @@ class Ranking(NamedTuple):
     unranked: tuple[str, ...]
 
 
-def ranking(comparison: Comparison) -> Ranking | None:
+def ranking(comparison: Comparison) -> RowRanking | None:
     """Return the ranking by the study's weights; None if it states none."""
     stated = {name: weight for name, weight in comparison.record.weights.items() if weight}
     if not stated:
@@ -59,7 +59,7 @@ def ranking(comparison: Comparison) -> Ranking | None:
         ]
         ranked += sorted(rows, key=lambda one: (-one.score, one.row.treatment))
     placed = {one.row.treatment for one in ranked}
-    return Ranking(weights, tuple(ranked), tuple(name for name in known if name not in placed))
+    return RowRanking(weights, tuple(ranked), tuple(name for name in known if name not in placed))
 
 
 def check_ranking(weights: Mapping[str, float], formula: str | None) -> None:

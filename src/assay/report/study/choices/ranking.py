@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.formulas import FormulaRanking, formula_ranking
-from assay.analysis.choices.ranking import Ranked, Ranking, ranking
+from assay.analysis.choices.ranking import Ranked, RowRanking, ranking
 from assay.analysis.metrics import metrics
 from assay.records.study import BASELINE
 from assay.report.blocks import Block, Table
@@ -24,7 +24,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
         yield f"The formula {stated} needs a loss, a time and a memory of every row; one is missing."
 
 
-def _weighted(own: Ranking, context: tuple[str, ...]) -> Iterator[Block]:
+def _weighted(own: RowRanking, context: tuple[str, ...]) -> Iterator[Block]:
     columns = ("rank", "row", "score", "interval")
     yield Table.of(columns, map(_row, own.rows), right=("rank", "score"))
     known = metrics()
