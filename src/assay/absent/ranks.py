@@ -17,7 +17,7 @@ PER_HOST = 8
 
 
 @dataclass(frozen=True)
-class Ranks:
+class ScriptRanks:
     """Ranks of a script, and those that are run."""
 
     count: int
@@ -46,7 +46,7 @@ class Ranks:
         return {**{name: str(value) for name, value in figures.items()}, **texts, "ASSAY_ABSENT_RANKS": "1"}
 
 
-def ranks_of(count: int, per_host: int | None, chosen: Sequence[int] | None) -> Ranks:
+def ranks_of(count: int, per_host: int | None, chosen: Sequence[int] | None) -> ScriptRanks:
     """Return the ranks of a script; without a choice the first and the last one are run.
 
     Raises `UsageError` if there are too few or too many, hosts are not whole, or a chosen rank does not exist.
@@ -60,7 +60,7 @@ def ranks_of(count: int, per_host: int | None, chosen: Sequence[int] | None) -> 
     for rank in run:
         if not 0 <= rank < count:
             raise UsageError(f"--rank {rank} does not exist; {count} ranks are 0 to {count - 1}")
-    return Ranks(count, per_host, run)
+    return ScriptRanks(count, per_host, run)
 
 
 def check_launcher(command: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from assay.absent.devices import AbsentDevice
 from assay.absent.launch import StatedRead, run_absent
 from assay.absent.nccl import nccl_bytes
 from assay.absent.observation import Collective
-from assay.absent.ranks import Ranks
+from assay.absent.ranks import ScriptRanks
 from assay.records.exits import Exit
 from assay.records.status import Status
 
@@ -29,7 +29,7 @@ class Payload(NamedTuple):
 class RanksAnswer:
     """The answers of the ranks that were run, by rank."""
 
-    def __init__(self, device: AbsentDevice, ranks: Ranks, answers: Mapping[int, AbsentAnswer]) -> None:
+    def __init__(self, device: AbsentDevice, ranks: ScriptRanks, answers: Mapping[int, AbsentAnswer]) -> None:
         self.device, self.ranks, self.answers = device, ranks, dict(answers)
 
     @property
@@ -85,7 +85,7 @@ class RanksAnswer:
 def run_ranks(
     command: Sequence[str],
     device: AbsentDevice,
-    ranks: Ranks,
+    ranks: ScriptRanks,
     steps: int | None,
     reads: Sequence[StatedRead],
     tell: Callable[[str], None],
