@@ -6,7 +6,7 @@ import pytest
 
 from assay.cost import Cost, replay
 from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded
-from assay.cost.simulation.reserved import Interval, Recorded, _played, recorded, reserved, with_update
+from assay.cost.simulation.reserved import Interval, RecordedLedger, _played, recorded, reserved, with_update
 from assay.cost.simulation.timeline import play
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
@@ -41,7 +41,7 @@ def test_no_fewer_bytes_than_tensors_have_and_no_more_than_without_reuse(stack: 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
     one = cost(*stack)
-    ledger = Recorded()
+    ledger = RecordedLedger()
     play(one, ledger)
     slow = Slow()
     for place, tensor in enumerate(one.held_at_first):
@@ -76,7 +76,7 @@ def test_temporaries_of_one_size_change_nothing_where_blocks_are_freed_at_once(s
 
 def test_events_add_up_to_the_peak_of_tensors() -> None:
     one = cost("bf16_mixed")
-    ledger = Recorded()
+    ledger = RecordedLedger()
     play(one, ledger)
     peak = replay(one).peak.nbytes
     live, sizes, most = one.held_bytes, [], 0

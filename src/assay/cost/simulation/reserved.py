@@ -42,7 +42,7 @@ class Interval:
         return Interval(self.low + other.low, self.high + other.high)
 
 
-class Recorded(Ledger):
+class RecordedLedger(Ledger):
     """A ledger that keeps its requests and frees in order; sums and instants are not counted."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def reserved(cost: Cost, working: Interval) -> Interval | None:
 
 def recorded(cost: Cost) -> list[int]:
     """Return the requests and frees of a step before its update, as in `Recorded.events`."""
-    ledger = Recorded()
+    ledger = RecordedLedger()
     play(cost, ledger, update=False)
     return ledger.events
 
