@@ -44,7 +44,7 @@ class SpeedPoint(NamedTuple):
     """FLOPs or bytes per second."""
 
 
-class Row(NamedTuple):
+class MeasuredOperator(NamedTuple):
     """One measured operator."""
 
     operator: str
@@ -66,9 +66,9 @@ def table() -> dict[str, Any]:
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[MeasuredOperator, ...]:
     """Every measured operator."""
-    return tuple(Row(name, tuple(shape), dtype, f, b) for name, shape, dtype, f, b in table()["rows"])
+    return tuple(MeasuredOperator(name, tuple(shape), dtype, f, b) for name, shape, dtype, f, b in table()["rows"])
 
 
 def between(points: Points, place: tuple[float, ...]) -> float:
@@ -88,7 +88,7 @@ def products(kind: str, dtype: str, back: bool, aligned: bool) -> Points:
     operator = f"{kind}_tf32" if dtype == "tf32" and kind == PRODUCT else kind
     formats = ("float32",) if dtype in ("float32", "tf32") else ("bfloat16", "float16")
     chosen = [one for one in rows() if one.operator == operator and one.dtype in formats]
-    fastest: dict[tuple[int, ...], Row] = {}
+    fastest: dict[tuple[int, ...], MeasuredOperator] = {}
     for one in chosen:
         other = fastest.get(one.shape, one)
         both = min(one.backward or 0.0, other.backward or 0.0)
@@ -105,7 +105,7 @@ def is_aligned(shape: tuple[int, ...]) -> bool:
     return all(one % ALIGNED == 0 for one in shape)
 
 
-def _rate(kind: str, one: Row, back: bool) -> float | None:
+def _rate(kind: str, one: MeasuredOperator, back: bool) -> float | None:
     """FLOP/s of each of the products of a row, without the time of their bytes; None if the host was slower."""
     times = 2 if back else 1
     seconds = one.backward if back else one.forward
@@ -132,7 +132,7 @@ def attention(kernel: str, dtype: str, back: bool) -> Points:
     return tuple(SpeedPoint(_place(one.shape), _attended(one, back)) for one in found)
 
 
-def _attended(one: Row, back: bool) -> float:
+def _attended(one: MeasuredOperator, back: bool) -> float:
     count, heads, length, depth = one.shape
     flops = 4 * count * heads * length**2 * depth * (2.5 if back else 1.0)
     assert one.backward is not None
@@ -154,12 +154,12 @@ def norms(dtype: str, back: bool) -> Points:
     return tuple(SpeedPoint(tuple(map(log, one.shape)), _normed(one, back)) for one in found if not back or _shows(one))
 
 
-def _shows(one: Row) -> bool:
+def _shows(one: MeasuredOperator) -> bool:
     """True if a norm's backward was longer than the host's, or was seen in a profile."""
     return one.backward is not None and (one.operator != "layer_norm" or one.backward >= 0.9 * _HOST_BACKWARD)
 
 
-def _normed(one: Row, back: bool) -> float:
+def _normed(one: MeasuredOperator, back: bool) -> float:
     seconds = one.backward if back else one.forward
     assert seconds is not None
     return _PASSES["layer_norm"][back] * _BYTES[one.dtype] * prod(one.shape) / (seconds - (1 + back) * START_SECONDS)
@@ -203,7 +203,7 @@ def _updates(kind: str) -> Iterator[SpeedPoint]:
             yield SpeedPoint((log(nbytes),), nbytes / one.forward)
 
 
-def _bytes_of(operator: str, one: Row, back: bool) -> float:
+def _bytes_of(operator: str, one: MeasuredOperator, back: bool) -> float:
     """Bytes that a measured operator reads and writes."""
     numbers = prod(one.shape)
     if operator in _MIXED:
