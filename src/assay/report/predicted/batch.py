@@ -7,7 +7,7 @@ from assay.report.blocks import Block, Facts, Table
 from assay.units import format_count, format_seconds
 
 if TYPE_CHECKING:
-    from assay.scaling.batch.critical import Batching, Critical, Row
+    from assay.scaling.batch.critical import Batching, BatchRow, Critical
 
 
 def batch_report(found: "Batching") -> Iterator[Block]:
@@ -67,7 +67,7 @@ def _facts(found: "Batching") -> Iterator[tuple[str, str]]:
         yield "run", f"{_count(now.steps)} steps of {_count(now.batch)} {critical.unit}{seconds}"
 
 
-def _row(one: "Row", counted: bool, timed: bool) -> tuple[str, ...]:
+def _row(one: "BatchRow", counted: bool, timed: bool) -> tuple[str, ...]:
     row: tuple[str, ...] = (_count(one.batch), f"{one.steps:.3g}", f"{one.examples:.3g}")
     if counted:
         row += _or_dash(one.step_count, _count), _or_dash(one.example_count, _count)

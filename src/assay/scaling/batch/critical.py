@@ -84,7 +84,7 @@ class KnownSteps(NamedTuple):
     step_seconds: float | None = None
 
 
-class Row(NamedTuple):
+class BatchRow(NamedTuple):
     """Steps and examples of one batch size to the same loss."""
 
     batch: float
@@ -120,7 +120,7 @@ class Batching:
     """A critical batch size, and what batch sizes around it take."""
 
     critical: Critical
-    rows: tuple[Row, ...]
+    rows: tuple[BatchRow, ...]
     present: KnownSteps | None = None
     planned: PredictedSteps | None = None
 
@@ -197,18 +197,18 @@ def planned(law: Callable[[float, float], float], parameters: float, steps: floa
     return PredictedSteps(parameters, steps, batch, loss, least(loss), flops, flops / (1 + batch / kaplan(loss)))
 
 
-def rows(critical: Critical, batches: Iterable[float], present: KnownSteps | None) -> tuple[Row, ...]:
+def rows(critical: Critical, batches: Iterable[float], present: KnownSteps | None) -> tuple[BatchRow, ...]:
     """Return what batch sizes take: relative to the least, and in counts if a run or S_min is known."""
     least = critical.least_steps if present is None else present.steps / critical.steps(present.batch)
     return tuple(_row(critical, batch, least, present) for batch in batches)
 
 
-def _row(critical: Critical, batch: float, least: float | None, present: KnownSteps | None) -> Row:
+def _row(critical: Critical, batch: float, least: float | None, present: KnownSteps | None) -> BatchRow:
     relative = critical.steps(batch)
     steps = None if least is None else least * relative
     each = None if present is None else present.step_seconds
     seconds = None if each is None or steps is None else each * steps
-    return Row(
+    return BatchRow(
         batch=batch,
         steps=relative,
         examples=critical.examples(batch),
