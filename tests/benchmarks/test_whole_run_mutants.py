@@ -18,7 +18,7 @@ from assay.step.program import Step
 from assay.store.run_folder import RunFolder
 from assay.training import queued_step
 from assay.training.build import baseline, build
-from assay.training.evaluation import Sample, evaluate
+from assay.training.evaluation import EvaluationSample, evaluate
 from assay.training.loop import train_step
 from support.random_data import RandomData
 from support.runs import run_folder
@@ -82,7 +82,7 @@ def evaluated(step: Step, mutant: Any) -> list[tuple[float, int]]:
     for index in (0, mutant.steps[0], mutant.steps[-1] if len(mutant.steps) < 100 else 23):
         train_step(step, index)
         for batches in (4, 20):  # groups of one window, and of two
-            one = evaluate(step, lambda: windows, 1.0, index, Sample(batches))
+            one = evaluate(step, lambda: windows, 1.0, index, EvaluationSample(batches))
             found.append((one.loss, one.targets))
     return found
 

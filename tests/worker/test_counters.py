@@ -14,7 +14,7 @@ from assay.instruments.memory.memory_pass import MemoryPass
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.step.program import Figures, MicroBatch, Program, Step
-from assay.training.evaluation import Sample, Windows
+from assay.training.evaluation import EvaluationSample, Windows
 from assay.training.step_record import Position, StepRecord
 from assay.worker import build as worker_build
 from assay.worker import memory as worker_memory
@@ -171,7 +171,7 @@ def test_an_evaluation_of_other_windows_is_wrong(
 ) -> None:
     honest = worker_build.validation_batches
 
-    def first_twice(*arguments: Any) -> tuple[Windows, Sample]:
+    def first_twice(*arguments: Any) -> tuple[Windows, EvaluationSample]:
         windows, sample = honest(*arguments)
 
         def repeated() -> Iterator[MicroBatch]:

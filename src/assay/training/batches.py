@@ -10,7 +10,7 @@ from assay.model.loss import NOT_COUNTED
 from assay.model.own.batches import OwnBatches
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.step.transfer import copied_to
-from assay.training.evaluation import Sample, Windows
+from assay.training.evaluation import EvaluationSample, Windows
 from assay.training.gradients import cut
 from assay.training.stops import Unread
 
@@ -33,7 +33,7 @@ def micro_batches_of(program: Program, step: int) -> list[MicroBatch]:
     return cut([_moved(rows, program.device) for rows in batch], program.micro_batches)
 
 
-def validation_batches(run: ResolvedRun, data: Prepared, device: torch.device) -> tuple[Windows, Sample]:
+def validation_batches(run: ResolvedRun, data: Prepared, device: torch.device) -> tuple[Windows, EvaluationSample]:
     """Return the batches of every evaluation, and their number: always the same, `eval_batches` or the whole split.
 
     The split's last window is padded, so that all windows have one length. Pipeline stages and context-parallel ranks
@@ -41,15 +41,15 @@ def validation_batches(run: ResolvedRun, data: Prepared, device: torch.device) -
     """
     training, length = run.training, run.model.context_length
     windows = validation_windows(data.validation, length, training.batch_size, training.eval_batches)
-    sample = Sample(batches=len(windows), split_targets=len(data.validation) - 1)
+    sample = EvaluationSample(batches=len(windows), split_targets=len(data.validation) - 1)
     # A loss of the user's own counts all targets, so the last window is not padded.
     filled = _filled if run.model.own is None else lambda rows, length: rows
     return lambda: (_moved(filled(_tensors(batch), length), device) for batch in windows), sample
 
 
-def own_validation(own: OwnBatches, device: torch.device) -> tuple[Windows, Sample]:
+def own_validation(own: OwnBatches, device: torch.device) -> tuple[Windows, EvaluationSample]:
     """Return all held-out batches of a user's own, and that they are the whole of them; none if the user gives none."""
-    return lambda: (_moved(batch, device) for batch in own.validation()), Sample(whole=True)
+    return lambda: (_moved(batch, device) for batch in own.validation()), EvaluationSample(whole=True)
 
 
 def _tensors(batch: Batch) -> MicroBatch:

@@ -67,7 +67,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Sample:
+class EvaluationSample:
     """Size of the evaluations' sample and of its split."""
 
     batches: int = 0
@@ -78,7 +78,7 @@ class Sample:
     """True if the batches are the whole split, whose targets are then counted in an evaluation."""
 
 
-UNKNOWN = Sample()
+UNKNOWN = EvaluationSample()
 
 Windows = Callable[[], Iterable[MicroBatch]]
 """Each call returns the validation batches from the first on."""
@@ -87,7 +87,7 @@ _GROUPS = 10
 
 
 def evaluate(
-    step: Step, windows: Windows, bytes_per_token: float | None, done: int, sample: Sample = UNKNOWN
+    step: Step, windows: Windows, bytes_per_token: float | None, done: int, sample: EvaluationSample = UNKNOWN
 ) -> Evaluation:
     """Evaluate after `done` steps. Batches are cut into micro-batches like training's, to take no more memory."""
     sums = [
@@ -109,7 +109,7 @@ def evaluate(
     )
 
 
-def group_of(windows: Windows, sample: Sample, number: int) -> list[MicroBatch]:
+def group_of(windows: Windows, sample: EvaluationSample, number: int) -> list[MicroBatch]:
     """Return the batches of one group of an evaluation, from 0."""
     size = _group_size(sample)
     return list(islice(windows(), number * size, (number + 1) * size))
@@ -128,7 +128,7 @@ def standard_error(sums: Sequence[tuple[float, float]], share: float) -> float |
     return math.sqrt(squares * len(sums) / (len(sums) - 1) * max(0.0, 1.0 - share)) / targets
 
 
-def _group_size(sample: Sample) -> int:
+def _group_size(sample: EvaluationSample) -> int:
     """Return the number of batches of a group; 1 if the number of all is unknown."""
     return -(-sample.batches // _GROUPS) or 1
 

@@ -26,7 +26,7 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import diverged_evaluation, diverged_step
-from assay.training.evaluation import UNKNOWN, Evaluation, Sample, Windows, evaluate
+from assay.training.evaluation import UNKNOWN, Evaluation, EvaluationSample, Windows, evaluate
 from assay.training.probes import ActivationNorms
 from assay.training.queued_step import Taken, mark, take
 from assay.training.step_record import Position, StepRecord
@@ -132,7 +132,7 @@ class Loop:
     bytes_per_token: float | None
     save: Callable[[Position], Path]
     observer: Observer
-    sample: Sample = UNKNOWN
+    sample: EvaluationSample = UNKNOWN
     saved_at: int = 0
     """Step of the newest checkpoint."""
     ranks: Ranks = ALONE
