@@ -50,7 +50,7 @@ class Timed(NamedTuple):
     """None if no row has an interval."""
 
 
-class Seen(NamedTuple):
+class TimedProcess(NamedTuple):
     """Observation of one process."""
 
     treatment: str
@@ -94,16 +94,16 @@ def timed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequen
     return _judged(seen, names)
 
 
-def observed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> list[Seen]:
+def observed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> list[TimedProcess]:
     """Return the observation of every process that has the metric, in the order of the cells."""
     return [
-        Seen(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
+        TimedProcess(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
         for one in cells
         if one.wave in kept and (value := figure(metric, one.result, kept[one.wave])) is not None
     ]
 
 
-def designs(seen: Sequence[Seen], names: Sequence[str]) -> "tuple[Design, Design]":
+def designs(seen: Sequence[TimedProcess], names: Sequence[str]) -> "tuple[Design, Design]":
     """Return the design with waves as blocks, and that with seeds and processes as blocks; row 0 is the control."""
     from assay.analysis.intervals import Design
 
@@ -134,7 +134,7 @@ def _slowed_gpus(record: ComparisonRecord) -> str:
     return f", or the GPU was slowed (in {len(slowed)} blocks{because})"
 
 
-def _judged(seen: Sequence[Seen], names: Sequence[str]) -> Timed:
+def _judged(seen: Sequence[TimedProcess], names: Sequence[str]) -> Timed:
     import numpy as np
 
     by_wave, by_seed = designs(seen, names)
@@ -160,7 +160,7 @@ def _judged(seen: Sequence[Seen], names: Sequence[str]) -> Timed:
     return Timed({**_again(seen, deviation, degrees), **effects}, resolution)
 
 
-def _again(seen: Sequence[Seen], deviation: float | None, degrees: int) -> dict[str, Effect]:
+def _again(seen: Sequence[TimedProcess], deviation: float | None, degrees: int) -> dict[str, Effect]:
     """Change of the second baseline against the first of its wave, or of its seed."""
     first = {one.wave: one.log for one in seen if one.treatment == BASELINE}
     by_seed = {one.seed: one.log for one in reversed(seen) if one.treatment == BASELINE}
