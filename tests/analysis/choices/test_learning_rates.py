@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.analysis.choices.learning_rates import Series, learning_rates
+from assay.analysis.choices.learning_rates import RateSeries, learning_rates
 from assay.analysis.comparison import analyse
 from support.comparisons import record
 from support.swept import Figures, cut_short, factorial_record
@@ -21,7 +21,7 @@ def of(levels: Mapping[str, str]) -> Figures:
     return 1, 1, 2.3 + 0.001 * log(rate / (1e-3 if batch == 8 else 0.05)) ** 2
 
 
-def series(vary: dict[str, list[float]], **fields: Any) -> tuple[Series, ...]:
+def series(vary: dict[str, list[float]], **fields: Any) -> tuple[RateSeries, ...]:
     return learning_rates(analyse(factorial_record(vary, of, noise=0.0, **fields)))
 
 

@@ -30,7 +30,7 @@ class Rate(NamedTuple):
     diverged: bool
 
 
-class Series(NamedTuple):
+class RateSeries(NamedTuple):
     """Learning rates in ascending order, with all else equal."""
 
     batch_size: int
@@ -65,7 +65,7 @@ class Series(NamedTuple):
         return "lower" if self.best is self.rates[0] else "higher" if self.best is self.rates[-1] else ""
 
 
-def learning_rates(comparison: Comparison) -> tuple[Series, ...]:
+def learning_rates(comparison: Comparison) -> tuple[RateSeries, ...]:
     """Return each series of at least two learning rates, by batch size and then by the other levels."""
     record = comparison.record
     found: dict[tuple[int, str], dict[float, _Tested]] = {}
@@ -76,7 +76,7 @@ def learning_rates(comparison: Comparison) -> tuple[Series, ...]:
             rates = found.setdefault((training.batch_size, _others(cells[0])), {})
             rates.setdefault(training.learning_rate, _Tested(training.learning_rate, row, cells))
     return tuple(
-        Series(batch_size, others, _rates([rates[one] for one in sorted(rates)]), record.loss_margin)
+        RateSeries(batch_size, others, _rates([rates[one] for one in sorted(rates)]), record.loss_margin)
         for (batch_size, others), rates in sorted(found.items())
         if len(rates) > 1
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choices.criteria import Criterion
 from assay.analysis.choices.frontier import CriteriaFront, Standing, frontier
-from assay.analysis.choices.learning_rates import BATCH_SIZE, Series, learning_rates
+from assay.analysis.choices.learning_rates import BATCH_SIZE, RateSeries, learning_rates
 from assay.report.page.panels import Panel, byte_unit, is_wide, logarithmic
 from assay.report.page.theme import PAPER, SMALL, marker, series
 from assay.report.study.choices.labels import Label, place_labels
@@ -64,7 +64,7 @@ def rate_panels(study: "StudyView") -> tuple[Panel, ...]:
     )
 
 
-def _draw_rates(one: Series, number: int, rates: list[float], ends: tuple[float, float], axis: Any) -> None:
+def _draw_rates(one: RateSeries, number: int, rates: list[float], ends: tuple[float, float], axis: Any) -> None:
     known = [(rate.rate, rate.loss) for rate in one.rates if rate.loss is not None]
     style = {"color": series(number), "marker": marker(number), "markersize": 7, "markeredgecolor": PAPER}
     axis.plot([rate for rate, _ in known], [loss for _, loss in known], **style)
@@ -77,5 +77,5 @@ def _draw_rates(one: Series, number: int, rates: list[float], ends: tuple[float,
     axis.set(xlabel="learning rate", ylabel="validation loss", ylim=ends)
 
 
-def _name(one: Series) -> str:
+def _name(one: RateSeries) -> str:
     return ", ".join(filter(None, (f"{BATCH_SIZE.removeprefix('training.')} {one.batch_size}", one.others)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.learning_rates import Series, learning_rates
+from assay.analysis.choices.learning_rates import RateSeries, learning_rates
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, figure
 from assay.report.study.choices.wording import in_nats
@@ -30,7 +30,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
     )
 
 
-def _row(one: Series) -> tuple[str, ...]:
+def _row(one: RateSeries) -> tuple[str, ...]:
     best, stable = one.best, [rate.rate for rate in one.rates if rate.loss is not None]
     diverged = [f"{rate.rate:g}" for rate in one.rates if rate.diverged]
     remarks = [f"diverged at {', '.join(diverged)}"] if diverged else []
