@@ -30,7 +30,7 @@ _LONGEST, _DIGITS = 2000, 12
 
 
 @dataclass(frozen=True)
-class Setting:
+class WhatIfSetting:
     """A number of a configuration that the reader may change."""
 
     key: str
@@ -39,13 +39,13 @@ class Setting:
     most: int
 
 
-SETTINGS: Mapping[str, Setting] = {
-    "layers": Setting("model.n_layer", "layers", 1, 128),
-    "heads": Setting("model.n_head", "heads", 1, 128),
-    "width": Setting("model.n_embd", "width", 8, 16_384),
-    "vocabulary": Setting("model.vocab_size", "vocabulary", 2, 262_144),
-    "context": Setting("model.context_length", "context, tokens", 8, 131_072),
-    "batch": Setting("training.batch_size", "batch, sequences", 1, 4096),
+SETTINGS: Mapping[str, WhatIfSetting] = {
+    "layers": WhatIfSetting("model.n_layer", "layers", 1, 128),
+    "heads": WhatIfSetting("model.n_head", "heads", 1, 128),
+    "width": WhatIfSetting("model.n_embd", "width", 8, 16_384),
+    "vocabulary": WhatIfSetting("model.vocab_size", "vocabulary", 2, 262_144),
+    "context": WhatIfSetting("model.context_length", "context, tokens", 8, 131_072),
+    "batch": WhatIfSetting("training.batch_size", "batch, sequences", 1, 4096),
 }
 """Numbers by their name in an address."""
 COUNTS = {"micro": ("micro-batches", 1024), "gpus": ("GPUs", 8)}
