@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
-    from assay.studies.execution.listing import Listed, Standing
+    from assay.studies.execution.listing import Listed, StudyStanding
 
 __all__ = [
     "compare",
@@ -206,7 +206,7 @@ def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
     return list_one(find(place, name), place)
 
 
-def status(name: str, home: Home | Path | str | None = None) -> "Standing":
+def status(name: str, home: Home | Path | str | None = None) -> "StudyStanding":
     """Return how far a study has come. Raises `UsageError` if there is none of this name, or if it has no plan."""
     from assay.studies.execution.listing import standing
     from assay.studies.folder import find

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from assay.report.blocks import Block, Facts, Table
 
 if TYPE_CHECKING:
-    from assay.studies.execution.listing import Standing
+    from assay.studies.execution.listing import StudyStanding
 
 
-def standing_report(standing: "Standing") -> Iterator[Block]:
+def standing_report(standing: "StudyStanding") -> Iterator[Block]:
     """Yield the state, and a table of cells that did not end as they should."""
     study = standing.study
     facts = {

@@ -27,7 +27,7 @@ class Listed(NamedTuple):
     ended: int
 
 
-class Standing(NamedTuple):
+class StudyStanding(NamedTuple):
     """The state of one study."""
 
     study: Listed
@@ -55,11 +55,11 @@ def listed(folder: StudyFolder, home: Home) -> Listed:
     return Listed(folder.id, plan.name, plan.kind, plan.title, plan.question, status, len(plan.cells), ended)
 
 
-def standing(folder: StudyFolder, home: Home) -> Standing:
+def standing(folder: StudyFolder, home: Home) -> StudyStanding:
     """Return the state of a study. Raises `UsageError` if it has no plan."""
     ended = _ended(folder, home)
     holder = folder.holder()
-    return Standing(
+    return StudyStanding(
         study=listed(folder, home),
         by_status=Counter(one.result.status.value for one in ended),
         process="" if holder is None else f"{holder.pid} on {holder.host}",
