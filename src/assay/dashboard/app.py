@@ -20,7 +20,7 @@ from assay.dashboard import scaling, whatif
 from assay.dashboard.guard import Guard
 from assay.dashboard.pages import page, rendered
 from assay.dashboard.runs import views as runs
-from assay.dashboard.state import State
+from assay.dashboard.state import ServerState
 from assay.dashboard.studies import views as studies
 from assay.errors import StorageError, UsageError
 from assay.report.page.theme import DARK, LIGHT, variables
@@ -47,7 +47,7 @@ def build_app(home: Path, token: str | None = None) -> Starlette:
         exception_handlers={UsageError: _refused, StorageError: _refused, HTTPException: _refused, Exception: _failed},
     )
     app.state.home = Home(home)
-    app.state.memory = State(app.state.home)
+    app.state.memory = ServerState(app.state.home)
     return app
 
 

@@ -14,7 +14,7 @@ from assay.dashboard.studies.known import Studies
 from assay.dashboard.tail import Tails
 
 
-class State:
+class ServerState:
     """Memory of one server."""
 
     def __init__(self, home: Home) -> None:
@@ -28,6 +28,6 @@ class State:
         """Set once the server ends, so that streams end before it."""
 
 
-def state_of(request: Request) -> State:
+def state_of(request: Request) -> ServerState:
     """Return the memory of the server that answers a request."""
-    return cast(State, request.app.state.memory)
+    return cast(ServerState, request.app.state.memory)

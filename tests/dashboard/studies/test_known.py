@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import Home
 from assay.dashboard import tail
-from assay.dashboard.state import State
+from assay.dashboard.state import ServerState
 from assay.records.study import ComparisonRecord
 from assay.store.event_log import Event, read_since
 from assay.studies.folder import StudyFolder, StudyPlan
@@ -46,7 +46,7 @@ def home_of(folder: StudyFolder) -> Home:
 
 
 def test_a_study_is_listed_with_its_cells(studied: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = State(home_of(studied)).studies
+    known = ServerState(home_of(studied)).studies
     (line,) = known.known()
     assert (line.id, line.title, line.kind, line.status) == (studied.id, "demo", "comparison", "complete")
     assert line.cells == line.ended == len(RECORD.cells)
@@ -56,8 +56,8 @@ def test_a_study_is_listed_with_its_cells(studied: StudyFolder, monkeypatch: pyt
 
 def test_its_runs_are_those_of_its_log(studied: StudyFolder) -> None:
     home = home_of(studied)
-    assert State(home).studies.runs(studied.id) == {f"run-{number}" for number in range(len(RECORD.cells))}
-    assert State(home).studies.runs("../" + studied.id) == frozenset()
+    assert ServerState(home).studies.runs(studied.id) == {f"run-{number}" for number in range(len(RECORD.cells))}
+    assert ServerState(home).studies.runs("../" + studied.id) == frozenset()
 
 
 def test_the_page_and_the_stream_name_every_cell(studied: StudyFolder) -> None:
@@ -74,7 +74,7 @@ def test_a_study_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
     folder = StudyFolder(home.reports / "20261124-000000-00000")
     folder.path.mkdir()
     folder.plan_file.write_text("{")
-    (line,) = State(home).studies.known()
+    (line,) = ServerState(home).studies.known()
     assert line.status == "damaged"
     assert "study.json cannot be read" in line.question
     assert client(home).get("/studies").status_code == 200
@@ -96,7 +96,7 @@ def test_each_of_200_logs_is_read_once(studied: StudyFolder, monkeypatch: pytest
         return found, end
 
     monkeypatch.setattr(tail, "read_since", counted)
-    known = State(home_of(studied)).studies
+    known = ServerState(home_of(studied)).studies
     for _ in range(3):
         assert [line.status for line in known.known()] == ["complete"] * 200
     size = studied.events_file.stat().st_size
