@@ -3,7 +3,7 @@
 import pytest
 
 from assay.hardware import doctor
-from assay.hardware.host import Finding, State
+from assay.hardware.host import Finding, FindingState
 from cli.conftest import Assay
 
 
@@ -11,8 +11,8 @@ from cli.conftest import Assay
 def findings(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """What is found; a test may take findings away."""
     found = [
-        Finding(subject="torch", here="2.13.0", state=State.GOOD, means="it can train"),
-        Finding(subject="disk", here=None, state=State.MEND, means="it is full", remedy="free some space"),
+        Finding(subject="torch", here="2.13.0", state=FindingState.GOOD, means="it can train"),
+        Finding(subject="disk", here=None, state=FindingState.MEND, means="it is full", remedy="free some space"),
     ]
     monkeypatch.setattr(doctor, "examine", lambda host: iter(found))
     return found

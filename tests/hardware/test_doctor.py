@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.hardware.doctor import examine
-from assay.hardware.host import Finding, Host, State
+from assay.hardware.host import Finding, FindingState, Host
 from assay.hardware.machine import Accelerator, Machine
 
 ALL = {
@@ -56,7 +56,7 @@ def without(package: str) -> Callable[[str], str | None]:
 
 def test_a_good_machine_has_nothing_to_mend(host: Host) -> None:
     seen = found(host)
-    assert {name for name, one in seen.items() if one.state is not State.GOOD} == {"GPU"}
+    assert {name for name, one in seen.items() if one.state is not FindingState.GOOD} == {"GPU"}
     assert all(not one.remedy for one in seen.values())
     assert seen["steadiness"].here == "equal work takes up to 2% longer than usual"
 
@@ -76,7 +76,7 @@ def test_a_good_machine_has_nothing_to_mend(host: Host) -> None:
 )
 def test_each_fault_has_a_remedy(host: Host, changed: dict[str, Any], subject: str, words: str) -> None:
     one = found(host, **changed)[subject]
-    assert one.state is State.MEND
+    assert one.state is FindingState.MEND
     assert words in one.remedy
 
 
@@ -90,12 +90,12 @@ def test_a_build_without_cuda_beside_a_gpu_is_mended(host: Host) -> None:
 @pytest.mark.parametrize(
     ("largest", "state", "words"),
     [
-        (None, State.LIMITED, "not be asked"),
-        (0, State.GOOD, "independent"),
-        (1_048_576, State.LIMITED, "defect of torch"),
+        (None, FindingState.LIMITED, "not be asked"),
+        (0, FindingState.GOOD, "independent"),
+        (1_048_576, FindingState.LIMITED, "defect of torch"),
     ],
 )
-def test_masks_that_a_gpu_repeats_are_named(host: Host, largest: int | None, state: State, words: str) -> None:
+def test_masks_that_a_gpu_repeats_are_named(host: Host, largest: int | None, state: FindingState, words: str) -> None:
     gpu = Accelerator(name="NVIDIA H200", memory_bytes=140 * 2**30)
     machine = host.machine.model_copy(update={"accelerators": (gpu,)})
     one = found(host, machine=machine, half_repeated=lambda: largest)["dropout in 16 bits"]
@@ -109,7 +109,7 @@ def test_where_the_kernel_tells_nothing_the_figure_is_missing_with_its_reason(ho
     assert seen["peak of a process"].here is None
     assert seen["peak of a process"].means.startswith("Darwin cannot reset")
     assert seen["memory"].means == "no control group limits it here"
-    assert found(host, installed=without("memray"), system="Windows")["memray"].state is State.LIMITED
+    assert found(host, installed=without("memray"), system="Windows")["memray"].state is FindingState.LIMITED
 
 
 def test_this_machine_is_examined() -> None:

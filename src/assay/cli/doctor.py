@@ -21,7 +21,7 @@ def doctor(
     from assay.cli.console import plain, print_json, print_table
     from assay.config import Home
     from assay.hardware.doctor import examine
-    from assay.hardware.host import Host, State
+    from assay.hardware.host import FindingState, Host
     from assay.launch.repeated_masks import largest_half_repeated
 
     found = list(examine(Host(home=Home().root, half_repeated=largest_half_repeated)))
@@ -32,7 +32,7 @@ def doctor(
         ("", "what", "here", "so"),
         ((one.state, one.subject, one.here or "not known", one.means) for one in found),
     )
-    mend = [one for one in found if one.state is State.MEND]
+    mend = [one for one in found if one.state is FindingState.MEND]
     for one in mend:
         typer.echo(f"mend {one.subject}: {one.remedy}")
     if not mend:

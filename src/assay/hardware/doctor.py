@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 
 from assay.hardware.detect import group_limit, release
-from assay.hardware.host import Finding, Host, State
+from assay.hardware.host import Finding, FindingState, Host
 from assay.units import format_bytes
 
 OLDEST_TORCH = (2, 11)
@@ -50,11 +50,11 @@ def _python(host: Host) -> Finding:
         return Finding(
             subject="Python",
             here=f"{here}, without bytecode files",
-            state=State.MEND,
+            state=FindingState.MEND,
             means="every measured process compiles the sources again, which takes seconds",
             remedy="unset PYTHONDONTWRITEBYTECODE",
         )
-    return Finding(subject="Python", here=here, state=State.GOOD, means="3.11 or newer is needed")
+    return Finding(subject="Python", here=here, state=FindingState.GOOD, means="3.11 or newer is needed")
 
 
 def _torch(host: Host) -> Finding:
@@ -64,7 +64,7 @@ def _torch(host: Host) -> Finding:
         return Finding(
             subject="torch",
             here="not installed",
-            state=State.MEND,
+            state=FindingState.MEND,
             means="nothing can be trained; estimates work",
             remedy=f"install torch {oldest} or newer",
         )
@@ -72,7 +72,7 @@ def _torch(host: Host) -> Finding:
         return Finding(
             subject="torch",
             here=here,
-            state=State.MEND,
+            state=FindingState.MEND,
             means="this version was never tested",
             remedy=f"install torch {oldest} or newer",
         )
@@ -80,11 +80,11 @@ def _torch(host: Host) -> Finding:
         return Finding(
             subject="torch",
             here=here,
-            state=State.MEND,
+            state=FindingState.MEND,
             means="this build cannot use the accelerator",
             remedy="install the CUDA build of torch (pytorch.org/get-started)",
         )
-    return Finding(subject="torch", here=here, state=State.GOOD, means="it can train")
+    return Finding(subject="torch", here=here, state=FindingState.GOOD, means="it can train")
 
 
 def _instructions(host: Host) -> Finding:
@@ -93,7 +93,7 @@ def _instructions(host: Host) -> Finding:
     return Finding(
         subject="instruction set",
         here=here,
-        state=State.GOOD if native else State.LIMITED,
+        state=FindingState.GOOD if native else FindingState.LIMITED,
         means="the processor multiplies bfloat16 in hardware"
         if native
         else "the processor converts 16-bit formats, so they save memory and cost time",
@@ -107,42 +107,42 @@ def _cores(host: Host) -> Finding:
         return Finding(
             subject="cores",
             here=f"{cores}, but OMP_NUM_THREADS={asked}",
-            state=State.MEND,
+            state=FindingState.MEND,
             means="threads wait for each other, and times are long and unsteady",
             remedy=f"set OMP_NUM_THREADS to at most {cores}, or unset it",
         )
     if cores == 1:
         means = "the coordinator and the measured process share it, so times are less steady"
-        return Finding(subject="cores", here="1", state=State.LIMITED, means=means)
-    return Finding(subject="cores", here=str(cores), state=State.GOOD, means="kernels run on as many threads")
+        return Finding(subject="cores", here="1", state=FindingState.LIMITED, means=means)
+    return Finding(subject="cores", here=str(cores), state=FindingState.GOOD, means="kernels run on as many threads")
 
 
 def _memory(host: Host) -> Finding:
     limited = group_limit(host.devices) is not None
     means = "the limit of the control group is respected" if limited else "no control group limits it here"
-    return Finding(subject="memory", here=format_bytes(host.machine.memory_bytes), state=State.GOOD, means=means)
+    return Finding(subject="memory", here=format_bytes(host.machine.memory_bytes), state=FindingState.GOOD, means=means)
 
 
 def _accelerator(host: Host) -> Finding:
     if not host.machine.accelerators:
         means = "runs use the processor; techniques that need a GPU are refused with a sentence"
-        return Finding(subject="GPU", here="none", state=State.LIMITED, means=means)
+        return Finding(subject="GPU", here="none", state=FindingState.LIMITED, means=means)
     names = ", ".join(f"{one.name}, {format_bytes(one.memory_bytes)}" for one in host.machine.accelerators)
-    return Finding(subject="GPU", here=names, state=State.GOOD, means="runs use it with device=cuda or auto")
+    return Finding(subject="GPU", here=names, state=FindingState.GOOD, means="runs use it with device=cuda or auto")
 
 
 def _masks(host: Host) -> Finding:
     largest = host.half_repeated()
     if largest is None:
         means = "torch could not be asked; the record of a run with dropout says it"
-        return Finding(subject="dropout in 16 bits", here=None, state=State.LIMITED, means=means)
+        return Finding(subject="dropout in 16 bits", here=None, state=FindingState.LIMITED, means=means)
     if largest == 0:
         means = "neighbouring masks are independent"
-        return Finding(subject="dropout in 16 bits", here="no mask repeats", state=State.GOOD, means=means)
+        return Finding(subject="dropout in 16 bits", here="no mask repeats", state=FindingState.GOOD, means=means)
     return Finding(
         subject="dropout in 16 bits",
         here=f"half of a mask of up to {largest:,} elements comes again in the next one",
-        state=State.LIMITED,
+        state=FindingState.LIMITED,
         means="a defect of torch: small neighbouring masks are not independent; no run is refused for it",
     )
 
@@ -150,12 +150,15 @@ def _masks(host: Host) -> Finding:
 def _peak(host: Host) -> Finding:
     if (host.kernel / "self/clear_refs").exists():
         return Finding(
-            subject="peak of a process", here="resettable", state=State.GOOD, means="it is measured block by block"
+            subject="peak of a process",
+            here="resettable",
+            state=FindingState.GOOD,
+            means="it is measured block by block",
         )
     return Finding(
         subject="peak of a process",
         here=None,
-        state=State.LIMITED,
+        state=FindingState.LIMITED,
         means=f"{host.system} cannot reset the peak of a process, so this figure is missing; peaks of tensors are not",
     )
 
@@ -163,12 +166,14 @@ def _peak(host: Host) -> Finding:
 def _recorder(host: Host) -> Finding:
     here = host.installed("memray")
     if here is not None:
-        return Finding(subject="memray", here=here, state=State.GOOD, means="scratch of libraries is recorded as well")
+        return Finding(
+            subject="memray", here=here, state=FindingState.GOOD, means="scratch of libraries is recorded as well"
+        )
     windows = host.system == "Windows"
     return Finding(
         subject="memray",
         here="not installed",
-        state=State.LIMITED if windows else State.MEND,
+        state=FindingState.LIMITED if windows else FindingState.MEND,
         means="scratch of libraries is not recorded; peaks of tensors are",
         remedy="" if windows else "install memray",
     )
@@ -177,11 +182,13 @@ def _recorder(host: Host) -> Finding:
 def _compiler(host: Host) -> Finding:
     found = next(filter(None, map(host.program, ("g++", "c++", "clang++"))), None)
     if found:
-        return Finding(subject="C++ compiler", here=found, state=State.GOOD, means="compile works on the processor")
+        return Finding(
+            subject="C++ compiler", here=found, state=FindingState.GOOD, means="compile works on the processor"
+        )
     return Finding(
         subject="C++ compiler",
         here="none",
-        state=State.MEND,
+        state=FindingState.MEND,
         means="the technique compile cannot build kernels for the processor",
         remedy="install g++ or clang",
     )
@@ -199,7 +206,11 @@ def _settings(host: Host) -> Iterator[Finding]:
     for name, means in slows.items():
         if value := host.environment.get(name):
             yield Finding(
-                subject=name, here=value, state=State.MEND, means=means, remedy=f"unset {name}, unless it is meant"
+                subject=name,
+                here=value,
+                state=FindingState.MEND,
+                means=means,
+                remedy=f"unset {name}, unless it is meant",
             )
 
 
@@ -211,11 +222,13 @@ def _clock(host: Host) -> Finding:
         return Finding(
             subject="steadiness",
             here=here,
-            state=State.MEND,
+            state=FindingState.MEND,
             means="intervals of times will be wide",
             remedy="end other programs, or set OMP_WAIT_POLICY=PASSIVE beside them; plug a laptop in",
         )
-    return Finding(subject="steadiness", here=here, state=State.GOOD, means="small changes of time can be measured")
+    return Finding(
+        subject="steadiness", here=here, state=FindingState.GOOD, means="small changes of time can be measured"
+    )
 
 
 def _disk(host: Host) -> Finding:
@@ -225,7 +238,7 @@ def _disk(host: Host) -> Finding:
     return Finding(
         subject="disk",
         here=f"{format_bytes(free)} free for {host.home}",
-        state=State.GOOD if enough else State.MEND,
+        state=FindingState.GOOD if enough else FindingState.MEND,
         means="runs and checkpoints fit" if enough else "checkpoints of larger models may not fit",
         remedy="" if enough else "free some space, or set ASSAY_HOME to a larger disk",
     )
@@ -237,6 +250,6 @@ def _extras(host: Host) -> Iterator[Finding]:
         yield Finding(
             subject=package,
             here=here or "not installed",
-            state=State.GOOD if here else State.LIMITED,
+            state=FindingState.GOOD if here else FindingState.LIMITED,
             means="available" if here else f"what needs it is refused; pip install 'assay[{extra}]' adds it",
         )

@@ -39,7 +39,7 @@ def jitter(work: Callable[[], object] = _work, clock: Callable[[], float] = time
     return statistics.quantiles(spent, n=20)[-1] / statistics.median(spent) - 1
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """The judgement of a finding."""
 
     GOOD = "good"
@@ -55,7 +55,7 @@ class Finding(Frozen):
     subject: str
     here: str | None
     """The fact; None if this system does not tell it."""
-    state: State
+    state: FindingState
     means: str
     """The consequence for assay."""
     remedy: str = ""
