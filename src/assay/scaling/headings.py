@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from assay.errors import UsageError, among
-from assay.scaling.table import Table
+from assay.scaling.table import PointsTable
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": (
@@ -55,7 +55,7 @@ class Column(NamedTuple):
     convert: Convert
 
 
-def columns_of(table: Table, named: str | None = None) -> dict[str, Column]:
+def columns_of(table: PointsTable, named: str | None = None) -> dict[str, Column]:
     """Return the column of each quantity that a file has; `named` says further ones, as ``n=HEADING:UNIT,…``.
 
     Raises `UsageError` for a quantity, heading or unit that there is not, and for two columns of one quantity.
@@ -70,7 +70,7 @@ def columns_of(table: Table, named: str | None = None) -> dict[str, Column]:
     return {**found, **given}
 
 
-def lacking(table: Table, what: str) -> UsageError:
+def lacking(table: PointsTable, what: str) -> UsageError:
     """Return an error on what a file lacks, with the columns that it has."""
     there = ", ".join(one for one in table.rows[0] if one is not None)
     return UsageError(
@@ -78,7 +78,7 @@ def lacking(table: Table, what: str) -> UsageError:
     )
 
 
-def _named(table: Table, text: str) -> dict[str, Column]:
+def _named(table: PointsTable, text: str) -> dict[str, Column]:
     found: dict[str, Column] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         short, equals, rest = (one.strip() for one in part.partition("="))
@@ -94,7 +94,7 @@ def _named(table: Table, text: str) -> dict[str, Column]:
     return found
 
 
-def _known(table: Table, kind: str, known: tuple[str, ...]) -> Column | None:
+def _known(table: PointsTable, kind: str, known: tuple[str, ...]) -> Column | None:
     headings = [one for one in table.rows[0] if one is not None]
     plain = [one for one in headings if one.strip().lower() in known]
     matched = ((one, _IN_UNIT.fullmatch(one.strip())) for one in headings)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from assay.errors import UsageError
 from assay.scaling.headings import NAMES, columns_of, lacking
-from assay.scaling.table import Table, read_table
+from assay.scaling.table import PointsTable, read_table
 
 Floats = npt.NDArray[np.float64]
 
@@ -138,7 +138,7 @@ def run_names(path: Path) -> list[str] | None:
     return [row["run"] or "" for row in rows] if "run" in rows[0] else None
 
 
-def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], table: Table) -> None:
+def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], table: PointsTable) -> None:
     of_three = {"parameters", "tokens", "counted_flops"}
     if "loss" not in columns or (
         {"parameters", "tokens"} <= set(needs) and len(of_three & set(columns)) < len(of_three) - 1
@@ -157,7 +157,7 @@ def _completed(columns: Mapping[str, Floats]) -> Points:
     )
 
 
-def _check_units(counted: Floats, given: Floats, table: Table) -> None:
+def _check_units(counted: Floats, given: Floats, table: PointsTable) -> None:
     """Raise `UsageError` if the FLOPs of a file cannot be those of its sizes and tokens."""
     apart = np.abs(np.log(given / counted))
     worst = int(np.argmax(apart))

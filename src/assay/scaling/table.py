@@ -21,7 +21,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
-class Table:
+class PointsTable:
     """Rows of a file, each with the number of its line."""
 
     path: Path
@@ -57,7 +57,7 @@ class Table:
         ]
 
 
-def read_table(path: Path, content: str) -> Table:
+def read_table(path: Path, content: str) -> PointsTable:
     """Return the rows of a file; `content` says in an error what it should have.
 
     Raises `UsageError` if it cannot be read, has no rows, has two columns of one name, or has a row with more fields
@@ -77,7 +77,7 @@ def read_table(path: Path, content: str) -> Table:
     for row, line in zip(rows, lines, strict=True):
         if None in row:
             raise UsageError(f"{path}, line {line} has more fields than the first line has names")
-    return Table(path, rows, lines)
+    return PointsTable(path, rows, lines)
 
 
 def _text(path: Path, content: str) -> str:
