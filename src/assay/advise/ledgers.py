@@ -22,7 +22,7 @@ from assay.cost.simulation.served import Passes, Update, most_bytes, passes, sav
 from assay.errors import UsageError
 from assay.estimator.device_memory import CONTEXT, least_around, working_storage_of_gpu
 from assay.estimator.estimate import bare_ledger
-from assay.estimator.timing.roofline import Work
+from assay.estimator.timing.roofline import RooflineWork
 from assay.estimator.timing.step_time import at_depth
 from assay.estimator.timing.works import pass_work, update_work
 from assay.hardware import Machine, Rates
@@ -48,7 +48,7 @@ class _Depth:
 class _Update:
     """Work of an update at the whole depth, and its needs at each shallow one; no work if a rate is not known."""
 
-    work: Work | None
+    work: RooflineWork | None
     needs: tuple[Update, ...]
 
 
@@ -62,7 +62,7 @@ class Ledgers:
         shallow = _SHALLOW if run.model.n_layer > _CHECKED and run.ranks == 1 else (run.model.n_layer,)
         self._depths = [self._at(layers) for layers in shallow]
         self._parts: dict[Positions, tuple[Positions, Positions]] = {}
-        self._works: dict[Positions, Work | None] = {}
+        self._works: dict[Positions, RooflineWork | None] = {}
         self._updates: dict[tuple[object, ...], _Update] = {}
         self._passes: dict[tuple[Positions, int], Passes] = {}
         self._quick: dict[tuple[Positions, int], Passes] = {}
@@ -140,7 +140,7 @@ class Ledgers:
         found = high_within(whole, with_update(self._events[shape], whole), working, limit_bytes - CONTEXT.high)
         return None if found is None else found + CONTEXT.high
 
-    def _whole(self, works: Sequence[Work | None]) -> Work | None:
+    def _whole(self, works: Sequence[RooflineWork | None]) -> RooflineWork | None:
         """Return the work at the whole depth, on the line through that of the shallow ones; None if one is unknown."""
         less, more = works[0], works[-1]
         if less is None or more is None:
@@ -205,7 +205,7 @@ class Ledgers:
         alone = self._ledger(depth, rule) if rule else None
         return cost if alone is None else cost.updated_by(alone.optimizer.rule)
 
-    def _update_work(self, cost: Cost) -> Work | None:
+    def _update_work(self, cost: Cost) -> RooflineWork | None:
         used = {one.dtype for one in cost.optimizer.rule.products(cost.updated)}
         return update_work(cost, self.rates) if used <= set(self.rates.matmul_flops) else None
 

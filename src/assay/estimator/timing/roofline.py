@@ -30,15 +30,15 @@ REPLAY_LAUNCHES = 4
 
 
 @dataclass(frozen=True)
-class Work:
+class RooflineWork:
     """Seconds of arithmetic and traffic, and seconds of launches."""
 
     working: float
     launching: float
 
-    def plus(self, other: "Work", times: float = 1.0) -> "Work":
+    def plus(self, other: "RooflineWork", times: float = 1.0) -> "RooflineWork":
         """Return the sum with a multiple of another."""
-        return Work(self.working + times * other.working, self.launching + times * other.launching)
+        return RooflineWork(self.working + times * other.working, self.launching + times * other.launching)
 
     def seconds(self, rates: Rates) -> float:
         """Seconds of both: one after the other on a CPU, at once where a host works ahead of its accelerator."""
@@ -61,7 +61,7 @@ def error_factor(rates: Rates) -> float | None:
     return OPERATORS_FACTOR if rates.operators else PEAKS_FACTOR
 
 
-def pass_work(cost: Cost, rates: Rates) -> Work | None:
+def pass_work(cost: Cost, rates: Rates) -> RooflineWork | None:
     """Work of all forwards and backwards of a step; None if the rate of a dtype was not measured."""
     if not multiplying(cost) <= set(rates.matmul_flops):
         return None
@@ -77,7 +77,7 @@ def pass_work(cost: Cost, rates: Rates) -> Work | None:
         launching += forwards * calling + calling_back
     if cost.replayed:
         launching = REPLAY_LAUNCHES * rates.launch_seconds
-    return Work(cost.micro_batches * working, cost.micro_batches * launching)
+    return RooflineWork(cost.micro_batches * working, cost.micro_batches * launching)
 
 
 def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
@@ -109,7 +109,7 @@ def update_seconds(cost: Cost, rates: Rates) -> float:
     return update_work(cost, rates).seconds(rates)
 
 
-def update_work(cost: Cost, rates: Rates) -> Work:
+def update_work(cost: Cost, rates: Rates) -> RooflineWork:
     """Work of the gradient norm and of the update: what the optimizer reads, writes and multiplies."""
     rule = cost.optimizer.rule
     products, traffic = rule.products(cost.updated), rule.traffic(cost.updated)
@@ -118,7 +118,7 @@ def update_work(cost: Cost, rates: Rates) -> Work:
     )
     launches = len(cost.pieces) + traffic.launches + sum(one.times for one in products)
     moved = cost.parameter_bytes + traffic.nbytes
-    return Work(moved / rates.bandwidth_bytes + multiplying, launches * rates.launch_seconds)
+    return RooflineWork(moved / rates.bandwidth_bytes + multiplying, launches * rates.launch_seconds)
 
 
 def _together(working: float, launching: float, rates: Rates) -> float:

@@ -10,11 +10,11 @@ from assay.cost import Cost, multiplying
 from assay.estimator.timing import gpu_step, roofline
 from assay.estimator.timing.gpu_time import speeds_for
 from assay.estimator.timing.queue import Queued
-from assay.estimator.timing.roofline import Work
+from assay.estimator.timing.roofline import RooflineWork
 from assay.hardware import Rates
 
 
-def pass_work(cost: Cost, rates: Rates) -> Work | None:
+def pass_work(cost: Cost, rates: Rates) -> RooflineWork | None:
     """Work of all forwards and backwards of a step; None if the rate of a dtype is not known."""
     speeds = speeds_for(rates)
     if speeds is None:
@@ -25,15 +25,15 @@ def pass_work(cost: Cost, rates: Rates) -> Work | None:
     return first.plus(further, cost.micro_batches - 1)
 
 
-def update_work(cost: Cost, rates: Rates) -> Work:
+def update_work(cost: Cost, rates: Rates) -> RooflineWork:
     """Work of the gradient norm and of the update."""
     speeds = speeds_for(rates)
     return roofline.update_work(cost, rates) if speeds is None else _sum(gpu_step.update(cost, speeds))
 
 
-def _sum(queue: Iterable[Queued]) -> Work:
+def _sum(queue: Iterable[Queued]) -> RooflineWork:
     working = launching = 0.0
     for one in queue:
         working += one.device
         launching += one.host
-    return Work(working, launching)
+    return RooflineWork(working, launching)
