@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from assay.files import write_file
 from assay.scaling.descent import DescentProblem, descend
-from assay.scaling.fitting import LawFit, bootstrap, law_of
+from assay.scaling.fitting import FitResult, bootstrap, law_of
 from assay.scaling.interval import quantiles
 from assay.scaling.laws import HOFFMANN
 from assay.scaling.laws.base import log_losses
@@ -64,7 +64,7 @@ def covered(errors: str, sizes: int, seed: int) -> dict[str, bool]:
     points, chance = grid(sizes), np.random.default_rng([seed, sizes])
     points = replace(points, loss=TRUE.losses(points) * np.exp(ERRORS[errors](chance, sizes).ravel()))
     values = descend(DescentProblem(HOFFMANN, points), TRUE.values[None])[0]
-    laws = bootstrap(LawFit(law_of(HOFFMANN, values), 0.0, points), DRAWS, seed)
+    laws = bootstrap(FitResult(law_of(HOFFMANN, values), 0.0, points), DRAWS, seed)
     found = {}
     for place, constant in enumerate(HOFFMANN.constants):
         low, high = quantiles([law.numbers[place] for law in laws])

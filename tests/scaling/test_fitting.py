@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from assay.scaling import fitting
-from assay.scaling.fitting import LawFit, bootstrap, fit, objective
+from assay.scaling.fitting import FitResult, bootstrap, fit, objective
 from assay.scaling.interval import interval, of_losses
 from assay.scaling.laws import HOFFMANN
 from assay.scaling.laws.hoffmann import BESIROGLU as PUBLISHED
@@ -101,7 +101,7 @@ def test_larger_runs_are_predicted_from_smaller_ones(shared: Callable[[str], Pat
 def test_residuals_are_relative() -> None:
     points = made(0.0, 0)
     shifted = Points(points.parameters, points.tokens, 1.01 * points.loss)
-    assert LawFit(TRUE, 0.0, shifted).residuals == pytest.approx(np.full(len(points), np.log(1.01)))
+    assert FitResult(TRUE, 0.0, shifted).residuals == pytest.approx(np.full(len(points), np.log(1.01)))
 
 
 def test_draws_move_in_a_direction_in_which_losses_do_not_change() -> None:

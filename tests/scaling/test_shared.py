@@ -8,7 +8,7 @@ import pytest
 from assay.report.predicted.scaling import fit_report
 from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitted import FittedLaw
-from assay.scaling.fitting import LawFit, bootstrap, law_of
+from assay.scaling.fitting import FitResult, bootstrap, law_of
 from assay.scaling.interval import quantiles
 from assay.scaling.laws import HOFFMANN
 from assay.scaling.laws.base import log_losses
@@ -26,8 +26,8 @@ def grid(sizes: int, errors: Floats) -> Points:
     return replace(points, loss=TRUE.losses(points) * np.exp(errors.ravel()))
 
 
-def fitted(points: Points) -> LawFit:
-    return LawFit(law_of(HOFFMANN, descend(DescentProblem(HOFFMANN, points), TRUE.values[None])[0]), 0.0, points)
+def fitted(points: Points) -> FitResult:
+    return FitResult(law_of(HOFFMANN, descend(DescentProblem(HOFFMANN, points), TRUE.values[None])[0]), 0.0, points)
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.004, 0.012])

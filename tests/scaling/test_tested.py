@@ -12,7 +12,7 @@ from assay.errors import UsageError
 from assay.report.predicted.scaling import fit_report
 from assay.scaling.extrapolation import extents
 from assay.scaling.fitted import FittedLaw
-from assay.scaling.fitting import LawFit, fit
+from assay.scaling.fitting import FitResult, fit
 from assay.scaling.laws import HOFFMANN, form_named
 from assay.scaling.points import planned
 from assay.scaling.tested import fitted
@@ -112,7 +112,7 @@ def test_a_constant_at_its_limit_is_named_with_the_limit() -> None:
 
 def test_a_law_that_rises_with_data_says_so() -> None:
     law = HOFFMANN.of(2.0, 400.0, 1e-5, 0.35, -0.4)
-    found = FittedLaw(LawFit(law, 0.0, replace(POINTS, loss=law.losses(POINTS))), (law,) * 20, dropped=0)
+    found = FittedLaw(FitResult(law, 0.0, replace(POINTS, loss=law.losses(POINTS))), (law,) * 20, dropped=0)
     assert found.rising == ("tokens",)
     assert "The fitted loss rises with tokens" in " ".join(map(str, fit_report(found)))
 

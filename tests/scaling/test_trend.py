@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.errors import UsageError
-from assay.scaling.fitting import LawFit, fit
+from assay.scaling.fitting import FitResult, fit
 from assay.scaling.laws import form_named, forms
 from assay.scaling.points import Points, planned
 from assay.scaling.trend import check_falling, mean_slopes, unexplained
@@ -16,7 +16,7 @@ from support.laws import design, drawn, known_law
 @pytest.mark.parametrize("name", forms())
 def test_every_known_law_falls(name: str) -> None:
     law = known_law(name)
-    check_falling(LawFit(law, 0.0, drawn(law, 40, 0, 0.01)))
+    check_falling(FitResult(law, 0.0, drawn(law, 40, 0, 0.01)))
 
 
 @pytest.mark.parametrize("name", ["hoffmann", "kaplan-joint", "kaplan-compute", "saturating"])
@@ -43,21 +43,21 @@ def test_a_loss_of_size_alone_falls() -> None:
 
 def test_slopes_are_those_of_the_formula() -> None:
     law = known_law("kaplan-size")
-    assert mean_slopes(LawFit(law, 0.0, drawn(law, 20, 0, 0.0))) == pytest.approx([-0.076], rel=1e-6)
+    assert mean_slopes(FitResult(law, 0.0, drawn(law, 20, 0, 0.0))) == pytest.approx([-0.076], rel=1e-6)
 
 
 def test_compute_that_follows_from_size_and_data_has_a_slope() -> None:
     law = known_law("kaplan-compute")
     some = drawn(law, 20, 0, 0.0)
     assert some.counted_flops is None
-    assert mean_slopes(LawFit(law, 0.0, some)) == pytest.approx([-0.057], rel=1e-6)
+    assert mean_slopes(FitResult(law, 0.0, some)) == pytest.approx([-0.057], rel=1e-6)
 
 
 def test_a_perfect_law_leaves_nothing_and_a_constant_leaves_all() -> None:
     form = form_named("kaplan-size")
     sizes = np.geomspace(1e7, 1e10, 20)
     exact = replace(planned(parameters=sizes), loss=known_law("kaplan-size").losses(planned(parameters=sizes)))
-    assert unexplained(LawFit(known_law("kaplan-size"), 0.0, exact)) < 1e-6
+    assert unexplained(FitResult(known_law("kaplan-size"), 0.0, exact)) < 1e-6
     flat = form.of(1.0, 1e-9)
     spread: Points = replace(exact, loss=np.exp(np.tile([-0.1, 0.1], 10)))
-    assert unexplained(LawFit(flat, 0.0, spread)) == pytest.approx(19 / 18, rel=1e-3)
+    assert unexplained(FitResult(flat, 0.0, spread)) == pytest.approx(19 / 18, rel=1e-3)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.scaling.fitting import LawFit, fit
+from assay.scaling.fitting import FitResult, fit
 from assay.scaling.laws.base import Form, log_losses
 from assay.scaling.points import Floats, Points
 
@@ -48,7 +48,7 @@ class Extrapolation:
         return np.where(distance > 0, np.hypot(self.scatter, self.growth * distance), 0.0)
 
 
-def extrapolation(found: LawFit, least_a_constant: int = _LEAST_A_CONSTANT) -> Extrapolation | None:
+def extrapolation(found: FitResult, least_a_constant: int = _LEAST_A_CONSTANT) -> Extrapolation | None:
     """Measure the growth of a law's errors within its own points; None if no origin has enough points."""
     points, form = found.points, found.law.form
     logs = points.log(form.extent)
@@ -97,7 +97,7 @@ def _distances(flops: Floats, fitted: float) -> Floats:
     return np.maximum(0.0, np.log(flops / fitted))
 
 
-def _scatter(found: LawFit) -> float:
+def _scatter(found: FitResult) -> float:
     """Return the quantile of absolute residuals, for the degrees of freedom that the constants took."""
     count, constants = len(found.points), len(found.law.values)
     return float(np.quantile(np.abs(found.residuals), _WITHIN) * np.sqrt(count / max(1, count - constants)))
@@ -109,7 +109,9 @@ def _quantile(values: Floats, weights: Floats) -> float:
     return float(values[order][np.searchsorted(reached, _WITHIN)])
 
 
-def widened(ends: tuple[Floats, Floats], found: LawFit, points: Points, beyond: Extrapolation) -> tuple[Floats, Floats]:
+def widened(
+    ends: tuple[Floats, Floats], found: FitResult, points: Points, beyond: Extrapolation
+) -> tuple[Floats, Floats]:
     """Return intervals of losses that are at least as wide as errors grow beyond the fitted compute."""
     center, half = found.law.losses(points), beyond.half_widths(extents(points, found.law.form))
     with np.errstate(over="ignore"):  # an error that grows beyond all numbers leaves the upper end open

@@ -9,7 +9,7 @@ from assay.errors import UsageError
 from assay.scaling.accounting import PLAIN, Accounting, accounting
 from assay.scaling.descent import DescentProblem
 from assay.scaling.extrapolation import Extrapolation, extents, outside, widened
-from assay.scaling.fitting import LawFit
+from assay.scaling.fitting import FitResult
 from assay.scaling.identified import unidentified
 from assay.scaling.interval import Interval, of_losses, quantiles
 from assay.scaling.laws.base import Law, log_slopes
@@ -85,14 +85,14 @@ class Prediction:
 class FittedLaw:
     """A fitted law with its intervals."""
 
-    fit: LawFit
+    fit: FitResult
     draws: tuple[Law, ...]
     dropped: int
     """Points with the highest losses that were left out."""
     held_out: HeldOut | None = None
     extrapolation: Extrapolation | None = None
     """Growth of errors beyond the fitted points; None if they are too few for hold-outs among them."""
-    undropped: LawFit | None = None
+    undropped: FitResult | None = None
     """Fit of all points, where some were left out."""
     profile: Profile | None = None
     """Profile intervals, where a likelihood was stated."""

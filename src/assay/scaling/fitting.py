@@ -37,7 +37,7 @@ _SCALE = 1e3
 
 
 @dataclass(frozen=True)
-class LawFit:
+class FitResult:
     """A fitted law, its objective, and the points that it was fitted to."""
 
     law: Law
@@ -52,16 +52,16 @@ class LawFit:
         return np.log(self.points.loss) - np.log(self.law.losses(self.points))
 
 
-def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> LawFit:
+def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> FitResult:
     """Fit a law to points: the lowest objective of several descents."""
     problem = DescentProblem(form, points, delta)
     near = _near(problem)
     reached = descend(problem, near)
     values, lowest = finish(problem, reached[int(np.argmin(objectives(problem, reached)))])
-    return LawFit(law_of(form, values), lowest, points, delta)
+    return FitResult(law_of(form, values), lowest, points, delta)
 
 
-def bootstrap(found: LawFit, draws: int, seed: int = 0) -> list[Law]:
+def bootstrap(found: FitResult, draws: int, seed: int = 0) -> list[Law]:
     """Return laws that are fitted to points drawn with replacement; each begins from the fitted law.
 
     Errors that runs of one size share are drawn as well, and are added to the losses of these runs.

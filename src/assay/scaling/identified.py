@@ -8,19 +8,19 @@ import numpy as np
 
 from assay.scaling.curvature import UNKNOWN, spreads
 from assay.scaling.descent import DescentProblem
-from assay.scaling.fitting import LawFit
+from assay.scaling.fitting import FitResult
 from assay.scaling.points import Floats
 
 _NORMAL = 1.96
 
 
-def standard_errors(found: LawFit) -> Floats:
+def standard_errors(found: FitResult) -> Floats:
     """Return the standard error of each value of a fit, `[k]`."""
     factor = spreads(DescentProblem(found.law.form, found.points), found.law.values)
     return np.asarray(np.minimum(np.sqrt((factor**2).sum(axis=1)), UNKNOWN))
 
 
-def unidentified(found: LawFit, ratio: float) -> set[str]:
+def unidentified(found: FitResult, ratio: float) -> set[str]:
     """Return the constants whose interval by these errors has ends that differ by more than `ratio`, or in sign."""
     named = set()
     for constant, value, error in zip(found.law.form.constants, found.law.numbers, standard_errors(found), strict=True):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from assay.scaling.fitting import LawFit
+from assay.scaling.fitting import FitResult
 from assay.scaling.laws.base import Law, log_losses
 from assay.scaling.points import Floats, Points
 
@@ -34,7 +34,7 @@ def quantiles(figures: Sequence[float]) -> Interval:
     return float(low), float(high)
 
 
-def of_losses(found: LawFit, laws: Sequence[Law], points: Points, seed: int = 0) -> tuple[Floats, Floats]:
+def of_losses(found: FitResult, laws: Sequence[Law], points: Points, seed: int = 0) -> tuple[Floats, Floats]:
     """Return both ends of the interval of each point's loss, by the law and the residuals of its fit."""
     chance = np.random.default_rng(seed)
     logs = log_losses(laws, points)

@@ -20,7 +20,7 @@ from scipy.special import erf
 from scipy.stats import chi2
 
 from assay.scaling.descent import DELTA, DescentProblem, descend, objectives
-from assay.scaling.fitting import LawFit, finish
+from assay.scaling.fitting import FitResult, finish
 from assay.scaling.laws.base import Law
 from assay.scaling.points import Floats, Points
 
@@ -48,7 +48,7 @@ class Profile:
         return tuple(name for name, ends in self.intervals.items() if None in ends)
 
 
-def profile(found: LawFit, draws: tuple[Law, ...], likelihood: Likelihood) -> Profile:
+def profile(found: FitResult, draws: tuple[Law, ...], likelihood: Likelihood) -> Profile:
     """Return the profile interval of each constant; the bootstrap's draws say where to look."""
     best = {name: most_likely(found, delta) for name, delta in DELTAS.items()}
     problem = DescentProblem(found.law.form, found.points, DELTAS[likelihood])
@@ -69,7 +69,7 @@ def profile(found: LawFit, draws: tuple[Law, ...], likelihood: Likelihood) -> Pr
     )
 
 
-def most_likely(found: LawFit, delta: float) -> tuple[Floats, float]:
+def most_likely(found: FitResult, delta: float) -> tuple[Floats, float]:
     """Return the values of the highest likelihood near a fit, and its logarithm."""
     problem = DescentProblem(found.law.form, found.points, delta)
     values, lowest = finish(problem, descend(problem, found.law.values[None])[0])

@@ -15,7 +15,7 @@ import numpy as np
 from assay.errors import UsageError
 from assay.scaling.extrapolation import extents, extrapolation
 from assay.scaling.fitted import FittedLaw, held_out, with_held_out
-from assay.scaling.fitting import LawFit, bootstrap, fit
+from assay.scaling.fitting import FitResult, bootstrap, fit
 from assay.scaling.laws import Form
 from assay.scaling.points import Floats, Points
 from assay.scaling.profile import Likelihood
@@ -80,7 +80,7 @@ def _cut(sizes: Floats) -> float:
     return float(np.sort(sizes)[int(_FITTED_SHARE * len(sizes))])
 
 
-def _with_intervals(found: LawFit, draws: int, seed: int) -> FittedLaw:
+def _with_intervals(found: FitResult, draws: int, seed: int) -> FittedLaw:
     return FittedLaw(found, tuple(bootstrap(found, draws, seed)), 0, extrapolation=extrapolation(found))
 
 

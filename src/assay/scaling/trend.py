@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.errors import UsageError
 from assay.scaling.descent import DescentProblem
-from assay.scaling.fitting import LawFit
+from assay.scaling.fitting import FitResult
 from assay.scaling.laws.base import Form, log_losses
 from assay.scaling.points import QUANTITIES, Floats, Points
 
@@ -20,7 +20,7 @@ MOST_UNEXPLAINED = 0.8
 _STEP = 1e-3
 
 
-def check_falling(found: LawFit) -> None:
+def check_falling(found: FitResult) -> None:
     """Raise `UsageError` if the law that is fitted to points does not fall, or explains hardly any of the losses."""
     form = found.law.form
     if not any(slope < 0 for slope in mean_slopes(found)):
@@ -36,7 +36,7 @@ def check_falling(found: LawFit) -> None:
         )
 
 
-def mean_slopes(found: LawFit) -> list[float]:
+def mean_slopes(found: FitResult) -> list[float]:
     """Return the mean slope of log L by the logarithm of each column that the law needs."""
     points = found.points
     here = log_losses([found.law], points)[0]
@@ -44,7 +44,7 @@ def mean_slopes(found: LawFit) -> list[float]:
     return [float(np.mean(one - here) / _STEP) for one in more]
 
 
-def unexplained(found: LawFit) -> float:
+def unexplained(found: FitResult) -> float:
     """Return the scatter of log losses about the law over that about their median, by degrees of freedom."""
     problem, logs = DescentProblem(found.law.form, found.points, found.delta), np.log(found.points.loss)
     count, constants = len(logs), len(found.law.values)
