@@ -13,7 +13,7 @@ from assay.errors import UsageError
 from assay.hardware import detect
 from assay.hardware.rates import rates_file, with_rates
 from assay.optimizations import resolved
-from assay.studies.constant import Constant, nearest, sentence
+from assay.studies.constant import HeldQuantity, nearest, sentence
 from assay.studies.kinds.comparison import ComparisonStudy
 from assay.studies.kinds.factorial import Factorial
 from support.machines import MEASURED
@@ -47,7 +47,7 @@ def rows(constant: dict[str, object], vary: dict[str, list[object]]) -> dict[str
 def test_tokens_are_held_by_the_number_of_steps() -> None:
     found = rows({"quantity": "tokens"}, {"training.batch_size": [8, 16, 32, 7]})
     assert [run.training.steps for run in found.values()] == [120, 60, 30, 137]  # type: ignore[attr-defined]
-    said = sentence(Constant(quantity="tokens"), found)  # type: ignore[arg-type]
+    said = sentence(HeldQuantity(quantity="tokens"), found)  # type: ignore[arg-type]
     assert "tokens is held at 61.4k by training.steps, 120 in the control: 60 in training.batch_size=16; " in said
     assert said.endswith("; 137 in training.batch_size=7 (−0.1 %).")
 
@@ -66,7 +66,7 @@ def test_tokens_are_held_by_the_number_of_steps() -> None:
 def test_each_quantity_comes_as_near_as_whole_numbers_allow(
     constant: dict[str, object], vary: dict[str, list[object]]
 ) -> None:
-    held = Constant.model_validate(constant)
+    held = HeldQuantity.model_validate(constant)
     control, *others = rows(constant, vary).values()
     target = held.of(control)  # type: ignore[arg-type]
     for run in others:
@@ -87,7 +87,7 @@ def _value(run: object, key: str) -> int:
 
 
 def test_a_comparison_holds_it_as_well() -> None:
-    study = ComparisonStudy(treatments=("smaller_batch:factor=4",), constant=Constant(quantity="tokens"))
+    study = ComparisonStudy(treatments=("smaller_batch:factor=4",), constant=HeldQuantity(quantity="tokens"))
     control, row = study.rows(BASE)
     assert (control.run.training.steps, row.run.training.steps) == (120, 480)
 
@@ -113,7 +113,7 @@ def test_an_impossible_constant_is_a_sentence(
 
 def test_an_unknown_quantity_or_vocabulary_is_refused() -> None:
     with pytest.raises(ValidationError, match="tokens_per_step"):
-        Constant.model_validate({"quantity": "beauty"})
+        HeldQuantity.model_validate({"quantity": "beauty"})
     unknown = load("demo", ["data.tokenizer=char"])
     study = Factorial.model_validate(
         {"vary": {"model.n_layer": [4, 2]}, "constant": {"quantity": "parameters"}}, strict=False
@@ -126,7 +126,7 @@ def test_times_are_predicted_by_the_rates_of_the_home_that_is_named(tmp_path: Pa
     known, empty = Home(tmp_path / "known"), Home(tmp_path / "empty")
     known.ready()
     rates_file(known).write_bytes(with_rates(rates_file(known), detect(), {"cpu": MEASURED}, BASE.threads))
-    constant = Constant(quantity="step_seconds")
+    constant = HeldQuantity(quantity="step_seconds")
     assert constant.in_home(known).of(resolved(BASE)) > 0
     with pytest.raises(UsageError, match="cannot be predicted here"):
         constant.in_home(empty).of(resolved(BASE))

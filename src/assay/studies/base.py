@@ -19,7 +19,7 @@ from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
-from assay.studies.constant import Constant
+from assay.studies.constant import HeldQuantity
 from assay.studies.design import Treatment, crossed, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, one_line, text, written
 
@@ -56,7 +56,7 @@ class Study(Stated):
     """Processes of every row at each seed. None: as many as an interval needs."""
     blocks: int = Field(default=5, ge=1)
     """Timed blocks of every cell."""
-    constant: Constant | None = None
+    constant: HeldQuantity | None = None
     """A quantity that all rows share, such as ``{quantity: tokens}``; a setting of each row is solved for it."""
     timeout: float | None = Field(default=None, gt=0)
     """Largest number of seconds that a cell may work."""
@@ -219,7 +219,7 @@ def _check_levels(kind: str, levels: Mapping[str, str], factors: Mapping[str, Fa
 
 
 def _check_free(
-    constant: Constant | None, label: str, levels: Mapping[str, str], factors: Mapping[str, Factor]
+    constant: HeldQuantity | None, label: str, levels: Mapping[str, str], factors: Mapping[str, Factor]
 ) -> None:
     """Raise `UsageError` if a level sets the setting that a constant quantity decides."""
     if constant is None:

@@ -38,7 +38,7 @@ _LARGEST = 2**24
 """Largest value of a setting that is tried."""
 
 
-class Constant(Setting):
+class HeldQuantity(Setting):
     """A quantity that every row has as the control has it."""
 
     quantity: Quantity
@@ -52,7 +52,7 @@ class Constant(Setting):
     _home: Home | None = PrivateAttr(default=None)
     """Home with the rates of this machine, by which times are predicted. None: the usual one."""
 
-    def in_home(self, home: Home) -> "Constant":
+    def in_home(self, home: Home) -> "HeldQuantity":
         """Return the same quantity, predicted by the rates of a home."""
         found = self.model_copy()
         found._home = home
@@ -111,7 +111,7 @@ class Constant(Setting):
         return self.multiple_of
 
 
-def sentence(constant: Constant, rows: Mapping[str, ResolvedRun]) -> str:
+def sentence(constant: HeldQuantity, rows: Mapping[str, ResolvedRun]) -> str:
     """Return which setting each row has, and by how much it misses the quantity; the first row is the control."""
     (_, control), *others = rows.items()
     target = constant.of(control)
