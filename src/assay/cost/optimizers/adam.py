@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.cost.optimizers.updates import (
-    AdamW,
+    AdamWLedger,
     Instant,
     Pieces,
     UpdateRule,
@@ -24,7 +24,7 @@ from assay.cost.tensors import Tensor
 
 
 @dataclass(frozen=True)
-class FusedAdamW(AdamW):
+class FusedAdamW(AdamWLedger):
     """One kernel for each group, which reads weight, gradient and moments and writes all but the gradient."""
 
     passes: ClassVar = 7.0
@@ -44,7 +44,7 @@ class ClippingAdamW(FusedAdamW):
 
 
 @dataclass(frozen=True)
-class ForeachAdamW(AdamW):
+class ForeachAdamW(AdamWLedger):
     """One kernel for each operation over all tensors of a group."""
 
     launches: ClassVar = 0.0
@@ -55,7 +55,7 @@ class ForeachAdamW(AdamW):
 
 
 @dataclass(frozen=True)
-class Adam(AdamW):
+class Adam(AdamWLedger):
     """Torch's single-tensor Adam with weight decay in the gradient."""
 
     passes: ClassVar = 22.0
