@@ -9,7 +9,7 @@ from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.api.asking.results import Grown, LawOptima
-    from assay.scaling.asking.answer import Answer, Quantity
+    from assay.scaling.asking.answer import LawAnswer, Quantity
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.fitted import FittedLaw
     from assay.scaling.points import Points
@@ -162,7 +162,7 @@ def frontier_of(found: "FittedLaw", place: str) -> "Frontier":
     return Frontier(minimum(found.law, counted), source, reach, spread, found.law, counted)
 
 
-def _billed(one: "Answer", device: str, devices: int, mfu: float | None, price: float | None) -> "Answer":
+def _billed(one: "LawAnswer", device: str, devices: int, mfu: float | None, price: float | None) -> "LawAnswer":
     from assay.api.cost import flops_cost
 
     if one.optimum is None:
@@ -170,7 +170,7 @@ def _billed(one: "Answer", device: str, devices: int, mfu: float | None, price: 
     return replace(one, bill=flops_cost(one.flops, device=device, devices=devices, mfu=mfu, price=price))
 
 
-def _elsewhere(one: "Answer", ratio: float | None, inference_tokens: float | None) -> "Answer":
+def _elsewhere(one: "LawAnswer", ratio: float | None, inference_tokens: float | None) -> "LawAnswer":
     from assay.scaling.asking.elsewhere import overtrained, served
 
     law, best = one.frontier.law, one.optimum

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from assay.config.home import Home
 from assay.dashboard.pages import page, rendered
-from assay.dashboard.scaling.answer import Answer, answer
+from assay.dashboard.scaling.answer import LawPage, answer
 from assay.dashboard.scaling.laws import faults, files, studies
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, LawQuestion, read
 from assay.errors import UsageError
@@ -45,7 +45,7 @@ def _answered(request: Request) -> Response:
     return JSONResponse({"query": question.query if found else None, "html": html, "said": said, **_figures(found)})
 
 
-def _asked(request: Request) -> tuple[LawQuestion, Answer | None, str]:
+def _asked(request: Request) -> tuple[LawQuestion, LawPage | None, str]:
     """Return the question of an address, its answer, and the sentence if there is none."""
     question = LawQuestion()
     try:
@@ -55,7 +55,7 @@ def _asked(request: Request) -> tuple[LawQuestion, Answer | None, str]:
         return question, None, str(reason)
 
 
-def _content(question: LawQuestion, found: Answer | None, refusal: str, home: Home) -> dict[str, Any]:
+def _content(question: LawQuestion, found: LawPage | None, refusal: str, home: Home) -> dict[str, Any]:
     report = () if found is None else found.report
     return {
         "refusal": refusal,
@@ -65,7 +65,7 @@ def _content(question: LawQuestion, found: Answer | None, refusal: str, home: Ho
     }
 
 
-def _figures(found: Answer | None) -> dict[str, Any]:
+def _figures(found: LawPage | None) -> dict[str, Any]:
     return {"sizes": None, "losses": None} if found is None else {"sizes": found.sizes, "losses": found.losses}
 
 

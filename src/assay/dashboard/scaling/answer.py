@@ -13,7 +13,7 @@ from assay.report.blocks import Block, Facts
 from assay.report.formats import UNKNOWN
 from assay.report.plan import days
 from assay.report.predicted.optimal import interval, mark, optimal_report
-from assay.scaling.asking.answer import Answer as LawAnswer
+from assay.scaling.asking.answer import LawAnswer
 from assay.scaling.asking.frontier import Optimum
 from assay.scaling.fitted import REFUSED
 from assay.scaling.points import planned
@@ -24,7 +24,7 @@ _WHOLE = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class LawPage:
     """Answer to a question about a law."""
 
     question: LawQuestion
@@ -37,7 +37,7 @@ class Answer:
     """None for a law that states no loss."""
 
 
-def answer(question: LawQuestion, home: Home) -> Answer:
+def answer(question: LawQuestion, home: Home) -> LawPage:
     """Return the answer to a question.
 
     Raises `UsageError` if the points of a study or file determine no law, and if every law refuses the budget.
@@ -54,7 +54,7 @@ def answer(question: LawQuestion, home: Home) -> Answer:
     chosen = question.law if own is None else FITTED
     one = found.answers[chosen]
     law = one.frontier.law
-    return Answer(
+    return LawPage(
         question=question,
         facts=Facts.of(_facts(question, one, own)),
         report=tuple(optimal_report(found)),

@@ -8,7 +8,7 @@ from assay.units import finite, format_count, format_seconds
 
 if TYPE_CHECKING:
     from assay.scaling.accounting import Accounting
-    from assay.scaling.asking.answer import Answer, LawAnswers, Quantity
+    from assay.scaling.asking.answer import LawAnswer, LawAnswers, Quantity
     from assay.scaling.asking.elsewhere import OtherSize
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.asking.growth import Growth
@@ -43,7 +43,7 @@ def optimal_report(found: "LawAnswers") -> Iterator[Block]:
     yield "Losses of different papers cannot be compared: each is of its own text and tokenizer. C = 6·N·D."
 
 
-def sources(answers: "Mapping[str, Answer] | Mapping[str, Growth]") -> Iterator[str]:
+def sources(answers: "Mapping[str, LawAnswer] | Mapping[str, Growth]") -> Iterator[str]:
     """Yield sentences on the laws: their papers, the runs behind them, and how their intervals are made."""
     for name, one in answers.items():
         yield f"{name}: {one.frontier.source}."
@@ -55,7 +55,7 @@ def sources(answers: "Mapping[str, Answer] | Mapping[str, Growth]") -> Iterator[
     yield " ".join(f"Intervals of {text}: {names}." for text, names in _named(texts).items())
 
 
-def warnings(answers: "Mapping[str, Answer] | Mapping[str, Growth]") -> Iterator[str]:
+def warnings(answers: "Mapping[str, LawAnswer] | Mapping[str, Growth]") -> Iterator[str]:
     """Yield a sentence on each law whose points count other FLOPs than 6·N·D."""
     for name, one in answers.items():
         if said := one.frontier.accounting.warning:
@@ -93,7 +93,7 @@ def _interval_of(found: "LawAnswers") -> "Quantity":
     return "tokens" if found.quantity == "parameters" else "parameters"
 
 
-def _row(one: "Answer", other: "Quantity") -> tuple[str, ...]:
+def _row(one: "LawAnswer", other: "Quantity") -> tuple[str, ...]:
     best = one.optimum
     if best is None:
         return (one.law, *["–"] * 3, f"{one.flops:.3g}", "–", "–", f"refused: {mark(one.beyond)[2:]}")
@@ -158,7 +158,7 @@ def _served(found: "LawAnswers", tokens: float) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:-1])
 
 
-def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[Answer, OtherSize]]":
+def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[LawAnswer, OtherSize]]":
     """Yield the answers that have a model off the optimum: the overtrained one, or the one that serves."""
     for one in found.answers.values():
         there = (one.overtrained, one.served)[which]
@@ -218,7 +218,7 @@ def optimal_values(found: "LawAnswers") -> dict[str, Any]:
     return {name: _values(one) for name, one in found.answers.items()}
 
 
-def _values(one: "Answer") -> dict[str, Any]:
+def _values(one: "LawAnswer") -> dict[str, Any]:
     from assay.scaling.asking.text import Text
 
     best, spread = one.optimum, one.frontier.spread

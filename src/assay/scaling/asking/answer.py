@@ -31,7 +31,7 @@ _SOLVERS: Mapping[Quantity, Callable[[OptimumCurve, float], Optimum]] = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class LawAnswer:
     """One law's answer."""
 
     law: str
@@ -64,18 +64,18 @@ class LawAnswers:
     quantity: Quantity
     """The quantity that was given."""
     value: float
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, LawAnswer]
     """Answers by the name of the law."""
     tokens_per_parameter: float | None = None
     inference_tokens: float | None = None
 
 
-def answer(name: str, frontier: Frontier, quantity: Quantity, value: float, far: bool) -> Answer:
+def answer(name: str, frontier: Frontier, quantity: Quantity, value: float, far: bool) -> LawAnswer:
     """Return the answer of one law to a given compute, size or amount of data."""
     found = _SOLVERS[quantity](frontier, value)
     if refused(frontier, found.flops, far):
-        return Answer(name, frontier, found.flops, None, {})
-    return Answer(name, frontier, found.flops, found, _intervals(frontier, quantity, value))
+        return LawAnswer(name, frontier, found.flops, None, {})
+    return LawAnswer(name, frontier, found.flops, found, _intervals(frontier, quantity, value))
 
 
 def _intervals(frontier: Frontier, quantity: Quantity, value: float) -> dict[Quantity, Interval]:
