@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.records.trace import Memory, Optimizer, Trace, TracedBatch
+from assay.records.trace import Optimizer, Trace, TracedBatch, TracedMemory
 
 PARTS = ("batch", "memory", "optimizer", "graphs", "precision")
 EMPTY = Trace(
@@ -11,7 +11,7 @@ EMPTY = Trace(
     loss=0.0,
     forwards=1,
     batch=TracedBatch(targets=1),
-    memory=Memory(saved_bytes={}, parameter_bytes=0, gradient_bytes=0, optimizer_state_bytes=0),
+    memory=TracedMemory(saved_bytes={}, parameter_bytes=0, gradient_bytes=0, optimizer_state_bytes=0),
     optimizer=Optimizer(),
     shared_parameters=(),
     synchronizations={},

@@ -38,7 +38,7 @@ from assay.instruments.recorder import Recorder
 from assay.instruments.witnesses import WitnessCounts
 from assay.model.backward import in_backward
 from assay.parallel.dtensor import dimensions, divided_over, local
-from assay.records.trace import HeldParameter, Memory, Optimizer, Trace, TracedBatch, TracedPrecision
+from assay.records.trace import HeldParameter, Optimizer, Trace, TracedBatch, TracedMemory, TracedPrecision
 from assay.step.program import MicroBatch, Share, Step
 
 
@@ -160,11 +160,11 @@ class StepTracer:
             data_seconds=self._data_seconds,
         )
 
-    def _memory(self, gradient_bytes: int) -> Memory:
+    def _memory(self, gradient_bytes: int) -> TracedMemory:
         """Return the bytes of the step: of this rank's parameters, gradients, optimizer state and saved tensors."""
         parameters, device = [one for _, one in self.step.named_parameters()], self.step.program.device
         state = list(operations.tensors_in(list(self.step.optimizer.state.values())))
-        return Memory(
+        return TracedMemory(
             saved_bytes=self._saved.highest,
             offloaded_saved_bytes=self._witnesses.offloaded_saved_bytes,
             parameter_bytes=distinct_bytes(parameters),

@@ -14,8 +14,7 @@ from assay.records.evidence import ValueProof
 from assay.records.memory import Memory
 from assay.records.status import Status
 from assay.records.timing import Quartiles, TimedBlock
-from assay.records.trace import Memory as HeldMemory
-from assay.records.trace import OperationClass, TracedOperation
+from assay.records.trace import OperationClass, TracedMemory, TracedOperation
 
 
 class TracedPeak(Record):
@@ -72,7 +71,7 @@ class OwnStep(Record):
     """Peaks. That of tensors includes all tensors that were alive before the step."""
     peak_parts: Mapping[str, int]
     """Bytes of each part of the peak. They sum to slightly less, because the ledger does not see inside operators."""
-    held: HeldMemory
+    held: TracedMemory
     """Bytes of parameters, gradients, optimizer state and saved tensors, by the trace."""
     forwards: int
     """Number of forwards of the last module that kept gradients."""

@@ -93,7 +93,7 @@ class TracedBatch(Frozen):
     """Seconds that the host waited for its batch."""
 
 
-class Memory(Frozen):
+class TracedMemory(Frozen):
     """Bytes of one step on this rank."""
 
     saved_bytes: Mapping[str, int]
@@ -271,7 +271,7 @@ class Trace(Frozen):
     forwards: int
     """Number of times that the loss was computed, once per micro-batch."""
     batch: TracedBatch
-    memory: Memory
+    memory: TracedMemory
     optimizer: Optimizer
     graphs: Graphs = Graphs()
     precision: TracedPrecision = TracedPrecision()
