@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from absent_peaks import MEASURED, taken
-from assay.absent.answer import AbsentAnswer, Fit
+from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.devices import absent_device
 from assay.absent.launch import run_absent
 from assay.absent.toolchain import environment
@@ -172,7 +172,7 @@ def largest_batch(python: str, rung: str, near: int) -> int:
     low, high = 0, None
     batch = near
     while high is None or high - low > 1:
-        if answered(python, rung, batch).fit in (Fit.YES, Fit.BARELY):
+        if answered(python, rung, batch).fit in (GpuFit.YES, GpuFit.BARELY):
             low = batch
         else:
             high = batch
@@ -185,7 +185,7 @@ def answered(python: str, rung: str, batch: int) -> AbsentAnswer:
     command = [python, str(HERE / "textbook_gpt.py"), rung, str(batch)]
     device = absent_device(COLAB)
     found = AbsentAnswer(device, 1, command, run_absent(command, device))
-    assert found.fit is not Fit.UNKNOWN, (rung, batch)
+    assert found.fit is not GpuFit.UNKNOWN, (rung, batch)
     print(f"{rung}, batch {batch}: {found.fit}", file=sys.stderr, flush=True)
     return found
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.absent.answer import AbsentAnswer, Fit
+from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.devices import ABSENT
 from assay.absent.largest import MOST, largest_fit, with_number
 from assay.errors import UsageError
@@ -67,7 +67,7 @@ def test_a_number_that_changes_nothing_ends_at_the_most() -> None:
 @pytest.mark.parametrize("fault", [{"how": "raised", "error": "ValueError"}, {"how": "running"}])
 def test_a_run_that_tells_nothing_ends_the_search(fault: dict[str, Any]) -> None:
     found = largest_fit(lambda number: answer(observation(ended=fault), returncode=1))
-    assert [one.answer.fit for one in found.probes] == [Fit.UNKNOWN]
+    assert [one.answer.fit for one in found.probes] == [GpuFit.UNKNOWN]
     assert found.best is None
     assert found.undecided is found.probes[0]
 

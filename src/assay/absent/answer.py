@@ -19,7 +19,7 @@ from assay.records.exits import Exit
 from assay.records.status import Status
 
 
-class Fit(StrEnum):
+class GpuFit(StrEnum):
     """Whether a script fits a device."""
 
     YES = "yes"
@@ -39,12 +39,12 @@ class Fit(StrEnum):
 
 
 _WORDS = {
-    Fit.YES: "fits",
-    Fit.BARELY: "may just fit, or just not",
-    Fit.CONDITIONAL: "fits if unknown workspaces do",
-    Fit.NO: "does not fit",
-    Fit.UNKNOWN: "cannot be told",
-    Fit.UNUSED: "uses no GPU",
+    GpuFit.YES: "fits",
+    GpuFit.BARELY: "may just fit, or just not",
+    GpuFit.CONDITIONAL: "fits if unknown workspaces do",
+    GpuFit.NO: "does not fit",
+    GpuFit.UNKNOWN: "cannot be told",
+    GpuFit.UNUSED: "uses no GPU",
 }
 
 
@@ -124,19 +124,19 @@ class AbsentAnswer:
         return self.returncode != 0 or ended is None or ended.how not in ("finished", "steps")
 
     @property
-    def fit(self) -> Fit:
+    def fit(self) -> GpuFit:
         """Whether the script fits the device."""
         if self.out_of_memory:
-            return Fit.NO
+            return GpuFit.NO
         in_use = self.in_use_bytes
         if in_use is None:
-            return Fit.UNKNOWN if self.failed else Fit.UNUSED
+            return GpuFit.UNKNOWN if self.failed else GpuFit.UNUSED
         assert self.observation is not None
         if self.sizes or self.failed or self.observation.refused:
-            return Fit.UNKNOWN
+            return GpuFit.UNKNOWN
         if in_use[1] > self.device.visible_bytes:
-            return Fit.BARELY
-        return Fit.CONDITIONAL if self.unknown else Fit.YES
+            return GpuFit.BARELY
+        return GpuFit.CONDITIONAL if self.unknown else GpuFit.YES
 
     @property
     def status(self) -> Status:
@@ -151,7 +151,7 @@ class AbsentAnswer:
     @property
     def exit_code(self) -> Exit:
         """Exit code of the command; the memory of the device is a limit."""
-        return Exit.UNMET if self.fit is Fit.NO else self.status.exit_code
+        return Exit.UNMET if self.fit is GpuFit.NO else self.status.exit_code
 
     @cached_property
     def step_time(self) -> StepTime | str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from assay.absent.answer import AbsentAnswer, Fit
+from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.errors import UsageError
 from assay.records.exits import Exit
 from assay.records.status import Status
@@ -28,7 +28,7 @@ class TrialAnswer(Protocol):
     """An answer on one number: of a script that ran, or of a step that was traced."""
 
     @property
-    def fit(self) -> Fit:
+    def fit(self) -> GpuFit:
         """Whether it fits the device."""
         ...
 
@@ -55,12 +55,12 @@ class Probe(NamedTuple, Generic[Told]):
     @property
     def fits(self) -> bool:
         """True if it fits with any context that was measured, apart from workspaces that are not known."""
-        return self.answer.fit in (Fit.YES, Fit.CONDITIONAL)
+        return self.answer.fit in (GpuFit.YES, GpuFit.CONDITIONAL)
 
     @property
     def decides(self) -> bool:
         """True if the answer tells whether it fits."""
-        return self.fits or self.answer.fit in (Fit.BARELY, Fit.NO)
+        return self.fits or self.answer.fit in (GpuFit.BARELY, GpuFit.NO)
 
     @property
     def in_use_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from assay.absent.answer import Fit
+from assay.absent.answer import GpuFit
 from assay.absent.devices import AbsentDevice, absent_device, with_context
 from assay.records.own import TracedPeak
 
@@ -59,11 +59,11 @@ class GpuPeak(TracedPeak):
         return with_context(requested)[0], with_context(round(requested * MOST_RESERVED))[1]
 
     @property
-    def fit(self) -> Fit:
+    def fit(self) -> GpuFit:
         """Whether the step fits the device."""
         least, most = self.in_use_bytes
         if self.exhausted or least > self.visible_bytes:
-            return Fit.NO
+            return GpuFit.NO
         if most > self.visible_bytes:
-            return Fit.BARELY
-        return Fit.CONDITIONAL if self.unknown else Fit.YES
+            return GpuFit.BARELY
+        return GpuFit.CONDITIONAL if self.unknown else GpuFit.YES

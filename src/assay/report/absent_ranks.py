@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from assay.absent.answer import AbsentAnswer, Fit
+from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.ranks_answer import RanksAnswer, payloads, repeated
 from assay.report.absent import CANNOT_TELL, headline, limits
 from assay.report.blocks import Block, Table
@@ -32,7 +32,7 @@ def ranks_headline(answer: RanksAnswer) -> str:
     """Return the sentence that a colleague would say first."""
     rank = answer.fullest
     fullest, left = answer.answers[rank], answer.left_bytes
-    if fullest.fit is not Fit.YES or left is None:
+    if fullest.fit is not GpuFit.YES or left is None:
         return f"Rank {rank} of {answer.ranks.count}: {headline(fullest)}"
     run = ", ".join(map(str, answer.ranks.run[:4])) + (", …" if len(answer.ranks.run) > 4 else "")
     which = f"rank {run} was run, and" if len(answer.answers) == 1 else f"ranks {run} were run, and each"

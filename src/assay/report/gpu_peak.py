@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.absent.answer import Fit
+from assay.absent.answer import GpuFit
 from assay.fake.peak import MOST_RESERVED
 from assay.report.absent import WITH_CONTEXT
 from assay.report.blocks import Block, Facts, Table
@@ -37,23 +37,24 @@ def headline(found: "GpuPeak") -> str:
     of = f"one {device.name} of {total}"
     if found.exhausted:
         return f"It does not fit {of}: {found.exhausted}."
-    if found.fit is Fit.CONDITIONAL:
+    if found.fit is GpuFit.CONDITIONAL:
         left = format_bytes(device.visible_bytes - found.in_use_bytes[1])
         return f"It fits {of}, if unknown workspaces take no more than {left}."
     if found.ran:
         low, high = map(format_bytes, found.in_use_bytes)
         used = f"{low} to {high} would be in use"
         words = {
-            Fit.YES: f"It fits {of}: {used}.",
-            Fit.BARELY: f"It may just fit {of}, or just not: {used}.",
-            Fit.NO: f"It does not fit {of}: {used}.",
+            GpuFit.YES: f"It fits {of}: {used}.",
+            GpuFit.BARELY: f"It may just fit {of}, or just not: {used}.",
+            GpuFit.NO: f"It does not fit {of}: {used}.",
         }
         return words[found.fit]
+    peak = f"{requested} are requested at the peak"
     words = {
-        Fit.YES: f"It fits {of}: {requested} are requested at the peak, and there is room for what the allocator adds.",
-        Fit.BARELY: f"It may fit {of}, or just not: {requested} are requested at the peak; what the allocator adds to "
-        "them decides, which a trace does not know.",
-        Fit.NO: f"It does not fit {of}: {requested} are requested at the peak, besides a context.",
+        GpuFit.YES: f"It fits {of}: {peak}, and there is room for what the allocator adds.",
+        GpuFit.BARELY: f"It may fit {of}, or just not: {peak}; what the allocator adds to them decides, which a "
+        "trace does not know.",
+        GpuFit.NO: f"It does not fit {of}: {peak}, besides a context.",
     }
     return words[found.fit]
 
