@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from assay.errors import UsageError
 from assay.fake.host import HostTensors
-from assay.fake.reads import Reads, Reported, Unread
+from assay.fake.reads import Reads, Reported, UnreadNumber
 
 HERE = Path(__file__).name
 
@@ -22,7 +22,7 @@ def under_a_trace(read: Callable[[torch.Tensor], object]) -> object:
 
 def test_a_number_that_is_only_reported_goes_on() -> None:
     found = under_a_trace(lambda loss: (loss.item() + 1) / 2)
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnreadNumber)
     assert f"{found:.3f}" == "unread"
     assert str(round(found, 2)) == "unread"
 

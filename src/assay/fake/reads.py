@@ -1,8 +1,8 @@
 """Values that the host reads from a step on fake tensors, which have none.
 
 A number that only appears in a report changes no memory. So the line of a user's own that reads a floating number gets
-an `Unread`: one can add, round and print it. Whatever decides by it, or turns it into a whole number, stops the trace
-with that line. So does a read of a whole number or a bool, because a size or a branch may hang on it.
+an `UnreadNumber`: one can add, round and print it. Whatever decides by it, or turns it into a whole number, stops the
+trace with that line. So does a read of a whole number or a bool, because a size or a branch may hang on it.
 
 Readers that are known get a defined value. torch's loss scaler reads that no gradient overflowed, as in most steps.
 This package's own steps read floating numbers and bools to report them and to skip a step that is not finite.
@@ -36,13 +36,13 @@ _KNOWN = {
 data its seed."""
 
 
-class Unread:
+class UnreadNumber:
     """A floating number that was read and that nobody computed."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
-    def _same(self, *_: Any) -> "Unread":
+    def _same(self, *_: Any) -> "UnreadNumber":
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _same
@@ -74,7 +74,7 @@ class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Reported(TorchFunctionMode):
-    """Gives lines of a user's own an `Unread` where they read a floating number as ``loss.item()``."""
+    """Gives lines of a user's own an `UnreadNumber` where they read a floating number as ``loss.item()``."""
 
     def __torch_function__(
         self,
@@ -86,7 +86,7 @@ class Reported(TorchFunctionMode):
         if func is torch.Tensor.item and args[0].is_floating_point() and known_twin(args[0]) is None:
             frame = _reader()
             if frame is not None and not _is_known(frame.f_code.co_filename):
-                return Unread(_place(frame, "item"))
+                return UnreadNumber(_place(frame, "item"))
         return func(*args, **(kwargs or {}))
 
 
