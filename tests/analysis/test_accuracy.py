@@ -15,7 +15,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from support.records import result_of
 
 HERE = Environment(
@@ -109,7 +109,7 @@ def test_times_from_timed_steps_are_apart_from_the_roofline(plain: RunResult) ->
 
 
 def test_the_time_of_a_disturbed_run_does_not_count(plain: RunResult) -> None:
-    calm = TimedBlock(steps=9, seconds=10.0, median_step_seconds=1.0, tokens=9, others_seconds=0.0, cores=2)
+    calm = Block(steps=9, seconds=10.0, median_step_seconds=1.0, tokens=9, others_seconds=0.0, cores=2)
     busy = calm.model_copy(update={"others_seconds": 9.0})
     for blocks, counts in (((calm, calm, busy), True), ((busy, busy, calm), False)):
         found = accuracy([run(plain, "a", (100, 100), (2.0, 1.0), blocks=blocks)]).overall()

@@ -3,7 +3,7 @@ import pytest
 from assay.analysis.comparison import analyse
 from assay.analysis.timed import disturbances
 from assay.records.study import ComparisonRecord, StudyEnding
-from assay.records.timing import GpuState, Round, TimedBlock
+from assay.records.timing import Block, GpuState, Round
 from support.comparisons import record
 
 MIXED = "cells started a process of their own, because the server"
@@ -61,7 +61,7 @@ def test_a_slowed_gpu_is_named_with_its_reason() -> None:
     made = record(seeds=3)
     first = made.cells[0]
     state = GpuState(clock_hertz=1e9, watts=300.0, celsius=88.0, slowed_by=("temperature, by hardware",))
-    slow = TimedBlock(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, gpu=state)
+    slow = Block(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, gpu=state)
     cell = first.model_copy(update={"result": first.result.model_copy(update={"blocks": (slow,)})})
     name = first.cell.name
     ended = Round(seed=0, wave=0, number=1, order=(name,), disturbed=(name,))

@@ -7,11 +7,11 @@ import pytest
 from assay.records.evidence import ValueProof
 from assay.records.possible import LARGEST, check_possible, parsed
 from assay.records.run import RunResult
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from support.comparisons import record
 
 RESULT = record(seeds=1).cells[0].result
-BLOCK = TimedBlock(steps=3, seconds=0.3, median_step_seconds=0.1, tokens=48)
+BLOCK = Block(steps=3, seconds=0.3, median_step_seconds=0.1, tokens=48)
 
 
 def test_records_that_runs_write_are_possible() -> None:

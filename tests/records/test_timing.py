@@ -2,13 +2,13 @@
 
 import pytest
 
-from assay.records.timing import FEWEST_GAPS, LEAST_DISTURBANCE_SECONDS, LOOP_SECONDS, Between, TimedBlock
+from assay.records.timing import FEWEST_GAPS, LEAST_DISTURBANCE_SECONDS, LOOP_SECONDS, Between, Block
 
 STEP_SECONDS = 0.01
 
 
-def block(steps: int, gap: float) -> TimedBlock:
-    return TimedBlock(
+def block(steps: int, gap: float) -> Block:
+    return Block(
         steps=steps,
         seconds=STEP_SECONDS * steps,
         median_step_seconds=STEP_SECONDS,
@@ -18,7 +18,7 @@ def block(steps: int, gap: float) -> TimedBlock:
     )
 
 
-def between(*blocks: TimedBlock) -> Between:
+def between(*blocks: Block) -> Between:
     found = Between.of(blocks)
     assert found is not None
     return found

@@ -1,7 +1,7 @@
 """The list of runs says what a comparison's page says of them: which were disturbed, and which were nudged."""
 
 from assay.config import Home
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 from assay.report.runs import COLUMNS, brief, row, unlike
 from assay.store.entry import Entry, entry_of
 from support.records import result_of
@@ -11,8 +11,7 @@ def listed(home: Home, nudge: int = 0, others: tuple[float, ...] = ()) -> Entry:
     """Return the entry of a run whose blocks of a second on two cores had other programs for these seconds."""
     result = result_of(home, "20261124-080000-abcdef-0001")
     blocks = [
-        TimedBlock(steps=5, seconds=1.0, median_step_seconds=0.2, tokens=40, others_seconds=one, cores=2)
-        for one in others
+        Block(steps=5, seconds=1.0, median_step_seconds=0.2, tokens=40, others_seconds=one, cores=2) for one in others
     ]
     config = result.config.model_copy(update={"nudge": nudge})
     return entry_of(result.model_copy(update={"config": config, "blocks": tuple(blocks)}), 1)

@@ -14,7 +14,7 @@ from assay.records.prediction import MemoryOverStep, Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol, StudyEnding
-from assay.records.timing import Quartiles, Round, TimedBlock
+from assay.records.timing import Block, Quartiles, Round
 from assay.studies.drift import NUDGED
 from support.designs import design
 
@@ -57,18 +57,14 @@ PROOFS = {
 }
 
 
-def blocks(
-    step: float, peak: float, rng: random.Random, *, count: int = 5, noise: float = 0.01
-) -> tuple[TimedBlock, ...]:
+def blocks(step: float, peak: float, rng: random.Random, *, count: int = 5, noise: float = 0.01) -> tuple[Block, ...]:
     """Timed blocks around a step time and a peak."""
     found = []
     for _ in range(count):
         median = step * math.exp(rng.gauss(0, noise))
         held = round(peak * math.exp(rng.gauss(0, noise / 20)))
         found.append(
-            TimedBlock(
-                steps=10, seconds=median * 10.1, median_step_seconds=median, tokens=15360, process_peak_bytes=held
-            )
+            Block(steps=10, seconds=median * 10.1, median_step_seconds=median, tokens=15360, process_peak_bytes=held)
         )
     return tuple(found)
 

@@ -13,7 +13,7 @@ from assay.config.run import OwnRows
 from assay.optimizations import resolved
 from assay.parallel.ranks import ALONE, Ranks
 from assay.records.memory import Memory
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 from assay.store.run_folder import RunFolder
 from assay.training.sample import LONGEST
 from assay.training.stops import Interrupted
@@ -32,10 +32,10 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
 
 ONE_RANK = resolved(validate({}))
 TWO_RANKS = resolved(validate({"ranks": 2, "optimizations": ["data_parallel"]}))
-WHOLE = TimedBlock(
+WHOLE = Block(
     steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, others_seconds=0.0, load=0.5, clock_hertz=1e9, cores=2
 )
-POOR = TimedBlock(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8)
+POOR = Block(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8)
 MEASURED = Memory(process_peak_bytes=1, library_scratch_bytes=0, heap_peak_bytes=1)
 
 

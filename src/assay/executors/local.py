@@ -36,7 +36,7 @@ from assay.executors.side_by_side import side_by_side
 from assay.launch.neighbours import Neighbours, Trees
 from assay.records.events import AGAIN, GO
 from assay.records.study import Cell, StudyEnding
-from assay.records.timing import Round, TimedBlock, disturbs
+from assay.records.timing import Block, Round, disturbs
 
 
 class Local(Executor):
@@ -152,7 +152,7 @@ class _Session:
             if (news := of_run(event, cell)) is not None:
                 self._tell(news)
             elif event["event"] == "block":
-                disturbed = TimedBlock.of(event).disturbed
+                disturbed = Block.of(event).disturbed
         if child.finished:
             self._end(cell)
         return disturbed

@@ -22,7 +22,7 @@ from assay.config.paths import absolute
 from assay.config.run import Run
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
-from assay.launch.tensor_files import StoredTensor, tensors_in
+from assay.launch.tensor_files import Tensor, tensors_in
 from assay.optimizations import trained_model
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
@@ -111,14 +111,14 @@ def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
     return [folder / one for one in sorted(set(shards.values()))]
 
 
-def _check_ours(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
+def _check_ours(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
     """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
     shapes = {name: one.shape for name, one in found.items() if name != OUR_OUTPUT or name in wanted}
     _refuse(_differing(wanted, shapes), source)
 
 
-def _check_theirs(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
+def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
     """Raise `UsageError` as `_check_ours` for a Hugging Face checkpoint, or if it is tied and has another head."""
     naming = naming_of(model)
     wanted: dict[str, tuple[int, ...]] = {}

@@ -11,7 +11,7 @@ _CHUNK_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class StoredTensor:
+class Tensor:
     """One tensor of a file."""
 
     path: Path
@@ -21,7 +21,7 @@ class StoredTensor:
     """Position of its first byte in the file."""
     nbytes: int
 
-    def equals(self, other: "StoredTensor") -> bool:
+    def equals(self, other: "Tensor") -> bool:
         """Return whether both have the same bits; tensors of two dtypes or shapes have not."""
         if (self.dtype, self.shape) != (other.dtype, other.shape):
             return False
@@ -35,11 +35,11 @@ class StoredTensor:
         return True
 
 
-def tensors_in(files: Iterable[Path]) -> dict[str, StoredTensor]:
+def tensors_in(files: Iterable[Path]) -> dict[str, Tensor]:
     """Return the tensors of safetensors files by name. Raises `UsageError` if a file is missing or damaged."""
     from safetensors import SafetensorError, safe_open
 
-    found: dict[str, StoredTensor] = {}
+    found: dict[str, Tensor] = {}
     for path in files:
         try:
             with safe_open(path, framework="numpy"):  # checks the whole header
@@ -49,13 +49,13 @@ def tensors_in(files: Iterable[Path]) -> dict[str, StoredTensor]:
     return found
 
 
-def _header(path: Path) -> dict[str, StoredTensor]:
+def _header(path: Path) -> dict[str, Tensor]:
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         entries = json.loads(stream.read(length))
     entries.pop("__metadata__", None)
     return {
-        name: StoredTensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
+        name: Tensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
         for name, one in entries.items()
         for first, last in (one["data_offsets"],)
     }

@@ -34,7 +34,7 @@ from assay.own.timed import steps_of_a_block, timed, timed_block
 from assay.records.anatomy import Anatomy
 from assay.records.memory import Memory
 from assay.records.own import OwnProgram, OwnStep
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.step.program import Step
 
@@ -106,7 +106,7 @@ class OwnMeasurement:
         after = (one.detach() for module in self.found.modules for one in module.parameters())
         return any(not torch.equal(was, now) for was, now in zip(before, after, strict=True))
 
-    def blocks(self, count: int, steps: int, tokens: int | None) -> list[tuple[TimedBlock, list[float]]]:
+    def blocks(self, count: int, steps: int, tokens: int | None) -> list[tuple[Block, list[float]]]:
         """Do timed blocks of so many steps, each of `tokens`, or of as many as its loss counts.
 
         In a process of its own, a step before each block measures the process.

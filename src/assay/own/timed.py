@@ -11,7 +11,7 @@ from dataclasses import asdict
 import torch
 
 from assay.instruments.rates import surroundings
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 
 _BLOCK_SECONDS, _FEWEST, _MOST = 0.2, 2, 20
 """Aim and limits of a block: its seconds, and its number of steps."""
@@ -31,14 +31,14 @@ def steps_of_a_block(seconds: float) -> int:
     return max(_FEWEST, min(_MOST, round(_BLOCK_SECONDS / max(seconds, 1e-9))))
 
 
-def timed_block(step: Callable[[], float], steps: int, tokens: int) -> tuple[TimedBlock, list[float]]:
+def timed_block(step: Callable[[], float], steps: int, tokens: int) -> tuple[Block, list[float]]:
     """Do one block of steps, each of which returns its seconds, and return it with these seconds."""
     before = surroundings.read()
     seconds = [step() for _ in range(steps)]
     after = surroundings.read()
     around = surroundings.during([(before, after)], [after.own_seconds - before.own_seconds])
     median = statistics.median(seconds)
-    block = TimedBlock(
+    block = Block(
         steps=steps, seconds=sum(seconds), median_step_seconds=median, tokens=steps * tokens, **asdict(around)
     )
     return block, seconds

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StrictBool, StrictStr
 
 from assay.records.base import Record
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 
 GO, AGAIN = "go", "again"
 """Words that grant a turn: the next piece of work, or one more timed block."""
@@ -98,9 +98,9 @@ class BlockEvent(RunEvent):
     tokens: Count
     process_peak_bytes: Count | None
 
-    def block(self) -> TimedBlock:
+    def block(self) -> Block:
         """Return the block. Raises `ValidationError` if this version cannot read one of its fields."""
-        return TimedBlock.of(self.model_dump())
+        return Block.of(self.model_dump())
 
 
 class RouterEvent(RunEvent):

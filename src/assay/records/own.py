@@ -13,7 +13,7 @@ from assay.records.base import Record
 from assay.records.evidence import ValueProof
 from assay.records.memory import Memory
 from assay.records.status import Status
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from assay.records.trace import OperationClass, TracedMemory, TracedOperation
 
 
@@ -66,7 +66,7 @@ class OwnStep(Record):
     first_step_seconds: float
     step_seconds: Quartiles
     """Seconds of the timed steps, which were not watched."""
-    blocks: tuple[TimedBlock, ...]
+    blocks: tuple[Block, ...]
     memory: Memory
     """Peaks. That of tensors includes all tensors that were alive before the step."""
     peak_parts: Mapping[str, int]

@@ -17,7 +17,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 
 
 class Sample(Record):
@@ -93,7 +93,7 @@ class RunResult(Record):
     environment: Environment | None = None
     sample: Sample | None = None
     """A text of the trained model; None for cells of studies, larger models, several ranks, and older records."""
-    blocks: tuple[TimedBlock, ...] = ()
+    blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None
     skipped_steps: int = 0
     """Updates that were skipped because a gradient was not finite (fp16)."""

@@ -78,7 +78,7 @@ class GpuState(Record):
     """Reasons beyond its power limit for which it was slowed, such as its temperature."""
 
 
-class TimedBlock(Record):
+class Block(Record):
     """One timed block: consecutive steady steps. The other cells of a comparison take their turns between blocks.
 
     It begins with a settling step if it has several steps. The settling step is not timed and counts only for
@@ -159,7 +159,7 @@ class Between(Frozen):
     """Number of timed steps."""
 
     @classmethod
-    def of(cls, blocks: Sequence[TimedBlock]) -> Self | None:
+    def of(cls, blocks: Sequence[Block]) -> Self | None:
         """Sum it over blocks; None if none has it."""
         known = [(one.between_seconds, one.seconds) for one in blocks if one.between_seconds is not None]
         if not known:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from assay.model.tally import TargetTally
+from assay.model.tally import Tally
 
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64; of a user's own batches, inputs and targets with rows first."""
@@ -137,7 +137,7 @@ class Figures:
     """(figures, with a row for each step) → the same figures on the host, which waits for them."""
     read_every: int = 1
     """Number of steps whose figures are read together. 1: each step reads its own, and its norm before its update."""
-    tally: TargetTally | None = None
+    tally: Tally | None = None
     """Targets that the loss counts. None: it counts every target of a training batch."""
 
 

@@ -12,7 +12,7 @@ from assay.records.events import EvaluationEvent
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from assay.store import history
 from assay.store.event_log import Event
 from assay.store.run_folder import RunSpec
@@ -41,7 +41,7 @@ class RunFigures:
     """Tokens of the training text; None in logs of earlier versions."""
     data_wait_share: float | None = None
     """Share of the steady steps' seconds in which the host waited for its batch."""
-    blocks: Sequence[TimedBlock] = ()
+    blocks: Sequence[Block] = ()
     evidence: Sequence[Evidence] = ()
     values: ValueProof | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from assay.records.events import (
     typed,
 )
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 from assay.store.event_log import Event
 
 _Kind = TypeVar("_Kind", bound=RunEvent)
@@ -65,9 +65,9 @@ def data_wait_share(timed: Sequence[StepEvent]) -> float | None:
     return sum(waited for waited, _ in told) / seconds if seconds else None
 
 
-def blocks(events: Iterable[Event]) -> list[TimedBlock]:
+def blocks(events: Iterable[Event]) -> list[Block]:
     """Timed blocks of the last process; blocks whose fields this version cannot read are left out."""
-    found: list[TimedBlock] = []
+    found: list[Block] = []
     for event in _of_last_process(events, "block", BlockEvent):
         with suppress(ValidationError):
             found.append(event.block())

@@ -21,7 +21,7 @@ from assay.instruments.memory.process import trim
 from assay.instruments.rates import surroundings
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 from assay.training.loop import Loop
 from assay.training.step_record import StepRecord
 from assay.training.stops import EarlyEnd, Unread
@@ -34,7 +34,7 @@ class TimedBlocks:
     """Runs the timed blocks of one run, and reports each to `say`."""
 
     def __init__(
-        self, phases: Phases, findings: Findings, ranks: Ranks, gpu: GpuSampler, say: Callable[[TimedBlock], None]
+        self, phases: Phases, findings: Findings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
     ) -> None:
         self.steady: list[StepRecord] = []
         """Timed steps of the current block."""
@@ -140,7 +140,7 @@ class TimedBlocks:
             steady.data_seconds.extend(record.data_seconds for record in self.steady)
             steady.counted.extend(record.tokens for record in self.steady)
         self._say(
-            TimedBlock(
+            Block(
                 steps=len(seconds),
                 seconds=sum(seconds),
                 median_step_seconds=statistics.median(seconds),

@@ -13,7 +13,7 @@ from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.operations import tensors_in
 from assay.parallel.ranks import Ranks
 from assay.records.memory import Memory
-from assay.records.timing import Between, TimedBlock
+from assay.records.timing import Between, Block
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.evaluation import Evaluation
@@ -87,7 +87,7 @@ class Counters:
             raise WrongValues(said[0])
 
 
-def _between_steps(blocks: Sequence[TimedBlock]) -> list[str]:
+def _between_steps(blocks: Sequence[Block]) -> list[str]:
     """Return a note if more time passed between the timed steps than the loop takes."""
     found = Between.of(blocks)
     if found is None or not found.too_much():

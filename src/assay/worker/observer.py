@@ -9,7 +9,7 @@ from pathlib import Path
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from assay.store import history
 from assay.store.event_log import Event
 from assay.training.evaluation import Evaluation
@@ -79,7 +79,7 @@ class RunObserver:
         self._findings.values = proof
         self._channel.event("values", proof=json.loads(proof.model_dump_json()))
 
-    def say_block(self, block: TimedBlock) -> None:
+    def say_block(self, block: Block) -> None:
         """Record one timed block."""
         self._findings.blocks.append(block)
         self._channel.event("block", **block.model_dump())

@@ -21,7 +21,7 @@ from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult, Sample
 from assay.records.status import Status
-from assay.records.timing import Quartiles, TimedBlock
+from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.store.figures import RunFigures, result_of
 from assay.store.run_folder import RunSpec
@@ -95,7 +95,7 @@ class Findings:
     trace: Trace | None = None
     first_step_seconds: float | None = None
     steady: SteadySteps = field(default_factory=SteadySteps)
-    blocks: list[TimedBlock] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     values: ValueProof | None = None
     proven_until: Literal["beginning", "end"] = "beginning"
@@ -230,7 +230,7 @@ def trace_summary(trace: Trace) -> Mapping[str, Any]:
 
 
 def missing(
-    memory: Memory, blocks: Sequence[TimedBlock], run: ResolvedRun, *, heap: bool = True
+    memory: Memory, blocks: Sequence[Block], run: ResolvedRun, *, heap: bool = True
 ) -> Iterator[tuple[str, str]]:
     """Yield the name of each figure that was to be measured and is None, with the reason.
 

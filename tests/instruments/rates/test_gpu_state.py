@@ -9,7 +9,7 @@ import torch
 
 from assay.instruments.rates import gpu_state
 from assay.instruments.rates.gpu_state import GpuSampler, samples_of
-from assay.records.timing import GpuState, TimedBlock
+from assay.records.timing import Block, GpuState
 
 CUDA = torch.device("cuda")
 LINE = "{clock}, 512.25, 61, 0x{reasons:016x}"
@@ -82,9 +82,9 @@ def test_a_device_that_is_not_told_or_no_gpu_has_no_state(tool: Path, monkeypatc
     assert sampled(GpuSampler(CUDA), 0.0) is None
 
 
-def block(clock: float, usual: float | None, *slowed_by: str) -> TimedBlock:
+def block(clock: float, usual: float | None, *slowed_by: str) -> Block:
     state = GpuState(clock_hertz=clock, watts=500.0, celsius=60.0, slowed_by=slowed_by)
-    return TimedBlock(steps=1, seconds=1.0, median_step_seconds=1.0, tokens=1, gpu=state, usual_gpu_clock_hertz=usual)
+    return Block(steps=1, seconds=1.0, median_step_seconds=1.0, tokens=1, gpu=state, usual_gpu_clock_hertz=usual)
 
 
 def test_a_block_whose_clock_fell_is_disturbed() -> None:
@@ -92,5 +92,5 @@ def test_a_block_whose_clock_fell_is_disturbed() -> None:
     assert not block(1.90e9, 1.98e9).disturbed
     assert block(1.85e9, 1.98e9).disturbed
     assert block(1.98e9, 1.98e9, "power brake").disturbed
-    again = TimedBlock.of(block(1.85e9, 1.98e9).model_dump())
+    again = Block.of(block(1.85e9, 1.98e9).model_dump())
     assert again.disturbed

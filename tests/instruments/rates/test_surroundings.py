@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.instruments.rates import surroundings
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 
 
 @pytest.fixture
@@ -71,14 +71,12 @@ def test_the_rule_of_a_disturbed_block(
     seconds: float, others: float | None, steal: float | None, disturbed: bool
 ) -> None:
     around = {"others_seconds": others, "steal_seconds": steal, "cores": 2}
-    block = TimedBlock(
-        steps=5, seconds=seconds, median_step_seconds=seconds / 5, tokens=5, process_peak_bytes=1, **around
-    )
+    block = Block(steps=5, seconds=seconds, median_step_seconds=seconds / 5, tokens=5, process_peak_bytes=1, **around)
     assert block.disturbed is disturbed
 
 
 def test_a_block_of_an_earlier_version_is_read() -> None:
     event = {"event": "block", "steps": 5, "seconds": 1.0, "median_step_seconds": 0.2, "tokens": 5}
-    block = TimedBlock.of({**event, "process_peak_bytes": None})
+    block = Block.of({**event, "process_peak_bytes": None})
     assert (block.others_seconds, block.disturbed, block.repeated) == (None, False, False)
-    assert TimedBlock.model_validate_json(block.model_dump_json()) == block
+    assert Block.model_validate_json(block.model_dump_json()) == block

@@ -10,7 +10,7 @@ from assay.launch.run_lock import claimed
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 from assay.report.closing.run import closing
 from assay.store.reconcile import compose
 from support.children import make_ready
@@ -74,7 +74,7 @@ def test_recomputation_is_in_the_share_of_executed_flops_only(executed: int, tol
     ],
 )
 def test_a_step_of_a_gpu_waits_for_host_or_device(host: float, told: str) -> None:
-    block = TimedBlock(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, host_seconds=host, device_seconds=0.9)
+    block = Block(steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, host_seconds=host, device_seconds=0.9)
     assert told in lines(blocks=(block,))["result"]
     on_cpu = block.model_copy(update={"host_seconds": None})
     assert "waits" not in lines(blocks=(on_cpu,))["result"]

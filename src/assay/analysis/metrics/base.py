@@ -11,7 +11,7 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 
 Unit = Literal["bytes", "seconds", "per_second", "nats", "count", "ratio"]
 Better = Literal["lower", "higher"]
@@ -41,7 +41,7 @@ class Metric:
 
     Of a timed metric in bytes, a row has the largest `of` of its runs.
     """
-    of_block: Callable[[TimedBlock], float | None] | None = None
+    of_block: Callable[[Block], float | None] | None = None
     """Figure of one timed block, for timed metrics. It is positive, because its logarithms are compared."""
     per_step: Callable[[ResolvedRun], float] | None = None
     """Amount of one optimizer step, for rates: a row's figure is this amount divided by its step time."""

@@ -22,7 +22,7 @@ from assay.config.extensions import extension_folder, modules, own_line
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
 from assay.records.run import RunResult
-from assay.records.timing import TimedBlock
+from assay.records.timing import Block
 
 _FRAME = {"__init__", "base", "registry"}
 _FIRST = ("memory", "time", "loss", "communication", "gradients")
@@ -82,7 +82,7 @@ def try_metrics(metrics: dict[str, Metric], config: ResolvedRun) -> None:
 
     Raises `UsageError` with the line of the first that fails or returns no number.
     """
-    run, block = _filled(RunResult, config=config), _filled(TimedBlock)
+    run, block = _filled(RunResult, config=config), _filled(Block)
     for metric in metrics.values():
         for act, given in ((metric.of, run), (metric.of_block, block), (metric.per_step, config)):
             if act is not None:

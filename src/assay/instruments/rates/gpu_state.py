@@ -27,7 +27,7 @@ _SLOWDOWNS = {
 """Reasons that slow a device beyond its power limit, by their bit (nvml.h, `nvmlClocksEventReason…`)."""
 
 
-class GpuSample(NamedTuple):
+class Sample(NamedTuple):
     """One sample."""
 
     clock_hertz: float
@@ -43,7 +43,7 @@ class GpuSampler:
     def __init__(self, device: torch.device) -> None:
         self._device: torch.device | None = device if device.type == "cuda" else None
         self._process: subprocess.Popen[bytes] | None = None
-        self._samples: list[GpuSample] = []
+        self._samples: list[Sample] = []
 
     def begin(self) -> None:
         """Start to sample, and wait for the first sample. If none comes, this GPU is not sampled again."""
@@ -79,13 +79,13 @@ class GpuSampler:
         )
 
 
-def samples_of(printed: str) -> list[GpuSample]:
+def samples_of(printed: str) -> list[Sample]:
     """Return the samples that `nvidia-smi` printed. A line without one of the figures is left out."""
     found = []
     for line in printed.splitlines():
         try:
             clock, watts, celsius, reasons = line.split(",")
-            found.append(GpuSample(1e6 * float(clock), float(watts), float(celsius), int(reasons.strip(), 16)))
+            found.append(Sample(1e6 * float(clock), float(watts), float(celsius), int(reasons.strip(), 16)))
         except ValueError:
             continue
     return found

@@ -25,7 +25,7 @@ from assay.config.run import ResolvedRun
 from assay.config.source import called
 from assay.errors import UsageError
 from assay.model.own.batches import MakeBatches, MakeValidation, OwnBatches
-from assay.model.tally import Count, TargetTally
+from assay.model.tally import Count, Tally
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Count]]
 """(model, inputs, targets) → mean loss over all targets, or the summed loss and the number of targets that it counted.
@@ -69,7 +69,7 @@ class OwnPart(nn.Module):
         self.model = own.model
         self.batches = batches
         self.blocks = tuple(own.blocks)  # a tuple registers no module a second time
-        self.tally = TargetTally()
+        self.tally = Tally()
         self._loss = own.loss or _mean_loss
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def batches_of(parts: Iterable[nn.Module]) -> OwnBatches | None:
     return next((part.batches for part in parts if isinstance(part, OwnPart)), None)
 
 
-def tally_of(parts: Iterable[nn.Module]) -> TargetTally | None:
+def tally_of(parts: Iterable[nn.Module]) -> Tally | None:
     """Return the count of targets of a user's own loss in a program with these parts."""
     return next((part.tally for part in parts if isinstance(part, OwnPart)), None)
 
