@@ -72,7 +72,7 @@ def measure(
     modes = {"--against": against, "--device": device}
     check_used(only_one(given(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
     if device is not None:
-        from assay.cli.predicting import gpu_peak
+        from assay.cli.estimate_answers import gpu_peak
 
         note(f"the step is not measured: its peak on an absent {device} is predicted")
         gpu_peak(step, [], [], {"--device": device, "--largest": False}, None, as_json)
