@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from assay.cli import scaling_study
-from assay.cli.asking import batch_size, optimal_size
 from assay.cli.belonging import arguments, check_used
 from assay.cli.options import Json, count_of
+from assay.cli.scaling_questions import batch_size, optimal_size
 
 if TYPE_CHECKING:
     from assay.scaling.profile import Likelihood
