@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.answer import finish
-from assay.cli.belonging import arguments, check_place, check_used
+from assay.cli.option_rules import arguments, check_place, check_used
 from assay.cli.options import AbsentGpu, Nproc, Overrides, Oversubscribe, Source, changes
 from assay.cli.predicted_study import print_predicted
 from assay.cli.tracked import Track

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.belonging import arguments, check_place
+from assay.cli.option_rules import arguments, check_place
 from assay.cli.options import Device, Json, Overrides, Source, With, count_of
 
 _Tokens = Annotated[str, typer.Option("--tokens", metavar="COUNT", help="Training tokens: 300B.")]

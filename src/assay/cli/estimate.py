@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.belonging import check_place, check_used, given, only_one
 from assay.cli.estimate_answers import answer
+from assay.cli.option_rules import check_place, check_used, given, only_one
 from assay.cli.options import CUDA_DEVICES, Json, Nproc, Overrides, Rows, Source, changes
 from assay.errors import UsageError
 

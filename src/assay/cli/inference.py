@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.belonging import arguments, check_place
+from assay.cli.option_rules import arguments, check_place
 from assay.cli.options import Device, Json, Overrides, Source
 
 _Bits = Annotated[int | None, typer.Option("--bits", metavar="32|16|8|4", help="Bits of a weight; default: 16.")]

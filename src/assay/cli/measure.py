@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.belonging import arguments, check_used, given, only_one
+from assay.cli.option_rules import arguments, check_used, given, only_one
 from assay.cli.options import Json
 
 _Step = Annotated[

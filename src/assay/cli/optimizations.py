@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.belonging import check_used, given
+from assay.cli.option_rules import check_used, given
 from assay.cli.options import Json
 
 if TYPE_CHECKING:

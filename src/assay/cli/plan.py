@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.belonging import arguments
+from assay.cli.option_rules import arguments
 from assay.cli.options import GpusPerNode, Json, Overrides, Source, With
 
 _Nodes = Annotated[int | None, typer.Option("--nodes", metavar="N", help="Number of nodes; default: 1.")]

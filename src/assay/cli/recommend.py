@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.belonging import check_place
+from assay.cli.option_rules import check_place
 from assay.cli.options import AbsentGpu, GpusPerNode, Json, Memory, Of, Overrides, Source, count_of
 
 

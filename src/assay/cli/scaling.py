@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from assay.cli import scaling_study
-from assay.cli.belonging import arguments, check_used
+from assay.cli.option_rules import arguments, check_used
 from assay.cli.options import Json, count_of
 from assay.cli.scaling_questions import batch_size, optimal_size
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.belonging import arguments, check_used
+from assay.cli.option_rules import arguments, check_used
 from assay.cli.options import Json, count_of
 from assay.errors import UsageError
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.answer import finish, print_answer
-from assay.cli.belonging import check_used
+from assay.cli.option_rules import check_used
 from assay.cli.options import Json, Overrides, Page, Source, seconds_of
 
 _USES = {"": ("--executor", "--page"), "--plan": ()}

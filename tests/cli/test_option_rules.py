@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.belonging import arguments, check_used, given, only_one
+from assay.cli.option_rules import arguments, check_used, given, only_one
 from assay.errors import UsageError
 from cli.conftest import Assay
 
