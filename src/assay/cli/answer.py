@@ -31,7 +31,7 @@ def finish(
 ) -> None:
     """Run a study with its progress, print the answer, and exit with its code."""
     from assay.cli.signals import deaf
-    from assay.cli.tracked import copying, show_how_to_look
+    from assay.cli.track_option import copying, show_how_to_look
     from assay.config import Home
     from assay.report import view
     from assay.report.page import check_page, write_page

@@ -9,7 +9,7 @@ from assay.cli.answer import finish
 from assay.cli.option_rules import arguments, check_place, check_used
 from assay.cli.options import AbsentGpu, Nproc, Overrides, Oversubscribe, Source, changes
 from assay.cli.predicted_study import print_predicted
-from assay.cli.tracked import Track
+from assay.cli.track_option import Track
 
 _With = Annotated[
     list[str] | None,

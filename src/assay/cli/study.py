@@ -9,7 +9,7 @@ from assay.cli.answer import FailOn, check_fail_on, finish, print_answer, unmet
 from assay.cli.option_rules import check_used
 from assay.cli.options import AbsentGpu, Json, Overrides, Page
 from assay.cli.predicted_study import print_predicted
-from assay.cli.tracked import Track
+from assay.cli.track_option import Track
 from assay.errors import UsageError
 
 app = typer.Typer(help="Write, plan, run, list, show, follow, stop and resume studies; a comparison is one.")
