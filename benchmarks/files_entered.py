@@ -68,7 +68,7 @@ def page(folder: Path) -> set[tuple[str, str]]:
     """Count from a stored study to its printed answer and its page."""
     from assay.api.runs import import_archive
     from assay.api.study import show
-    from assay.cli.answer import print_answer
+    from assay.cli.study_output import print_answer
     from assay.config import Home
     from assay.report import view
     from assay.report.page import write_page

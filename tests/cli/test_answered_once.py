@@ -10,8 +10,8 @@ import typer
 
 from assay.analysis.choices import answer as answering
 from assay.analysis.comparison import analyse
-from assay.cli.answer import finish
 from assay.cli.scaling_study import study_report
+from assay.cli.study_output import finish
 from assay.config import Home
 from assay.dashboard.studies.answer import Answers
 from assay.report.study import sections

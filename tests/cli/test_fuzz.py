@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("assay.data.vocabularies._from_hub", unreachable)
     monkeypatch.setattr("assay.data.documents._ask_hub", unreachable)
     monkeypatch.setattr("assay.data.corpora._library_files", lambda root: [tmp_path / "corpus.txt"])
-    monkeypatch.setattr("assay.cli.answer._watched", lambda measure: measure())
+    monkeypatch.setattr("assay.cli.study_output._watched", lambda measure: measure())
     monkeypatch.setattr("assay.hardware.host._REPEATS", 20)  # 400 take half a second of each assay doctor
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.answer import finish, print_answer
 from assay.cli.option_rules import check_used
 from assay.cli.options import Json, Overrides, Page, Source, seconds_of
+from assay.cli.study_output import finish, print_answer
 
 _USES = {"": ("--executor", "--page"), "--plan": ()}
 _Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, its name, or last.")]

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.answer import FailOn, check_fail_on, finish, print_answer, unmet
 from assay.cli.option_rules import check_used
 from assay.cli.options import AbsentGpu, Json, Overrides, Page
 from assay.cli.predicted_study import print_predicted
+from assay.cli.study_output import FailOn, check_fail_on, finish, print_answer, unmet
 from assay.cli.track_option import Track
 from assay.errors import UsageError
 
