@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from assay.errors import UsageError, among
-from assay.scaling.table import PointsTable
+from assay.scaling.points_table import PointsTable
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": (

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from assay.errors import UsageError
 from assay.scaling.headings import NAMES, columns_of, lacking
-from assay.scaling.table import PointsTable, read_table
+from assay.scaling.points_table import PointsTable, read_table
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.scaling.batch.critical import LEAST_BATCHES
-from assay.scaling.table import read_table
+from assay.scaling.points_table import read_table
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "batch": ("batch", "batch_size", "batch size", "b"),
