@@ -20,7 +20,7 @@ from assay.dashboard import scaling, whatif
 from assay.dashboard.guard import Guard
 from assay.dashboard.pages import page, rendered
 from assay.dashboard.runs import views as runs
-from assay.dashboard.state import ServerState
+from assay.dashboard.server_state import ServerState
 from assay.dashboard.studies import views as studies
 from assay.errors import StorageError, UsageError
 from assay.report.page.theme import DARK, LIGHT, variables

@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import Home
 from assay.dashboard import tail
-from assay.dashboard.state import ServerState
+from assay.dashboard.server_state import ServerState
 from assay.records.study import ComparisonRecord
 from assay.store.event_log import Event, read_since
 from assay.studies.folder import StudyFolder, StudyPlan

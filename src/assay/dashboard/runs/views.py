@@ -12,7 +12,7 @@ from assay.dashboard.runs import one, table
 from assay.dashboard.runs.live import RunCourse
 from assay.dashboard.runs.present import why_not
 from assay.dashboard.runs.results import ended
-from assay.dashboard.state import state_of
+from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.report.runs import UNLIKE, unlike
 from assay.store.cells import studies_by_run

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from assay.dashboard.pages import page
-from assay.dashboard.state import state_of
+from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.dashboard.studies.answer import page_of
 from assay.dashboard.studies.predicted import AskedPrediction, controls, predicted, read
