@@ -171,7 +171,7 @@ def _billed(one: "LawAnswer", device: str, devices: int, mfu: float | None, pric
 
 
 def _elsewhere(one: "LawAnswer", ratio: float | None, inference_tokens: float | None) -> "LawAnswer":
-    from assay.scaling.asking.elsewhere import overtrained, served
+    from assay.scaling.asking.other_size import overtrained, served
 
     law, best = one.frontier.law, one.optimum
     if law is None or best is None:

@@ -9,9 +9,9 @@ from assay.units import finite, format_count, format_seconds
 if TYPE_CHECKING:
     from assay.scaling.accounting import Accounting
     from assay.scaling.asking.answer import LawAnswer, LawAnswers, Quantity
-    from assay.scaling.asking.elsewhere import OtherSize
     from assay.scaling.asking.frontier import Frontier
     from assay.scaling.asking.growth import Growth
+    from assay.scaling.asking.other_size import OtherSize
 
 _UNITS: "Mapping[Quantity, str]" = {"parameters": "parameters", "tokens": "tokens", "flops": "FLOPs"}
 

@@ -11,7 +11,6 @@ from typing import Literal
 
 from assay.errors import UsageError
 from assay.estimator.cost import FlopsCost
-from assay.scaling.asking.elsewhere import OtherSize
 from assay.scaling.asking.frontier import (
     Frontier,
     Interval,
@@ -20,6 +19,7 @@ from assay.scaling.asking.frontier import (
     for_parameters,
     for_tokens,
 )
+from assay.scaling.asking.other_size import OtherSize
 from assay.scaling.fitted import MARKED, REFUSED
 
 Quantity = Literal["flops", "parameters", "tokens"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from assay.scaling.asking.elsewhere import overtrained, served
 from assay.scaling.asking.frontier import Minimum, Optimum, for_parameters
+from assay.scaling.asking.other_size import overtrained, served
 from assay.scaling.laws import Law
 from assay.scaling.published import BESIROGLU, FRONTIERS
 
