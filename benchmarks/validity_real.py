@@ -14,7 +14,7 @@ from assay import api
 from assay.analysis.catalogue import device_of
 from assay.analysis.comparison import analyse
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.timed import figure, rounds
+from assay.analysis.timed_processes import figure, rounds
 from assay.config import Home
 from assay.data.progress import silent
 from assay.optimizations import resolved

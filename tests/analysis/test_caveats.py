@@ -1,7 +1,7 @@
 import pytest
 
 from assay.analysis.comparison import analyse
-from assay.analysis.timed import disturbances
+from assay.analysis.timed_processes import disturbances
 from assay.records.study import ComparisonRecord, StudyEnding
 from assay.records.timing import Block, GpuState, Round
 from support.comparisons import record

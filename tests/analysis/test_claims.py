@@ -9,7 +9,7 @@ from assay.analysis.factors.changes import row_changes
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row
-from assay.analysis.timed import rounds
+from assay.analysis.timed_processes import rounds
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
 from assay.records.timing import Outside, Round
 from support.comparisons import TREATMENTS, record

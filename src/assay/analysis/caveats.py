@@ -7,7 +7,7 @@ from assay.analysis.losses.bounds import Yardstick
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.promises import unheld
 from assay.analysis.row import Row
-from assay.analysis.timed import disturbances
+from assay.analysis.timed_processes import disturbances
 from assay.records.study import ComparisonRecord, StudyEnding
 from assay.units import format_percent
 

@@ -9,7 +9,7 @@ makes the time between steps longer.
 from collections.abc import Collection, Mapping, Sequence
 
 from assay.analysis.metrics import Metric
-from assay.analysis.timed import CONTROLS
+from assay.analysis.timed_processes import CONTROLS
 from assay.records.study import BASELINE, CellResult, ComparisonRecord
 from assay.records.timing import BETWEEN_SHARE, OUTSIDE_SHARE, Between, Outside
 

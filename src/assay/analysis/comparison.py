@@ -25,7 +25,7 @@ from assay.analysis.noise import judge_exact, judge_sampled
 from assay.analysis.promises import held
 from assay.analysis.row import Figure, Row, effects, figures, repaid, usable
 from assay.analysis.serialization import row_columns, row_json
-from assay.analysis.timed import CONTROLS, Resolution, Timed, rounds, timed
+from assay.analysis.timed_processes import CONTROLS, Resolution, Timed, rounds, timed
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.records.environment import Environment

@@ -17,7 +17,7 @@ from assay.analysis.effects import Effect, Pair, exact, loss
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.noise import Verdict
-from assay.analysis.timed import figure
+from assay.analysis.timed_processes import figure
 from assay.config.base import Frozen
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.memory import highest

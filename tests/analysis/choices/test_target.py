@@ -10,7 +10,7 @@ from scipy.stats import t
 from assay.analysis.choices.target import RowTarget, Targets, sustained, targets, trailing
 from assay.analysis.comparison import analyse
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.timed import figure, rounds
+from assay.analysis.timed_processes import figure, rounds
 from assay.analysis.typical import SKEWED
 from assay.records.status import Status
 from assay.records.study import BASELINE, ComparisonRecord, Curve

@@ -24,7 +24,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row, usable
-from assay.analysis.timed import figure, rounds
+from assay.analysis.timed_processes import figure, rounds
 from assay.analysis.typical import typical
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult, Curve

@@ -42,7 +42,7 @@ from assay.analysis.intervals import Differences
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_values
 from assay.analysis.row import usable
-from assay.analysis.timed import CONTROLS, designs, observed, rounds
+from assay.analysis.timed_processes import CONTROLS, designs, observed, rounds
 from assay.analysis.typical import LEAST_SEEDS, typical
 from assay.config.base import Frozen
 from assay.records.study import CellResult

@@ -10,7 +10,7 @@ from math import sqrt
 from statistics import median
 
 from assay.analysis.effects import Effect
-from assay.analysis.timed import Resolution
+from assay.analysis.timed_processes import Resolution
 from assay.analysis.typical import degrees, factor, left_out
 
 
