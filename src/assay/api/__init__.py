@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from assay.api.absent_gpu import absent as absent
     from assay.api.absent_gpu import absent_largest as absent_largest
     from assay.api.absent_gpu import absent_ranks as absent_ranks
+    from assay.api.accuracy_ledger import accuracy as accuracy
+    from assay.api.accuracy_ledger import write_accuracy as write_accuracy
     from assay.api.advising.recommending import recommend as recommend
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from assay.api.own.measuring import measure as measure
     from assay.api.own.models import OwnModel as OwnModel
     from assay.api.own.tracing import trace as trace
-    from assay.api.predictions import accuracy as accuracy
-    from assay.api.predictions import write_accuracy as write_accuracy
     from assay.api.probing import gradients as gradients
     from assay.api.study import compare as compare
     from assay.api.training import Listener as Listener
