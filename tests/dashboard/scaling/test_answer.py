@@ -12,7 +12,7 @@ import pytest
 from assay.api.asking.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.answer import answer
-from assay.dashboard.scaling.laws import files, studies
+from assay.dashboard.scaling.own_laws import files, studies
 from assay.dashboard.scaling.question import POINTS, STUDY, LawQuestion, read
 from assay.errors import UsageError
 from assay.studies.folder import StudyFolder
@@ -107,7 +107,9 @@ def test_a_file_without_a_law_is_a_sentence(name: str, home: Home) -> None:
 def test_a_law_is_fitted_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     question = LawQuestion(law=STUDY + STUDIED, flops=1e12)
     answer(question, home)
-    monkeypatch.setattr("assay.dashboard.scaling.laws.answer", lambda *given, **options: pytest.fail("fitted again"))
+    monkeypatch.setattr(
+        "assay.dashboard.scaling.own_laws.answer", lambda *given, **options: pytest.fail("fitted again")
+    )
     assert answer(LawQuestion(law=STUDY + STUDIED, flops=2e12), home).facts
 
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from assay.config.home import Home
 from assay.dashboard.pages import page, rendered
 from assay.dashboard.scaling.answer import LawPage, answer
-from assay.dashboard.scaling.laws import faults, files, studies
+from assay.dashboard.scaling.own_laws import faults, files, studies
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, LawQuestion, read
 from assay.errors import UsageError
 from assay.hardware.devices import DEVICES

@@ -7,7 +7,7 @@ from typing import Any
 from assay.api.asking.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.figures import losses_figure, sizes_figure
-from assay.dashboard.scaling.laws import OwnLaw, law_of
+from assay.dashboard.scaling.own_laws import OwnLaw, law_of
 from assay.dashboard.scaling.question import LawQuestion
 from assay.report.blocks import Block, Facts
 from assay.report.formats import UNKNOWN

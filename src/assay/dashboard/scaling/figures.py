@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.dashboard.scaling.laws import Budget, OwnLaw
+from assay.dashboard.scaling.own_laws import Budget, OwnLaw
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
 from assay.scaling.accounting import Accounting
 from assay.scaling.asking.answer import LawAnswers
