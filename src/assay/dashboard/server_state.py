@@ -10,7 +10,7 @@ from assay.dashboard.runs.present import Present
 from assay.dashboard.runs.results import Results
 from assay.dashboard.runs.watching import Watch
 from assay.dashboard.studies.answer import Answers
-from assay.dashboard.studies.known import Studies
+from assay.dashboard.studies.study_lines import Studies
 from assay.dashboard.tail import Tails
 
 
