@@ -10,8 +10,8 @@ from assay.records.study import CellResult, ComparisonRecord, StudyEnding
 from assay.store.event_log import read_log
 from assay.store.run_folder import RunFolder
 from assay.studies.execution import run as module
-from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode
+from assay.studies.execution.study_listing import planned
 from assay.studies.folder import StudyFolder, find, folders
 from support.fake_studies import shape, silent
 from support.faults import PATIENCE_SECONDS, Forked, command, quiet

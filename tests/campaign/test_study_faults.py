@@ -22,7 +22,7 @@ from assay.store.reconcile import settle
 from assay.store.run_folder import RunFolder
 from assay.studies import folder as study_folder
 from assay.studies.execution import run as module
-from assay.studies.execution.listing import listed, standing
+from assay.studies.execution.study_listing import listed, standing
 from assay.studies.folder import find, folders
 from campaign.studies import contents, is_exact, recorded, repaired, resumed, run, undisturbed
 from support import fake_studies

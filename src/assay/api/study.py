@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
-    from assay.studies.execution.listing import Listed, StudyStanding
+    from assay.studies.execution.study_listing import Listed, StudyStanding
 
 __all__ = [
     "compare",
@@ -173,7 +173,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
     """Analyse a study with the cells that have ended. Raises `UsageError` if none has."""
     from assay.records.study import StudyEnding
     from assay.studies.execution.fold import fold, record_of
-    from assay.studies.execution.listing import planned
+    from assay.studies.execution.study_listing import planned
     from assay.studies.folder import find
 
     place = home_of(home)
@@ -190,7 +190,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
 
 def ls(home: Home | Path | str | None = None) -> "list[Listed]":
     """Return all studies of a home, newest first. A study that cannot be read is listed as damaged."""
-    from assay.studies.execution.listing import listed as list_one
+    from assay.studies.execution.study_listing import listed as list_one
     from assay.studies.folder import folders
 
     place = home_of(home)
@@ -199,7 +199,7 @@ def ls(home: Home | Path | str | None = None) -> "list[Listed]":
 
 def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
     """Return one study as in the list of all. Raises `UsageError` if there is none of this name."""
-    from assay.studies.execution.listing import listed as list_one
+    from assay.studies.execution.study_listing import listed as list_one
     from assay.studies.folder import find
 
     place = home_of(home)
@@ -208,7 +208,7 @@ def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
 
 def status(name: str, home: Home | Path | str | None = None) -> "StudyStanding":
     """Return how far a study has come. Raises `UsageError` if there is none of this name, or if it has no plan."""
-    from assay.studies.execution.listing import standing
+    from assay.studies.execution.study_listing import standing
     from assay.studies.folder import find
 
     place = home_of(home)
@@ -228,7 +228,7 @@ def machines(*names: str, home: Home | Path | str | None = None) -> "Machines":
 def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]":
     """Yield the news of a study from its beginning, until it is over or its process has ended."""
     from assay.executors.news import from_events
-    from assay.studies.execution.listing import planned
+    from assay.studies.execution.study_listing import planned
     from assay.studies.folder import find
 
     place = home_of(home)

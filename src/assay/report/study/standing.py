@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from assay.report.blocks import Block, Facts, Table
 
 if TYPE_CHECKING:
-    from assay.studies.execution.listing import StudyStanding
+    from assay.studies.execution.study_listing import StudyStanding
 
 
 def standing_report(standing: "StudyStanding") -> Iterator[Block]:

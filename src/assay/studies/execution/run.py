@@ -27,7 +27,6 @@ from assay.studies.drift import NUDGED, nudged
 from assay.studies.execution.deadline import Deadline, with_rest
 from assay.studies.execution.fold import Progress, fold, record_of
 from assay.studies.execution.gather import gathered
-from assay.studies.execution.listing import planned
 from assay.studies.execution.modes import Mode, elsewhere, kept
 from assay.studies.execution.order import in_order, shuffled, waves_in_order
 from assay.studies.execution.ready import (
@@ -40,6 +39,7 @@ from assay.studies.execution.ready import (
     with_step_times,
 )
 from assay.studies.execution.rungs import due, known_rows
+from assay.studies.execution.study_listing import planned
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves
