@@ -60,7 +60,7 @@ def compare(
     may work `timeout` seconds. A Ctrl-C saves and stops. Raises `UsageError` before anything runs, and `StorageError`.
     """
     from assay.data.progress import silent
-    from assay.studies.execution.run import How, measured
+    from assay.studies.execution.run import Execution, measured
     from assay.studies.kinds.comparison import ComparisonStudy, usual
 
     analyse = _analysis()
@@ -68,7 +68,7 @@ def compare(
     base = with_initial_weights(configure(source, overrides), place)
     rows = (treatments,) if isinstance(treatments, str) else tuple(treatments) or usual(base, on_progress or silent)
     study = ComparisonStudy(treatments=rows, seeds=seeds, processes=processes)
-    how = How(place, blocks, timeout, title_of(source), on_progress or silent, on_news or (lambda news: None))
+    how = Execution(place, blocks, timeout, title_of(source), on_progress or silent, on_news or (lambda news: None))
     return analyse(measured(study.cells(base), base, how))
 
 
@@ -91,7 +91,7 @@ def run(
     """
     from assay.data.progress import silent
     from assay.studies.design import able
-    from assay.studies.execution.run import How, measured
+    from assay.studies.execution.run import Execution, measured
 
     analyse = _analysis()
     place = home_of(home)
@@ -100,7 +100,7 @@ def run(
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot
-    how = How(
+    how = Execution(
         *(place, study.blocks, study.timeout, study.base, on_progress or silent, on_news or (lambda news: None)),
         executor=executor,
         kind=study.kind,
@@ -128,7 +128,7 @@ def resume(
     """
     from assay.data.progress import silent
     from assay.studies.execution.modes import Mode
-    from assay.studies.execution.run import How, resumed
+    from assay.studies.execution.run import Execution, resumed
     from assay.studies.folder import find
 
     if mode not in list(Mode):
@@ -137,7 +137,7 @@ def resume(
         return show(name, home)
     analyse = _analysis()
     place = home_of(home)
-    how = How(place, 1, None, "", on_progress or silent, on_news or (lambda news: None), hours=max_hours)
+    how = Execution(place, 1, None, "", on_progress or silent, on_news or (lambda news: None), hours=max_hours)
     return analyse(resumed(find(place, name), how, Mode(mode)))
 
 

@@ -48,7 +48,7 @@ _NOT_TIMED = "Cells ran beside each other, with one thread each, so their times 
 
 
 @dataclass(frozen=True)
-class How:
+class Execution:
     """Settings of a study's execution, apart from its cells."""
 
     home: Home
@@ -84,7 +84,7 @@ class How:
             raise UsageError(f"--max-hours {self.hours:g} is not possible; give a positive number of hours")
 
 
-def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
+def measured(cells: Sequence[Cell], base: Run, how: Execution) -> ComparisonRecord:
     """Measure the cells of a design, and save the record.
 
     Raises `UsageError` for a fault of any cell, or of an extension, before one is run, and `StorageError` if the disk
@@ -126,7 +126,7 @@ def measured(cells: Sequence[Cell], base: Run, how: How) -> ComparisonRecord:
         return _executed(folder, plan, Progress(), prepared, how, deadline)
 
 
-def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> ComparisonRecord:
+def resumed(folder: StudyFolder, how: Execution, mode: Mode = Mode.MISSING) -> ComparisonRecord:
     """Run the cells of a study that a mode names, by default exactly those that have no result, and save the record.
 
     Of `how`, the home, the listeners and the hours count; the plan has the rest. Raises `UsageError` if another process
@@ -144,7 +144,7 @@ def resumed(folder: StudyFolder, how: How, mode: Mode = Mode.MISSING) -> Compari
         return _executed(folder, plan, done, prepared, how, _deadline(plan, done, prepared, how))
 
 
-def _kept(done: Progress, mode: Mode, how: How) -> Progress:
+def _kept(done: Progress, mode: Mode, how: Execution) -> Progress:
     """Return the finished cells that count, and say why others run again."""
     from assay.data import folder_for, prepare
 
@@ -163,7 +163,7 @@ def _kept(done: Progress, mode: Mode, how: How) -> Progress:
     return Progress(found, [one for one in done.rounds if one.wave in {cell.wave for cell in found}], done.waves)
 
 
-def _deadline(plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: How) -> Deadline:
+def _deadline(plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], how: Execution) -> Deadline:
     """Return the limit of time. Raises `UsageError` if it would not hold even the first cells."""
     beside = 1 if plan.protocol.blocks else side_by_side(prepared.values())
     whole = plan.kind == Fractional.kind
@@ -173,7 +173,7 @@ def _deadline(plan: StudyPlan, done: Progress, prepared: dict[str, ReadyRun], ho
     return found
 
 
-def _due(plan: StudyPlan, done: Progress, how: How) -> list[tuple[int, Wave]]:
+def _due(plan: StudyPlan, done: Progress, how: Execution) -> list[tuple[int, Wave]]:
     """Return the waves that can run now, under a limit of time in the order in which they are needed."""
     waves = due(plan, done)
     return waves if how.hours is None else waves_in_order(waves, plan.cells, plan.treatments, plan.kind)
@@ -184,7 +184,7 @@ def _executed(
     plan: StudyPlan,
     done: Progress,
     prepared: dict[str, ReadyRun],
-    how: How,
+    how: Execution,
     deadline: Deadline,
 ) -> ComparisonRecord:
     """Run the waves that have no result, and write the record."""
@@ -226,7 +226,7 @@ def _held_back(plan: StudyPlan, done: Progress, ending: StudyEnding) -> list[Cel
     return [cell for _, wave in due(plan, done) for cell in wave] if ending is StudyEnding.BUDGET_REACHED else []
 
 
-def _tell_rung(folder: StudyFolder, plan: StudyPlan, done: Progress, how: How) -> None:
+def _tell_rung(folder: StudyFolder, plan: StudyPlan, done: Progress, how: Execution) -> None:
     """Say which rows of a search run, now that the results of a rung have decided it."""
     if plan.halving is not None:
         rows = known_rows(plan, done.cells)
@@ -242,7 +242,7 @@ def _run(name: str, work: Work) -> Conducted:
     return ran
 
 
-def _protocol(how: How, processes: int, needs: Needs) -> Protocol:
+def _protocol(how: Execution, processes: int, needs: Needs) -> Protocol:
     resident = needs.resident() if how.timed else 1
     note = needs.note(resident) if how.timed else _NOT_TIMED
     return Protocol(
