@@ -54,12 +54,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def run(home: Home, tell: Any) -> ComparisonRecord:
     silent = lambda message, fraction: None  # noqa: E731
-    return module.measured(CELLS, BASE, module.How(home, 2, None, "test", silent, tell))
+    return module.measured(CELLS, BASE, module.Execution(home, 2, None, "test", silent, tell))
 
 
 def resume(home: Home, heard: list[News] | None = None) -> ComparisonRecord:
     tell = (lambda news: None) if heard is None else heard.append
-    how = module.How(home, 1, None, "", lambda message, fraction: None, tell)
+    how = module.Execution(home, 1, None, "", lambda message, fraction: None, tell)
     return module.resumed(find(home, "last"), how)
 
 
@@ -97,7 +97,9 @@ def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
 def test_rows_run_in_the_order_of_the_plan_that_is_shuffled_now_and_was_not_before(home: Home) -> None:
     cells = design(BASE, ["sdpa_attention", "bf16_mixed"], seeds=3)
     with pytest.raises(Killed):
-        module.measured(cells, BASE, module.How(home, 2, None, "test", lambda message, fraction: None, dying_at(0)))
+        module.measured(
+            cells, BASE, module.Execution(home, 2, None, "test", lambda message, fraction: None, dying_at(0))
+        )
     folder = find(home, "last")
     plan = folder.plan()
     assert plan is not None
