@@ -253,7 +253,7 @@ class Check:
     def _disturbed(self, step: int, draw: int, *, dropout: bool = True) -> Computed:
         return self.references.near.disturbed_at(*self._given(step), draw, dropout=dropout)
 
-    def _given(self, step: int) -> tuple[dict[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
+    def _given(self, step: int) -> tuple[Mapping[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
         """Return what a reference of a step begins with: weights, batches and chance."""
         batches, noise = divided(self._batches(step), self.recorded.noise(step), self.references.rows)
         return self.recorded.tensors("weight", step), batches, noise
@@ -320,7 +320,7 @@ class Check:
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()
-            if name not in found or not torch.equal(one.cpu().to(found[name].dtype), found[name])
+            if name not in found or not torch.equal(one.to(found[name]), found[name])
         ][:1]
 
 

@@ -34,9 +34,11 @@ def main(place: str) -> int:
             device = device_of(spec.config)
             settle_torch(spec.config, device)
             checker = Checker(spec.config, open_prepared(folder.data_folder(spec)), device)
-        recorded = folder.path / "values" / part
-        found = checker.check(Recorded(recorded, checker.run.ranks))
-        (recorded / ANSWER).write_text(found.model_dump_json())
+        record = folder.path / "values" / part
+        recorded = Recorded(record, checker.run.ranks, device_of(checker.run))
+        found = checker.check(recorded)
+        recorded.close()
+        (record / ANSWER).write_text(found.model_dump_json())
         os.write(answers, b".")
     return 0
 
