@@ -24,7 +24,6 @@ from assay.training.evaluation import Evaluation, group_of
 from assay.training.loop import Loop, TakeStep
 from assay.training.step_record import StepRecord
 from assay.training.stops import Interrupted, Unproven, WrongValues
-from assay.values.by_rows import peak_of_run
 from assay.values.device_memory import SharedMemory
 from assay.values.masks import source_of_masks
 from assay.values.recorder import STEPS, Part, StepRecorder
@@ -90,7 +89,11 @@ class ValueCheck:
     def _memory(self) -> SharedMemory | None:
         """Memory of the GPU for records, if there is much more of it than the run and a record need; else None."""
         device = self._loop.step.program.device
-        peak = peak_of_run(self._run) if device.type == "cuda" and self._ranks.world == 1 else None
+        if device.type != "cuda" or self._ranks.world > 1:
+            return None
+        from assay.values.by_rows import peak_of_run
+
+        peak = peak_of_run(self._run)
         if peak is None or torch.cuda.mem_get_info(device)[0] < _ROOM * peak + self._record_bytes:
             return None
         return SharedMemory(device)
