@@ -189,9 +189,9 @@ def beside(device: torch.device, work: Callable[[], Tensor]) -> Tensor:
 def new_pool() -> Pool:
     """Create memory for the graphs of one kind of step.
 
-    cuBLAS keeps a workspace for each stream, and all captures share one. So a workspace from an earlier capture would
-    lie in the pool of its graphs, which ends with them, while the new graphs write to it. It is let go here, and the
-    new graphs make theirs in their own pool.
+    cuBLAS keeps a workspace for each stream, and all captures share one stream. A workspace of an earlier capture lies
+    in the pool of its graphs, and that pool ends with them. New graphs must not write there. So workspaces are let go,
+    and the new graphs make theirs in their own pool.
     """
     torch._C._cuda_clearCublasWorkspaces()
     return torch.cuda.graph_pool_handle()

@@ -35,8 +35,8 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.gradients import counted_targets
-from assay.values.device_memory import SharedMemory
 from assay.values.masks import MaskKeeper, Source, packed
+from assay.values.shared_memory import SharedMemory
 from assay.values.tensors import Key, TensorWriter
 
 Part = Literal["beginning", "middle", "evaluation", "end"]

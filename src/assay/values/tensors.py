@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.values.device_memory import OpenedMemory, SharedMemory
+from assay.values.shared_memory import OpenedMemory, SharedMemory
 
 CPU = torch.device("cpu")
 _RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.uint8}

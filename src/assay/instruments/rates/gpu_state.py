@@ -1,8 +1,8 @@
 """Clock, power, temperature and throttling of a GPU while a block is timed, as samples of `nvidia-smi`.
 
-A process of its own takes the samples, so that the timed process does nothing for them. It starts with the first
-block, takes a sample before it begins, and goes on until `close`, because its start takes a tenth of a second. What it
-samples between blocks does not count. Without `nvidia-smi`, as on an absent GPU, nothing is known.
+A process of its own takes the samples, so that the timed process does nothing for them. Its start takes a tenth of a
+second. So it starts once, before the first block, and goes on until `close`. What it samples between blocks does not
+count. Without `nvidia-smi`, as on an absent GPU, nothing is known.
 """
 
 import os

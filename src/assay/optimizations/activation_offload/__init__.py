@@ -64,6 +64,9 @@ class ActivationOffload(Optimization):
         )
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        moved, kept = trace.memory.offloaded_saved_bytes, trace.memory.saved_total_bytes
+        memory = trace.memory
+        moved, kept = memory.offloaded_saved_bytes, memory.saved_total_bytes + memory.unmoved_saved_bytes
         observed = f"{moved} bytes of saved tensors moved to the host, {kept} kept on the device"
-        return self.evidence(observed, moved > 0 and kept == 0)
+        if memory.moved_weight_bytes:
+            observed += f", and {memory.moved_weight_bytes} of weights moved along"
+        return self.evidence(observed, moved > 0 and kept == 0 == memory.moved_weight_bytes)

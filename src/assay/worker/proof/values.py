@@ -24,9 +24,9 @@ from assay.training.evaluation import Evaluation, group_of
 from assay.training.loop import Loop, TakeStep
 from assay.training.step_record import StepRecord
 from assay.training.stops import Interrupted, Unproven, WrongValues
-from assay.values.device_memory import SharedMemory
 from assay.values.masks import source_of_masks
 from assay.values.recorder import STEPS, Part, StepRecorder
+from assay.values.shared_memory import SharedMemory
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.process import ReferenceProcess, values_folder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.values.device_memory import OpenedMemory, SharedMemory
+from assay.values.shared_memory import OpenedMemory, SharedMemory
 from assay.values.tensors import Key, TensorReader, TensorWriter
 
 _READER = """
