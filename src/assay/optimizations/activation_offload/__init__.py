@@ -3,7 +3,7 @@
 A stream of its own copies activations to pinned memory as they are saved. They are copied back when their backward node
 runs (arXiv:1602.08124; torch's `save_on_cpu`). Weights stay on the device. Recomputation costs FLOPs; offload costs
 link traffic. Every saved byte crosses the link twice a step, and a tensor that two operations save crosses it for each.
-Copies to the host overlap the forward; for copies back the device waits. The technique has not run on a GPU yet.
+Copies to the host overlap the forward; for copies back the device waits.
 """
 
 from collections.abc import Mapping
