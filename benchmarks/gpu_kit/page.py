@@ -97,8 +97,9 @@ def _peaks(items: Items, absent: Items) -> Iterator[str]:
     yield f"{len(taken)} of {len(items)} steps were measured."
     if not taken:
         return
-    off = sorted((one["predicted"] - one["requested_peak"]) / one["requested_peak"] for one in taken.values())
-    yield f"The ledger's requested peak is off by {off[0]:+.3%} to {off[-1]:+.3%}."
+    predicted = {name: absent.get(name, one)["predicted"] for name, one in taken.items()}  # the later ledger's
+    off = sorted((predicted[name] - one["requested_peak"]) / one["requested_peak"] for name, one in taken.items())
+    yield f"The ledger's requested peak is off by {off[0]:+.4%} to {off[-1]:+.4%}."
     if beside := [(one, absent[name]) for name, one in taken.items() if name in absent]:
         kinds = ("requested", "allocated", "reserved")
         equal = (sum(one[f"{kind}_peak"] == other[f"{kind}_peak"] for one, other in beside) for kind in kinds)
