@@ -11,11 +11,13 @@ seconds each. So do N compiled runs, half a minute each. The page is `docs/measu
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from absent_peaks import MEASURED, answered, taken, title
 from assay.api import configure
@@ -49,8 +51,8 @@ A training of a mixture also keeps statistics of each layer's routing, 8 bytes f
 drawn so that their step hangs on no routing: their products are grouped, as in bfloat16, or their experts have a
 capacity.
 
-Left out on an absent GPU are norms of heads under autocast, which torch 2.11 composes of several kernels and torch 2.13
-does not.
+Before 2.12 torch composes RMS norms of 16-bit inputs of several kernels under autocast. So each run on an absent GPU is
+predicted for the torch that it has there.
 """
 
 
@@ -125,12 +127,14 @@ def _routing_bytes(run: Run) -> int:
     return sum(one.nbytes for one in between_steps(run.model) if one.name == "routing statistics")
 
 
-def is_alike(run: Run) -> bool:
-    """False for a run that torch 2.11, which an absent GPU runs, computes otherwise than torch 2.13.
-
-    Its autocast leaves the norms of heads in 16 bits, and composes them of several kernels.
-    """
-    return not (run.model.qk_norm and any("mixed" in one.name for one in run.optimizations))
+def absent_rows(runs: Mapping[int, Run], python: str) -> list[Row]:
+    """Runs by their numbers, beside what an absent GPU gives, and predicted for its torch."""
+    rows = [row | dict.fromkeys(PEAKS, 0) for row in as_rows(runs)]
+    answers = taken(rows, python, [])
+    asked = [python, "-c", "import torch; print(torch.__version__)"]
+    version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    with patch("assay.estimator.gpus.torch_version", lambda: version):
+        return drawn_rows(runs, answers)
 
 
 def name_of(number: int, run: Run) -> str:
@@ -218,10 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = {number: draw(number) for number in range(given.first, given.first + count)}
         if runs:
             groups[f"traces of drawn {kind}"] = drawn_rows(runs, traced(runs))
-        there = dict([(number, run) for number, run in runs.items() if is_alike(run)][: given.absent])
-        if there:
-            rows = [row | dict.fromkeys(PEAKS, 0) for row in as_rows(there)]
-            groups[f"drawn {kind} on an absent H200"] = drawn_rows(there, taken(rows, given.python, []))
+        if there := dict(list(runs.items())[: given.absent]):
+            groups[f"drawn {kind} on an absent H200"] = absent_rows(there, given.python)
     compiled = {at: drawn_with("compile", at) for at in range(given.first, given.first + given.compiled)}
     if compiled:
         rows = [row | dict.fromkeys(PEAKS, 0) for row in as_rows(compiled)]

@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_kit/page.py FOLDER [--out docs/measured/gpu.md]
 
-FOLDER has the JSON files that `benchmarks/gpu_kit` wrote. Parts that are missing are named. Where FOLDER has a file
-`facts.md`, it ends the page: what was measured on this device before the kit.
+FOLDER has the JSON files that `benchmarks/gpu_kit` wrote. Parts that are missing are named. `FOLDER/absent` may have
+the peaks of an absent device of this kind. Where FOLDER has a file `facts.md`, it ends the page.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 Items = Mapping[str, Any]
@@ -19,8 +20,12 @@ _T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 7: 2.36, 9: 2.26, 19: 2.0
 """Student's t by degrees of freedom; between two of them the lower counts."""
 
 
-def page(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page in Markdown. `files` has the content of each part's file by the part's name."""
+def page(files: Mapping[str, Mapping[str, Any]], absent: Items = MappingProxyType({})) -> str:
+    """Return the page in Markdown. `files` has the content of each part's file by the part's name.
+
+    `absent` has the items of the part `peaks` on an absent device of this kind.
+    """
+    sections = SECTIONS | {"peaks": lambda items: _peaks(items, absent)}
     first = next(iter(files.values()))["about"]
     versions = ", ".join(f"{name} {one}" for name, one in first["versions"].items() if one)
     lines = [
@@ -29,7 +34,7 @@ def page(files: Mapping[str, Mapping[str, Any]]) -> str:
         f"{first['device']}, driver {first['driver']}; {versions}; {first['date']}.",
         "",
     ]
-    for name, section in SECTIONS.items():
+    for name, section in sections.items():
         lines += [f"## {name.capitalize()}", ""]
         if name in files:
             lines += [*section(files[name]["items"]), "", f"`{files[name]['about']['command']}`", ""]
@@ -86,20 +91,36 @@ def _products(items: Items) -> dict[str, Any]:
     return {name.removeprefix(start): one for name, one in items.items() if name.startswith(start)}
 
 
-def _peaks(items: Items) -> Iterator[str]:
-    taken = [one for one in items.values() if "requested_peak" in one]
+def _peaks(items: Items, absent: Items) -> Iterator[str]:
+    """Yield the peaks of a device beside the ledger's, and beside those of an absent device of its kind."""
+    taken = {name: one for name, one in items.items() if "requested_peak" in one}
     yield f"{len(taken)} of {len(items)} steps were measured."
     if not taken:
         return
-    off = sorted((one["predicted"] - one["requested_peak"]) / one["requested_peak"] for one in taken)
-    yield f"The ledger's requested peak is off by {off[0]:+.3%} to {off[-1]:+.3%}, and"
-    yield f"{sum(one == 0 for one in off)} are equal to the byte."
+    predicted = {name: absent.get(name, one)["predicted"] for name, one in taken.items()}  # the later ledger's
+    off = sorted((predicted[name] - one["requested_peak"]) / one["requested_peak"] for name, one in taken.items())
+    yield f"The ledger's requested peak is off by {off[0]:+.4%} to {off[-1]:+.4%}."
+    if beside := [(one, absent[name]) for name, one in taken.items() if name in absent]:
+        kinds = ("requested", "allocated", "reserved")
+        equal = (sum(one[f"{kind}_peak"] == other[f"{kind}_peak"] for one, other in beside) for kind in kinds)
+        told = ", ".join(f"{kind} in {count}" for kind, count in zip(kinds, equal, strict=True))
+        yield f"On an absent device of this kind peaks of {len(beside)} steps are equal to the byte: {told}."
     yield ""
-    yield "| stack | requested | predicted | difference |"
-    yield "| --- | ---: | ---: | ---: |"
-    for one in taken:
-        lead = f"| {one['stack'] or 'baseline'} | {one['requested_peak']:,} | {one['predicted']:,}"
-        yield f"{lead} | {one['predicted'] - one['requested_peak']:+,} |"
+    yield "| stack | requested | by the ledger | on an absent device | reserved | on an absent device |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for name, one in taken.items():
+        other, own = absent.get(name, {}), [one["requested_peak"], one["reserved_peak"]]
+        away = [
+            _away(other.get(f"{kind}_peak"), found) for kind, found in zip(("requested", "reserved"), own, strict=True)
+        ]
+        lead = f"| {one['stack'] or 'baseline'} | {own[0]:,} | {_away(one['predicted'], own[0])}"
+        yield f"{lead} | {away[0]} | {own[1]:,} | {away[1]} |"
+
+
+def _away(predicted: int | None, found: int) -> str:
+    if predicted is None:
+        return ""
+    return "equal" if predicted == found else f"{predicted - found:+,}"
 
 
 def _race(items: Items) -> Iterator[str]:
@@ -150,7 +171,7 @@ def _commands(items: Items) -> Iterator[str]:
 
 SECTIONS = {
     "rates": _rates,
-    "peaks": _peaks,
+    "peaks": lambda items: _peaks(items, {}),
     "race": _race,
     "honest": _honest,
     "cells": _commands,
@@ -170,9 +191,11 @@ def main() -> None:
     }
     if not files:
         sys.exit(f"{given.folder} has no file of a part; run python benchmarks/gpu_kit --out {given.folder}")
+    beside = given.folder / "absent" / "peaks.json"
+    absent = json.loads(beside.read_text())["items"] if beside.exists() else {}
     facts = given.folder / "facts.md"
     known = f"\n{facts.read_text(encoding='utf-8')}" if facts.exists() else ""
-    given.out.write_text(page(files) + known, encoding="utf-8")
+    given.out.write_text(page(files, absent) + known, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ _VARIANTS = {
     "plain step, by blocks": _STACK.format(kernel="flash") + "+compile",
     "prefetching, by blocks": _STACK.format(kernel="flash") + "+compile+pinned_prefetch",
     "cuDNN's attention, by blocks": _STACK.format(kernel="cudnn") + "+compile",
+    "cuDNN's attention, prefetching, by blocks": _STACK.format(kernel="cudnn") + "+compile+pinned_prefetch",
     "eager": _STACK.format(kernel="flash"),
 }
 _ON_CPU = {"bfloat16": "bf16_mixed+sdpa_attention+fused_adamw"}

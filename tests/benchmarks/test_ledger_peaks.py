@@ -24,6 +24,23 @@ def test_steps_of_an_h200_are_predicted_within_their_bounds() -> None:
     assert all(abs(row.error) <= 32 for row in rows if not is_apart(row))
 
 
+def test_drawn_steps_of_an_h200_are_predicted_for_its_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of them normalize queries and keys, which torch 2.11 composes under autocast and later ones do not."""
+    from assay.estimator import estimate
+    from ledger_draws import MACHINE, drawn  # type: ignore[import-not-found]
+
+    file = json.loads((ROOT / "benchmarks/data/h200/peaks.json").read_text())
+    for place in ("estimator.gpus", "optimizations.selective_checkpointing"):  # which older ones cannot have
+        monkeypatch.setattr(f"assay.{place}.torch_version", lambda: file["about"]["versions"]["torch"])
+    steps = {int(number): one["requested_peak"] for number, one in file["items"].items()}
+    assert len(steps) == 17
+    away = {n: estimate(drawn(n), MACHINE).requested_bytes.high - peak for n, peak in steps.items()}
+    assert max(away.values()) <= 192
+    assert min(away.values()) >= 0
+    monkeypatch.setattr("assay.estimator.gpus.torch_version", lambda: "2.12.0")
+    assert estimate(drawn(11), MACHINE).requested_bytes.high < steps[11] - 3_000_000
+
+
 @pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_drawn_runs_are_predicted_as_they_are_traced(
     count: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -58,5 +58,30 @@ def test_memory_that_graphs_keep_is_predicted_and_measured() -> None:
     assert estimate(run, detect()).timeline.peak.nbytes == pytest.approx(peak, rel=0.1)
 
 
+def test_workspaces_of_captures_lie_in_the_pool_of_the_graphs_that_are_replayed() -> None:
+    """A GPU ended with an illegal access: a workspace was in an earlier capture's pool, which went with its graphs."""
+    step = build_step(on_cuda("cuda_graphs"))
+    for index in range(3):
+        train_step(step, index)
+    graphs = step.program.witness(StepGraphs)
+    assert graphs is not None
+    with graphs.observed():  # captures anew
+        train_step(step, 3)
+    before = _pools()
+    torch._C._cuda_clearCublasWorkspaces()
+    of_workspaces = {before[address] for address in before.keys() - _pools().keys()} - {(0, 0)}
+    assert of_workspaces == {tuple(graphs._pool)}
+
+
+def _pools() -> dict[int, tuple[int, int]]:
+    """Pool of each block that is alive, by its address."""
+    return {
+        block["address"]: tuple(segment["segment_pool_id"])
+        for segment in torch.cuda.memory_snapshot()
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+    }
+
+
 def _train(step: object) -> None:
     train_step(step, 3)  # type: ignore[arg-type]

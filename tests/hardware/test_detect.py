@@ -59,6 +59,14 @@ def test_accelerators_are_read_from_the_driver(tmp_path: Path, monkeypatch: pyte
     )
     assert second.compute_capability == (9, 0)
     tool.write_text("#!/bin/sh\nexit 9\n")
+    assert detect().accelerators == (first, second)  # a program asks once
+
+
+def test_a_driver_s_tool_that_fails_names_no_accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert detect().accelerators == ()
 
 

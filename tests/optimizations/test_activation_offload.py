@@ -13,6 +13,7 @@ from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.optimizations.activation_offload.ledger import saved_on_host
 from assay.step.activation_offload import Offload
 from assay.training.loop import train_step
+from assay.worker.proof.ending import traced_step
 from support.runs import run_with, specs_of
 from support.steps import build_step, losses, traced
 from support.traces import altered
@@ -55,11 +56,20 @@ def test_the_proof_wants_all_of_it_away() -> None:
     assert proof.verify(altered(none_kept, offloaded_saved_bytes=1), run_with()).verdict
 
 
-def test_on_one_device_nothing_counts_as_moved() -> None:
+def test_an_instrument_sees_where_each_tensor_goes() -> None:
     step = build_step(run_with())
     offload = Offload(step.parts)
-    train_step(replace(step, program=replace(step.program, step_contexts=(offload,))), 0)
-    assert offload.moved_bytes == 0
+    away = replace(step, program=replace(step.program, step_contexts=(offload,), witnesses=(offload,)))
+    plain, found = traced(run_with()).memory, traced_step(away, 0, None)[1].memory
+    assert found.offloaded_saved_bytes >= plain.saved_total_bytes  # a tensor that two operations save moves twice
+    assert (found.saved_total_bytes, found.unmoved_saved_bytes, found.moved_weight_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("field", ["unmoved_saved_bytes", "moved_weight_bytes"])
+def test_the_proof_wants_nothing_else_to_stay_or_to_move(field: str) -> None:
+    trace, proof = altered(traced(run_with()), saved_bytes={}, offloaded_saved_bytes=1), resolve(OFFLOADED)
+    assert proof.verify(trace, run_with()).verdict
+    assert not proof.verify(altered(trace, **{field: 1}), run_with()).verdict
 
 
 def test_it_is_refused_where_there_is_nothing_to_move_and_where_it_is_not_proven() -> None:

@@ -1,9 +1,17 @@
 """Two traces of one program agree; of programs of which one has lost something they do not, and it is named."""
 
+from collections.abc import Iterator
+
+import pytest
+import torch
+
 from assay.config import Spec
-from assay.proofs.unchanged import differences
+from assay.instruments.trace import StepTracer
+from assay.proofs.unchanged import differences, left_settings
+from assay.records.trace import Trace
+from assay.training.loop import train_step
 from support.runs import run_with
-from support.steps import traced
+from support.steps import build_step, traced
 from support.traces import altered
 
 SDPA = Spec(name="sdpa_attention")
@@ -32,3 +40,35 @@ def test_compiled_calls_are_named_first() -> None:
     trace = traced(run_with())
     more = altered(trace, graph_replays=1, training_graphs=3)
     assert differences(more, trace) == "graph replays 1 → 0, graphs compiled for training 3 → 0"
+
+
+def _traced(after: str | None) -> Trace:
+    """Trace a second step; the first one leaves `after` as the precision of products."""
+    step = build_step(run_with())
+    train_step(step, 0)
+    if after is not None:
+        torch.set_float32_matmul_precision(after)
+    with StepTracer(step) as tracer:
+        record = train_step(tracer.watch(), 1)
+    return tracer.trace(record.loss, record.targets)
+
+
+@pytest.fixture(autouse=True)
+def _put_back() -> Iterator[None]:
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def test_a_plain_step_leaves_nothing() -> None:
+    assert left_settings(_traced(None), run_with()) == ""
+
+
+def test_a_setting_that_stays_is_named() -> None:
+    said = left_settings(_traced("high"), run_with())
+    assert said.startswith("after the step torch's setting 'precision of float32 products' is high")
+
+
+def test_a_model_of_ones_own_may_set_what_it_likes() -> None:
+    run = run_with()
+    own = run.model_copy(update={"model": run.model.model_copy(update={"own": "mine.py:build"})})
+    assert left_settings(_traced("high"), own) == ""

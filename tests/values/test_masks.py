@@ -10,7 +10,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from assay.config.run import Spec
 from assay.optimizations import resolved
 from assay.step.program import Step
-from assay.values.masks import GivenMasks, MaskKeeper, MasksDiffer, given_masks, packed, unpacked
+from assay.values.masks import (
+    GivenMasks,
+    MaskCount,
+    MaskKeeper,
+    MasksDiffer,
+    given_masks,
+    packed,
+    rate_of_flash,
+    unpacked,
+)
 from support.masks_by_dtype import masks_by_dtype
 from support.runs import SHAPE, run_with
 from values.recording import proof_of_values
@@ -123,6 +132,13 @@ def test_a_recomputation_is_not_kept_again() -> None:
         (dropped * dropped).sum().backward()
     assert len(kept) == 1
     assert keeper.count["zeros"] == int((~kept[0]).sum())
+
+
+def test_flash_attention_drops_a_share_in_bytes() -> None:
+    assert rate_of_flash(0.2) == 51 / 256  # one H200 dropped 0.1996 of all elements of a step, 48 % of them in flash
+    assert rate_of_flash(0.1) == 26 / 256
+    assert rate_of_flash(0.5) == 128 / 256
+    assert MaskCount(0, 157_581_312, 0, 75_792_384, 0).due(0.2) / 157_581_312 == pytest.approx(0.19962, abs=1e-5)
 
 
 def test_another_number_of_masks_is_an_error() -> None:

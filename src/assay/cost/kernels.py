@@ -14,6 +14,10 @@ class Gpu(NamedTuple):
     """Most threads of one multiprocessor."""
 
 
+_WIDENS_NORMS = (2, 12)
+"""First release of torch whose autocast widens RMS norms on a CUDA device."""
+
+
 @dataclass(frozen=True)
 class Kernels:
     """Allocations in which the kernels of one kind of device differ from another's."""
@@ -32,6 +36,8 @@ class Kernels:
     """True if a float8 product multiplies copies in float32: a processor without AMX has no other."""
     fused_rms_norm: bool
     """True if an RMS norm is one kernel, which saves its input and a number for each row."""
+    rms_norm_autocast: bool
+    """True if autocast widens RMS norms, too: on a CUDA device from torch 2.12 on (pytorch#174824)."""
     softmax_product: bool
     """True if softmax's backward multiplies gradient and output into a tensor of its own."""
     gpu: Gpu | None = None
@@ -46,6 +52,7 @@ CPU = Kernels(
     number_bytes=8,
     float8_in_float32=True,
     fused_rms_norm=False,
+    rms_norm_autocast=False,
     softmax_product=False,
 )
 CUDA = Kernels(
@@ -56,12 +63,13 @@ CUDA = Kernels(
     number_bytes=0,
     float8_in_float32=False,
     fused_rms_norm=True,
+    rms_norm_autocast=True,
     softmax_product=True,
     gpu=Gpu((9, 0), 132, 2048),
 )
-"""Kernels of a Hopper GPU, which take more than those of any other; `on` has those of another."""
+"""Kernels of a Hopper GPU by the newest torch; they take more than those of any other. `on` has those of another."""
 
 
-def on(gpu: Gpu) -> Kernels:
-    """Return the kernels of a GPU."""
-    return replace(CUDA, gpu=gpu)
+def on(gpu: Gpu, torch_release: tuple[int, ...] = _WIDENS_NORMS) -> Kernels:
+    """Return the kernels of a GPU by a release of torch, such as (2, 13)."""
+    return replace(CUDA, gpu=gpu, rms_norm_autocast=torch_release >= _WIDENS_NORMS)

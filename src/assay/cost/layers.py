@@ -15,7 +15,7 @@ FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, 
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
 INSIDE, OVERWRITING = Gradient.INSIDE, Gradient.OVERWRITING
 
-RMS_NORM, _COMPOSED = "aten._fused_rms_norm", "PowBackward"
+RMS_NORM, _COMPOSED, _NORMALIZED = "aten._fused_rms_norm", "PowBackward", "normalized"
 
 
 def linear(
@@ -73,8 +73,8 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor, *, fused: bool) -> Tensor:
     extras: tuple[Tensor, ...] = (deviation,)
     backward, scratch = "FusedRmsNormBackward", Scratch()
     if not fused:
-        extras, backward = (deviation, tape.made("normalized", x.shape, "float32")), _COMPOSED
-        scratch = Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1))))
+        extras, backward = (deviation, tape.made(_NORMALIZED, x.shape, "float32")), _COMPOSED
+        scratch = _of_the_square(x)
     tape.write(
         RMS_NORM,
         "normalization",
@@ -87,6 +87,23 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor, *, fused: bool) -> Tensor:
         scratch=scratch,
     )
     return out
+
+
+def composed(norm: Operation, x: Tensor) -> Operation:
+    """Return an RMS norm of `x` that is a kernel of its own as torch composes it where that kernel cannot be had."""
+    (deviation,) = norm.extras
+    normalized = altered(x, name=f"{norm.site}:{_NORMALIZED}", dtype="float32", view_of=None)
+    return altered(
+        norm,
+        saves=(*norm.saves, normalized.name),
+        extras=(deviation, normalized),
+        backward=_COMPOSED,
+        scratch=_of_the_square(x),
+    )
+
+
+def _of_the_square(x: Tensor) -> Scratch:
+    return Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1))))
 
 
 def is_composed_norm(operation: Operation) -> bool:

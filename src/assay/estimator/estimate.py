@@ -18,7 +18,7 @@ from assay.cost import (
     parameter_count,
     replay,
 )
-from assay.cost.kernels import CPU, on
+from assay.cost.kernels import CPU
 from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.allocator import Ledger
 from assay.cost.simulation.composition import Composed, composed
@@ -26,7 +26,7 @@ from assay.cost.simulation.peak_blocks import peak_blocks
 from assay.cost.simulation.reserved import Interval
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
-from assay.estimator.gpus import gpu_of
+from assay.estimator.gpus import kernels_of
 from assay.estimator.timing.gpu_time import gpu_time
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
@@ -280,5 +280,5 @@ def bare_ledger(run: ResolvedRun, machine: Machine, rank: int = 0) -> Cost:
         raise UsageError(
             f"no ledger knows the operations of {run.model.own}; assay estimate {run.model.own} --trace follows them"
         )
-    kernels = on(gpu_of(machine)) if machine.device(run.device) == "cuda" else CPU
+    kernels = kernels_of(machine) if machine.device(run.device) == "cuda" else CPU
     return replace(baseline(run, kernels), mesh=mesh_of(run), rank=rank)

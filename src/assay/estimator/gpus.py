@@ -1,9 +1,16 @@
 """The GPU of a machine, as far as the memory of its kernels depends on it."""
 
-from assay.cost.kernels import CUDA, Gpu
+from assay.cost.kernels import CUDA, Gpu, Kernels, on
 from assay.hardware import Accelerator, Machine
+from assay.hardware.detect import release, torch_version
 from assay.hardware.devices import DEVICES
 from assay.hardware.limits import LIMITS
+
+
+def kernels_of(machine: Machine) -> Kernels:
+    """Return the kernels of the first GPU of a machine, by the installed torch."""
+    installed = torch_version()
+    return on(gpu_of(machine), *([] if installed is None else [release(installed)]))
 
 
 def gpu_of(machine: Machine) -> Gpu:

@@ -123,13 +123,17 @@ def oom_kills(system: Path = Path("/sys"), kernel: Path = Path("/proc")) -> int 
 
 def _nvidia() -> tuple[Accelerator, ...]:
     tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ()
-    query = [tool, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+        return () if tool is None else _asked(tool)
     except (OSError, subprocess.SubprocessError):
         return ()
+
+
+@cache
+def _asked(tool: str) -> tuple[Accelerator, ...]:
+    """Return the GPUs that the driver's tool names. It takes a tenth of a second, and GPUs do not come or go."""
+    query = [tool, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
     found = []
     for line in filter(None, answer.splitlines()):
         name, mebibytes, capability = (part.strip() for part in line.rsplit(",", 2))

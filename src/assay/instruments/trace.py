@@ -40,6 +40,7 @@ from assay.model.backward import in_backward
 from assay.parallel.dtensor import dimensions, divided_over, local
 from assay.records.trace import HeldParameter, Optimizer, Trace, TracedBatch, TracedMemory, TracedPrecision
 from assay.step.program import MicroBatch, Share, Step
+from assay.step.settings import settings
 
 
 def held(name: str, parameter: torch.Tensor) -> HeldParameter:
@@ -90,13 +91,14 @@ class StepTracer:
         self._index = 0
         self._scaled = ScaledLosses(step.program.precision.loss_scale)
         self._schedule: list[str] = []
-        self._witnesses = WitnessCounts(step.program)
+        self._witnesses = WitnessCounts(step.program, self._parameters)
 
     def watch(self) -> Step:
         """Return the step to run: same parts and optimizer; its batch, update and reading of figures are marked."""
         program = self.step.program
         figures = replace(program.figures, read=self._read)
-        watched = replace(program, update=self._update, figures=figures, batches=self._batches)
+        contexts = self._witnesses.step_contexts(program)
+        watched = replace(program, update=self._update, figures=figures, batches=self._batches, step_contexts=contexts)
         return replace(self.step, program=watched)
 
     def __enter__(self) -> "StepTracer":
@@ -149,6 +151,9 @@ class StepTracer:
             read_every=program.figures.read_every,
             schedule=tuple(self._schedule),
             block_forwards=self._blocks.forwards(),
+            left_settings={
+                name: str(now) for name, now in settings().items() if now != self.step.settings.get(name, now)
+            },
         )
 
     def _batch(self, targets: int) -> TracedBatch:
@@ -166,7 +171,7 @@ class StepTracer:
         state = list(operations.tensors_in(list(self.step.optimizer.state.values())))
         return TracedMemory(
             saved_bytes=self._saved.highest,
-            offloaded_saved_bytes=self._witnesses.offloaded_saved_bytes,
+            **self._witnesses.offloaded,
             parameter_bytes=distinct_bytes(parameters),
             offloaded_bytes=distinct_bytes(one for one in parameters if one.device.type != device.type),
             whole_parameter_bytes=sum(one.numel() * one.element_size() for one in parameters),

@@ -7,24 +7,26 @@ after it.
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from assay.instruments.compiled import GraphCalls
+from assay.instruments.memory.offloaded import MovedTensors
 from assay.instruments.memory.saved import SavedTensors
 from assay.records.trace import CompiledGraph, Graphs
 from assay.step.activation_offload import Offload
 from assay.step.compiled import Captures, graph_breaks
 from assay.step.graphs import StepGraphs
 from assay.step.prepared import PreparedSequences
-from assay.step.program import Program
+from assay.step.program import Context, Program
 from assay.step.saved_results import Keeper
 
 
 class WitnessCounts:
-    """Counts of one step of a program while `watched` is entered."""
+    """Counts of one step of a program while `watched` is entered; `weights` has identities of their storages."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, weights: set[int]) -> None:
         self._keepers = program.witnesses_of(Keeper)
-        self._offload = program.witness(Offload)
+        self._offload, self._moved = program.witness(Offload), MovedTensors(weights)
         self._captures = program.witness(Captures)
         self._graphs = program.witness(StepGraphs)
         self._prepared = program.witnesses_of(PreparedSequences)
@@ -39,8 +41,6 @@ class WitnessCounts:
             for keeper in self._keepers:
                 keeper.watcher = saved.note
                 stack.callback(setattr, keeper, "watcher", None)
-            if self._offload is not None:
-                self._offload.moved_bytes = 0
             if self._captures is not None:
                 stack.enter_context(self._captures.watched(calls.watch))
             if self._graphs is not None:
@@ -54,10 +54,20 @@ class WitnessCounts:
         """Number of makers of batches, by kind."""
         return {one.by: one.makers for one in self._prepared if one.makers}
 
+    def step_contexts(self, program: Program) -> tuple[Context, ...]:
+        """Return the contexts of a step, with those of offloading looked at."""
+        around = self._moved.around
+        return tuple(partial(around, one) if one is self._offload else one for one in program.step_contexts)
+
     @property
-    def offloaded_saved_bytes(self) -> int:
-        """Bytes of saved tensors that were copied to another device until backward."""
-        return 0 if self._offload is None else self._offload.moved_bytes
+    def offloaded(self) -> Mapping[str, int]:
+        """Fields of `Memory` of tensors that were saved on another device."""
+        moved = self._moved
+        return {
+            "offloaded_saved_bytes": moved.moved_bytes,
+            "unmoved_saved_bytes": moved.unmoved_bytes,
+            "moved_weight_bytes": moved.weight_bytes,
+        }
 
     def graphs(self, compiled: tuple[CompiledGraph, ...], captured_contractions: int) -> Graphs:
         """Return the record of all graphs, given what the recorder saw of them."""

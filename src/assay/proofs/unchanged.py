@@ -5,12 +5,16 @@ each parameter, compiled calls and graphs, collectives, batches and bytes held. 
 are the operators of clipping, which run only if the norm is above the limit, and data movement, which caches reduce in
 later steps. The bytes that a mixture's experts save and exchange depend on the batch, so with a mixture saved and
 communicated bytes are not compared.
+
+A step must also leave torch's settings as they were before the run's first step. A setting that stays changes
+evaluations, and whatever else the process computes. A model of a user's own may set what it likes.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from assay.config import ResolvedRun
 from assay.records.trace import Trace
 
 _MOST = 3
@@ -83,3 +87,11 @@ def _bytes(trace: Trace) -> Mapping[str, int]:
         "bytes saved on the host": trace.memory.offloaded_saved_bytes,
         **sent,
     }
+
+
+def left_settings(trace: Trace, run: ResolvedRun) -> str:
+    """Name a setting that is another one after the step; empty if all are as they were."""
+    if not trace.left_settings or run.model.own is not None:
+        return ""
+    name, value = next(iter(trace.left_settings.items()))
+    return f"after the step torch's setting {name!r} is {value}, and it was another one before the first step"

@@ -101,6 +101,10 @@ class TracedMemory(Frozen):
     Micro-batches whose saved tensors do not live together are not added up."""
     offloaded_saved_bytes: int = 0
     """Bytes of saved tensors copied to another device until backward, summed over savings and micro-batches."""
+    unmoved_saved_bytes: int = 0
+    """Bytes of saved tensors, without weights, that stayed where they were while others were copied away."""
+    moved_weight_bytes: int = 0
+    """Bytes of weights that were copied away as saved tensors, summed over savings."""
     parameter_bytes: int
     offloaded_bytes: int = 0
     """Bytes of parameters in host memory while the step runs on another device."""
@@ -292,6 +296,8 @@ class Trace(Frozen):
     shared_parameters: tuple[tuple[str, ...], ...]
     """Groups of parameter names that share one storage."""
     block_forwards: tuple[BlockForward, ...] = ()
+    left_settings: Mapping[str, str] = {}
+    """Settings of torch that were others when the step was built, with their values after it."""
     synchronizations: Mapping[str, int]
     """Number of times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for
     the step's figures. Reads of an optimizer's update counts do not count: they are on the host for any device."""

@@ -25,8 +25,6 @@ class Offload:
     """Makes the context for a step's forward and backward; one object serves all steps of a program."""
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
-        self.moved_bytes = 0
-        """Bytes copied to another device, since an instrument last reset this count."""
         self._parts = parts
         self._weights: set[int] = set()
         self._side: torch.cuda.Stream | None = None
@@ -48,7 +46,6 @@ class Offload:
         with torch.cuda.stream(self._side):
             copy = torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
         tensor.record_stream(self._side)
-        self.moved_bytes += copy.nbytes
         return _Down(copy, tensor.device)
 
     def _unpack(self, packed: Tensor | _Down) -> Tensor:

@@ -14,6 +14,7 @@ An instrument can see a graph's operators only during capture. So under `observe
 before it is replayed, and the graphs that are timed afterwards are the ones that were seen.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -160,10 +161,18 @@ def launched(program: Program) -> AbstractContextManager[None]:
 
 
 def recorded(work: Callable[[], Tensor], pool: Pool) -> tuple[Any, Tensor]:
-    """Capture the kernels that `work` queues, without running them. Return the graph and the result of `work`."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
-        result = work()
+    """Capture the kernels that `work` queues, without running them. Return the graph and the result of `work`.
+
+    Python collects no garbage meanwhile: a graph or a pinned block that it would free breaks a capture off.
+    """
+    graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph, pool=pool):
+            result = work()
+    finally:
+        if collects:
+            gc.enable()
     return graph, result
 
 
@@ -178,5 +187,11 @@ def beside(device: torch.device, work: Callable[[], Tensor]) -> Tensor:
 
 
 def new_pool() -> Pool:
-    """Create memory for the graphs of one kind of step."""
+    """Create memory for the graphs of one kind of step.
+
+    cuBLAS keeps a workspace for each stream, and all captures share one stream. A workspace of an earlier capture lies
+    in the pool of its graphs, and that pool ends with them. New graphs must not write there. So workspaces are let go,
+    and the new graphs make theirs in their own pool.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
     return torch.cuda.graph_pool_handle()

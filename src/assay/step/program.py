@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.model.tally import Tally
+from assay.step.settings import settings
 
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64; of a user's own batches, inputs and targets with rows first."""
@@ -199,6 +200,8 @@ class Step:
     optimizer: OptimizerLike
     optimized: NamedParameters
     """Tensors that the optimizer updates, by parameter name: the parameters, views of pieces of them, or copies."""
+    settings: Mapping[str, object] = field(default_factory=settings)
+    """Torch's settings when the step was built."""
 
     @property
     def parts(self) -> tuple[nn.Module, ...]:

@@ -228,6 +228,10 @@ class References:
         """Groups of a lossy run's evaluations, so far, that have float32's loss."""
         self._built = run, expected.model, data, device
 
+    def build(self) -> None:
+        """Build both programs, and find how many rows they compute at once."""
+        _ = self.near, self.truth, self.rows
+
     @cached_property
     def rows(self) -> int | None:
         """Rows of a batch that references compute at once; None if they compute them all."""

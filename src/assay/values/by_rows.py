@@ -34,7 +34,7 @@ def rows_at_once(run: ResolvedRun, model: ModelConfig, device: torch.device) -> 
     if device.type != "cuda" or model.own is not None or model.n_expert is not None:
         return None
     plain = run.model_copy(update={"optimizations": (), "model": model, "ranks": 1, "batch_divisor": 1})
-    most = _peak_of_run(run) or _peak(plain, run.training.batch_size)
+    most = peak_of_run(run) or _peak(plain, run.training.batch_size)
     low, high = 1, run.training.batch_size
     while low < high:
         middle = (low + high + 1) // 2
@@ -42,7 +42,7 @@ def rows_at_once(run: ResolvedRun, model: ModelConfig, device: torch.device) -> 
     return low
 
 
-def _peak_of_run(run: ResolvedRun) -> int | None:
+def peak_of_run(run: ResolvedRun) -> int | None:
     """Return the predicted peak of a run's tensors; None if it has no prediction."""
     try:
         return estimate(run, detect()).timeline.peak.nbytes

@@ -253,7 +253,7 @@ class Check:
     def _disturbed(self, step: int, draw: int, *, dropout: bool = True) -> Computed:
         return self.references.near.disturbed_at(*self._given(step), draw, dropout=dropout)
 
-    def _given(self, step: int) -> tuple[dict[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
+    def _given(self, step: int) -> tuple[Mapping[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
         """Return what a reference of a step begins with: weights, batches and chance."""
         batches, noise = divided(self._batches(step), self.recorded.noise(step), self.references.rows)
         return self.recorded.tensors("weight", step), batches, noise
@@ -320,7 +320,7 @@ class Check:
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()
-            if name not in found or not torch.equal(one.cpu().to(found[name].dtype), found[name])
+            if name not in found or not torch.equal(one.to(found[name]), found[name])
         ][:1]
 
 
@@ -338,9 +338,23 @@ class Checker:
     """Checks the records of one run, part by part."""
 
     def __init__(self, run: ResolvedRun, data: Prepared, device: torch.device) -> None:
-        self.run, self._data, self._device = run, data, device
+        self.run, self._data, self.device = run, data, device
         self._expected = expected_of(run)
         self._references = References(run, self._expected, data, device)
+
+    def prepare(self) -> None:
+        """Build the reference programs on a GPU, before a check needs them.
+
+        On a CPU they would take memory from the run's first steps. A program for which there is no memory yet is built
+        when it is used.
+        """
+        if self._expected.unstated or self.device.type == "cpu":
+            return
+        try:
+            self._references.build()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
 
     def check(self, recorded: Recorded) -> ValueProof:
         """Compare a record with its references; the proof is unchecked if the baseline runs out of memory."""
@@ -350,7 +364,7 @@ class Checker:
             return ValueProof(broken="nothing was recorded")
         if missing := recorded.missing_shares():
             return ValueProof(failures=(f"no rank trained on share {missing[0]} of the batch",))
-        check = Check(recorded, self.run, self._expected, self._data, self._device, self._references)
+        check = Check(recorded, self.run, self._expected, self._data, self.device, self._references)
         try:
             return check.proof()
         except MasksDiffer as error:

@@ -10,10 +10,10 @@ negative sign. The memory-efficient kernel's mask follows from its seed and offs
 cuDNN's attention show none (`Expected.shows_masks`), so their gradients are compared without dropout.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -59,8 +59,14 @@ class MaskCount:
     elements: int
     zeros: int
     """Elements that were dropped."""
+    by_flash: int
+    """Elements of the masks of flash attention, which has a probability of its own."""
     half_again: int
     """Masks whose first half of every eight elements is the second half of the mask before."""
+
+    def due(self, p: float) -> float:
+        """Return how many elements are dropped on average at a dropout of `p`."""
+        return p * (self.elements - self.by_flash) + rate_of_flash(p) * self.by_flash
 
 
 def source_of_masks(run: "ResolvedRun", expected: "Expected", device: torch.device) -> Source:
@@ -84,7 +90,7 @@ class MaskKeeper(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, keep: Callable[[Tensor], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.count = {"elements": 0, "zeros": 0, "half_again": 0}
+        self.count = {"elements": 0, "zeros": 0, "by_flash": 0, "half_again": 0}
         self._keep = keep
         self._before: Tensor | None = None
 
@@ -99,15 +105,17 @@ class MaskKeeper(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with _disable_current_modes(), torch.no_grad():
             if fused:
                 mask = _flash(state, args, kwargs) if state is not None else _efficient(args, result)
-                self._kept(mask, causal=_given(args, _CAUSAL_ARGUMENT[func], False))
+                self._kept(mask, causal=_given(args, _CAUSAL_ARGUMENT[func], False), flash=func is _FLASH)
             elif (drawn := drawn_mask(func, args, result)) is not None:
                 self._kept(drawn.ne(0), narrow=drawn.dtype.itemsize == 2 or args[0].dtype.itemsize == 2)
         return result
 
-    def _kept(self, mask: Tensor, *, causal: bool = False, narrow: bool = False) -> None:
+    def _kept(self, mask: Tensor, *, causal: bool = False, flash: bool = False, narrow: bool = False) -> None:
         lost = (~mask).tril() if causal else ~mask  # what no query sees has no mask
         seen = torch.ones(mask.shape[-2:]).tril().mean().item() if causal else 1.0
-        self.count["elements"] += round(mask.numel() * seen)
+        elements = round(mask.numel() * seen)
+        self.count["elements"] += elements
+        self.count["by_flash"] += elements if flash else 0
         self.count["zeros"] += int(lost.sum())
         if narrow and self._before is not None:
             self.count["half_again"] += half_again(self._before, mask)
@@ -118,6 +126,15 @@ class MaskKeeper(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _given(args: tuple[Any, ...], place: int, default: Any) -> Any:
     """Return a positional argument; torch leaves out last ones that equal their defaults."""
     return args[place] if place < len(args) else default
+
+
+def rate_of_flash(p: float) -> float:
+    """Return the share that flash attention drops: it compares a random byte with ⌊255·(1 − p)⌋ in float32.
+
+    Source: `p_dropout_in_uint8_t` in torch's flash_attn/flash_api.cpp, and `<=` in its dropout.h.
+    """
+    kept = torch.tensor(1.0) - torch.tensor(p)
+    return 1 - (math.floor(float(kept) * 255) + 1) / 256
 
 
 def _flash(state: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Tensor:
@@ -200,4 +217,4 @@ def unpacked(bits: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the mask of a shape from its bits."""
     powers = 2 ** torch.arange(_BITS, dtype=torch.uint8, device=bits.device)
     flat = bits[:, None].bitwise_and(powers).ne(0).reshape(-1)
-    return flat[: prod(shape)].reshape(tuple(shape))
+    return flat[: math.prod(shape)].reshape(tuple(shape))

@@ -55,10 +55,10 @@ def _noises(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
 
 
 def _masks(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
-    """Masks that were kept drop the share that the run asks for, up to five standard deviations."""
+    """Masks that were kept drop the share that the run asks for, up to five standard deviations and a kernel's own."""
     p = run.model.dropout
     for one in recorded.mask_counts():
-        off = abs(one.zeros - p * one.elements)
+        off = abs(one.zeros - one.due(p))
         if not one.elements or off > _DEVIATIONS * math.sqrt(one.elements * p * (1 - p)):
             share = one.zeros / one.elements if one.elements else 0.0
             yield f"dropout zeroed {share:.4f} of {one.elements} elements instead of {p:g} in step {one.step}"

@@ -1,6 +1,6 @@
 """The records of all ranks of a run, put together: whole batches, whole gradients, whole weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.values.masks import MaskCount, Noise, unpacked
-from assay.values.tensors import Key, TensorReader
+from assay.values.tensors import CPU, Key, TensorReader
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,32 @@ class _Drawing:
     place: tuple[int, ...]
 
 
-class Recorded:
-    """All ranks' records. Raises `OSError` or `ValueError` where a record is missing or torn."""
+class _Tensors(Mapping[str, Tensor]):
+    """Recorded tensors by name, each brought to a device when it is asked for, so that few are there at once."""
 
-    def __init__(self, folder: Path, ranks: int = 1) -> None:
-        self.ranks = [TensorReader(folder / f"rank{rank}.bin") for rank in range(ranks)]
+    def __init__(self, places: Mapping[str, tuple[TensorReader, Key]], device: torch.device) -> None:
+        self._places, self._device = places, device
+
+    def __getitem__(self, name: str) -> Tensor:
+        reader, key = self._places[name]
+        return reader.get(key).to(self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class Recorded:
+    """All ranks' records, whose weights, gradients, states and masks are given on `device`.
+
+    Raises `OSError` or `ValueError` where a record is missing or torn.
+    """
+
+    def __init__(self, folder: Path, ranks: int = 1, device: torch.device = CPU) -> None:
+        self._device = device
+        self.ranks = [TensorReader(folder / f"rank{rank}.bin", device) for rank in range(ranks)]
         self.part: str = self.ranks[0].about["part"]
         """Part of the run: `beginning`, `middle`, `evaluation` or `end`."""
         self.first = int(self.ranks[0].about["first"])
@@ -63,14 +84,19 @@ class Recorded:
         own = everyone[0]
         return RecordedStep(index, own["loss"], own["log_norm"], own["rate"], groups)
 
-    def tensors(self, kind: str, step: int) -> dict[str, Tensor]:
+    def close(self) -> None:
+        """Let go of the GPU's memory in which records lie. Their tensors must not be used any more."""
+        for one in self.ranks:
+            one.close()
+
+    def tensors(self, kind: str, step: int, device: torch.device | None = None) -> Mapping[str, Tensor]:
         """Return the tensors of one kind in one step by name, each from the first rank that stored it."""
-        found: dict[str, Tensor] = {}
+        found: dict[str, tuple[TensorReader, Key]] = {}
         for one in self.ranks:
             for name in one.keys(kind, step):
                 if name not in found and one.stored(Key(kind, step, name)):
-                    found[name] = one.get(Key(kind, step, name))
-        return found
+                    found[name] = one, Key(kind, step, name)
+        return _Tensors(found, device or self._device)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Token ids and targets of the whole batch, `[rows, T]` each: share i of n has rows i, i + n, …"""
@@ -86,17 +112,16 @@ class Recorded:
 
     def windows(self, number: int) -> list[tuple[Tensor, Tensor]]:
         """Token ids and targets of the batches of one evaluated group."""
-        ids, targets = (self.tensors(f"window {what} {number}", self.first) for what in ("ids", "targets"))
+        ids, targets = (self.tensors(f"window {what} {number}", self.first, CPU) for what in ("ids", "targets"))
         return [(ids[place], targets[place]) for place in ids]
 
     def noise(self, step: int) -> Noise:
         """Random state of rank 0 before the step, with the masks that were kept."""
         own, about = self.ranks[0], self.ranks[0].about["steps"].get(str(step), {})
         shapes = about.get("masks", {}).get("shapes")
-        masks = shapes and [
-            unpacked(own.get(Key("mask", step, str(place))), shape) for place, shape in enumerate(shapes)
-        ]
-        return Noise(self.tensors("noise", step), masks)
+        bits = [own.get(Key("mask", step, str(place))).to(self._device) for place in range(len(shapes or ()))]
+        masks = shapes and [unpacked(one, shape) for one, shape in zip(bits, shapes, strict=True)]
+        return Noise(dict(self.tensors("noise", step, CPU)), masks)
 
     def mask_counts(self) -> list[MaskCount]:
         """Return the elements of the masks of each step whose masks were kept."""
@@ -113,6 +138,8 @@ class Recorded:
 
     def differing_replicas(self, kind: str, step: int) -> list[str]:
         """Names of tensors that are not equal, bit for bit, on all ranks that have them."""
+        if len(self.ranks) == 1:
+            return []
         seen: dict[str, set[str]] = {}
         for one in self.ranks:
             for name in one.keys(kind, step):
@@ -130,7 +157,7 @@ class Recorded:
 
     def _rows(self, kind: str, step: int, name: str) -> Tensor:
         count = int(self.ranks[0].about["share"][1])
-        shares = {int(one.about["share"][0]): one.get(Key(kind, step, name)) for one in self.ranks}
+        shares = {int(one.about["share"][0]): one.get(Key(kind, step, name)).cpu() for one in self.ranks}
         rows = sum(len(one) for one in shares.values())
         whole = torch.empty(rows, *shares[0].shape[1:], dtype=shares[0].dtype)
         for index, own in shares.items():
@@ -147,4 +174,4 @@ class Recorded:
 
     @staticmethod
     def _of_rank(one: TensorReader, kind: str, step: int) -> Tensor:
-        return torch.cat([one.get(Key(kind, step, name)) for name in one.keys(kind, step)])
+        return torch.cat([one.get(Key(kind, step, name)).cpu() for name in one.keys(kind, step)])

@@ -36,6 +36,7 @@ from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.gradients import counted_targets
 from assay.values.masks import MaskKeeper, Source, packed
+from assay.values.shared_memory import SharedMemory
 from assay.values.tensors import Key, TensorWriter
 
 Part = Literal["beginning", "middle", "evaluation", "end"]
@@ -48,7 +49,7 @@ class StepRecorder:
 
     The optimizer's state is recorded before the first step and after the last update; with `rounds_state` after each.
     Dropout masks of each step are kept if references have them from there (`masks`). If these cannot have them, a probe
-    without dropout is recorded at once.
+    without dropout is recorded at once. Tensors of a GPU stay in its `memory` while that has room.
     """
 
     def __init__(
@@ -62,11 +63,12 @@ class StepRecorder:
         rounds_state: bool = False,
         masks: Source = "state",
         part: Part = "beginning",
+        memory: SharedMemory | None = None,
     ) -> None:
         self.wanted, self.updates = updates, 0
         self.seconds = 0.0
         """Seconds that recording took since the reader last set this to 0."""
-        self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin")
+        self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin", memory, digests=ranks.world > 1)
         self._step, self._now, self._first = step, first, first
         self._steps: dict[int, dict[str, Any]] = {}
         self._parameters = {step.stored_name(name): one for name, one in step.named_parameters()}

@@ -1,4 +1,4 @@
-"""Tensors on disk during a value check: one file that grows, and an index of its contents.
+"""Tensors during a value check: one file that grows, or memory of the GPU, and an index of their contents.
 
 Tensors are written one at a time, so a process never holds a second copy of its weights. The files are scratch: the
 checking process reads them once, and then they are deleted.
@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.values.shared_memory import OpenedMemory, SharedMemory
+
+CPU = torch.device("cpu")
 _RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.uint8}
 """Integers of each width in bytes: NumPy has no bfloat16, so tensors are written as their bits."""
 
@@ -28,40 +31,50 @@ class Key(NamedTuple):
 
 
 class TensorWriter:
-    """Appends tensors to `path`; `close` writes the index to a `.json` file. Raises `OSError` if the disk fails."""
+    """Appends tensors to `path`; `close` writes the index to a `.json` file. Raises `OSError` if the disk fails.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Tensors of a GPU go to `memory` while it has room. Without `digests` none of a tensor's bits is kept: only records
+    of several ranks are compared by them.
+    """
+
+    def __init__(self, path: Path, memory: SharedMemory | None = None, *, digests: bool = True) -> None:
+        self._path, self._memory, self._digests = path, memory, digests
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb")
         self._index: list[dict[str, Any]] = []
 
     def add(self, key: Key, tensor: Tensor, *, stored: bool = True) -> None:
         """Append one tensor; with `stored=False` only its digest, for a replica that another rank stores."""
-        bits = _bits(tensor)
-        entry = {
+        entry: dict[str, Any] = {
             "key": list(key),
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
-            "offset": self._file.tell() if stored else None,
-            "digest": hashlib.blake2b(bits, digest_size=16).hexdigest(),
         }
-        if stored:
-            self._file.write(bits)
         self._index.append(entry)
+        if self._memory is not None and tensor.is_cuda and tensor.numel() and stored and not self._digests:
+            entry["memory"] = self._memory.put(tensor)
+        if entry.get("memory") is None:
+            bits = _bits(tensor)
+            entry["offset"] = self._file.tell() if stored else None
+            entry["digest"] = hashlib.blake2b(bits, digest_size=16).hexdigest() if self._digests else None
+            if stored:
+                self._file.write(bits)
 
     def close(self, **about: Any) -> None:
         """Write the index, with plain values `about` the tensors."""
         self._file.close()
         index = self._path.with_suffix(".json")
-        index.write_text(json.dumps({"tensors": self._index, **about}))
+        memory = self._memory.described() if self._memory is not None else []
+        index.write_text(json.dumps({"tensors": self._index, "memory": memory, **about}))
 
 
 class TensorReader:
-    """Reads a `TensorWriter`'s file; `about` has the plain values."""
+    """Reads what a `TensorWriter` wrote; `about` has the plain values. Memory of a GPU is opened on `device`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, device: torch.device = CPU) -> None:
         self.about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+        memory = self.about.pop("memory")
+        self._memory = OpenedMemory(memory, device) if memory else None
         self._entries = {Key(*one["key"]): one for one in self.about.pop("tensors")}
         self._names: dict[tuple[str, int], list[str]] = {}
         for kind, step, name in self._entries:
@@ -75,16 +88,20 @@ class TensorReader:
 
     def stored(self, key: Key) -> bool:
         """True if this file has the tensor itself, not only its digest."""
-        return key in self._entries and self._entries[key]["offset"] is not None
+        entry = self._entries.get(key, {})
+        return entry.get("memory") is not None or entry.get("offset") is not None
 
     def digest(self, key: Key) -> str:
         """Hash of the tensor's bits."""
         return str(self._entries[key]["digest"])
 
     def get(self, key: Key) -> Tensor:
-        """Return a copy of the tensor, on the CPU."""
+        """Return the tensor where it lies: in the GPU's memory, or a copy on the CPU."""
         entry = self._entries[key]
         dtype = getattr(torch, entry["dtype"])
+        if (place := entry.get("memory")) is not None:
+            assert self._memory is not None
+            return self._memory.get(place[0], place[1], dtype, entry["shape"])
         count = int(np.prod(entry["shape"], dtype=np.int64))
         if not count:
             return torch.empty(entry["shape"], dtype=dtype)
@@ -92,9 +109,14 @@ class TensorReader:
         raw = np.array(self._bits[first : first + count * dtype.itemsize])
         return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
 
+    def close(self) -> None:
+        """Let go of the GPU's memory. Tensors that lie there must not be used any more."""
+        if self._memory is not None:
+            self._memory.close()
 
-def _bits(tensor: Tensor) -> bytes:
+
+def _bits(tensor: Tensor) -> memoryview:
     # A copy: storage that NumPy has seen cannot be resized, and then counts as memory that torch did not allocate.
-    whole = tensor.detach().clone().cpu().contiguous()
+    whole = (tensor.detach().cpu() if tensor.is_cuda else tensor.detach().clone()).contiguous()
     vector = whole if whole.ndim else whole[None]
-    return vector.view(_RAW[whole.element_size()]).numpy().tobytes()
+    return vector.view(_RAW[whole.element_size()]).numpy().reshape(-1).view(np.uint8).data

@@ -1,6 +1,7 @@
 """Recorded updates against the optimizer's rule, replayed from the weight before and the program's own gradient."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -12,53 +13,68 @@ from assay.reference.rules import Rule, State
 from assay.values import nearness
 from assay.values.nearness import Judged
 from assay.values.rates import rate
-from assay.values.recorded import Recorded, RecordedStep
+from assay.values.recorded import Recorded
 
 
 def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[Judged]:
-    """Return every weight after every update, and every moment, each with its error relative to its bound."""
-    states = _states(recorded, expected.rule, recorded.first)
-    return [one for step in recorded.steps if step.updated for one in _updated(recorded, step, run, expected, states)]
+    """Return every weight after every update, and every moment, each with its error relative to its bound.
+
+    One parameter after the other is replayed, so the states of few of them are alive at once.
+    """
+    steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
+    return [one for name in (steps[0].before if steps else ()) for one in _replayed(recorded, steps, name, expected)]
 
 
-def _updated(
-    recorded: Recorded, step: RecordedStep, run: ResolvedRun, expected: Expected, states: dict[str, State]
-) -> Iterator[Judged]:
-    """Judge the weights and moments after one update; `states` are the replay's, which moves on."""
-    before, after, gradients = (
-        recorded.tensors(kind, index)
-        for kind, index in (("weight", step.index), ("weight", step.index + 1), ("gradient", step.index))
-    )
-    now, rule = rate(run.training, step.index) * expected.rate_factor, expected.rule
-    if rule.rounds_state:
-        states.update(_states(recorded, rule, step.index))
-    kept = _states(recorded, rule, step.index + 1)
-    for name, weight in before.items():
-        if name not in gradients:
+@dataclass(frozen=True)
+class _Step:
+    """Tensors by name around the update of one step."""
+
+    index: int
+    rate: float
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, recorded: Recorded, index: int, run: ResolvedRun, expected: Expected) -> "_Step":
+        before, after = (recorded.tensors("weight", place) for place in (index, index + 1))
+        now = rate(run.training, index) * expected.rate_factor
+        return cls(index, now, before, after, recorded.tensors("gradient", index))
+
+
+def _replayed(recorded: Recorded, steps: Sequence[_Step], name: str, expected: Expected) -> Iterator[Judged]:
+    """Judge one parameter and its moments after each update."""
+    rule, state = expected.rule, _state(recorded, expected.rule, recorded.first, name)
+    for step in steps:
+        if name not in step.gradients:
             yield Judged("update", name, step.index, float("inf"), float("inf"))
             continue
-        rows, state = recorded.padded_rows.get(name, len(weight)), states.setdefault(name, {})
-        whole, gradient = (nearness.padded(one, rows) for one in (weight, gradients[name]))
+        if rule.rounds_state:
+            state = _state(recorded, rule, step.index, name) or state
+        weight = step.before[name]
+        rows = recorded.padded_rows.get(name, len(weight))
+        whole, gradient = (nearness.padded(one, rows) for one in (weight, step.gradients[name]))
         earlier = dict(state)
-        replayed = rule.update(name, whole, gradient, state, now)[: len(weight)]
+        replayed = rule.update(name, whole, gradient, state, step.rate)[: len(weight)]
         compared = partial(
             nearness.update,
             step.index,
             name,
             weight,
-            after[name],
+            step.after[name],
             replayed,
             expected.updates,
             rounded=rule.rounds_weight,
         )
         judged = compared()
         if judged.failed and not rule.rounds_weight:
-            off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, now)
+            off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, step.rate)
             judged = compared(shaken=off[: len(weight)])
         yield judged
-        for key in sorted(kept.get(name, {}).keys() - {"steps"}):
+        kept = _state(recorded, rule, step.index + 1, name)
+        for key in sorted(kept.keys() - {"steps"}):
             coarse = rule.rounds_state or weight.dtype.itemsize < 4
-            yield nearness.state(step.index, f"{key} of {name}", kept[name][key], state[key], rounded=coarse)
+            yield nearness.state(step.index, f"{key} of {name}", kept[key], state[key], rounded=coarse)
 
 
 def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
@@ -71,10 +87,8 @@ def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
     return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
 
 
-def _states(recorded: Recorded, rule: Rule, step: int) -> dict[str, State]:
-    """Return the optimizer's state before a step, in the replay's form."""
-    entries: dict[str, dict[str, Tensor]] = {}
-    for name, one in recorded.tensors("state", step).items():
-        parameter, _, key = name.partition("|")
-        entries.setdefault(parameter, {})[key] = one
-    return {name: rule.adopt(own) for name, own in entries.items()}
+def _state(recorded: Recorded, rule: Rule, step: int, name: str) -> State:
+    """Return the optimizer's state of one parameter before a step, in the replay's form; empty if it has none."""
+    entries, own = recorded.tensors("state", step), f"{name}|"
+    found = {one.removeprefix(own): entries[one] for one in entries if one.startswith(own)}
+    return rule.adopt(found) if found else {}

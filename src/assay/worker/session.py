@@ -8,6 +8,7 @@ module imports torch, which is a phase of its own, so the caller imports it late
 import json
 import shutil
 import time
+from contextlib import closing
 from functools import partial
 
 import psutil
@@ -25,7 +26,7 @@ from assay.training.loop import Loop
 from assay.training.probes import RouterStatistics
 from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stopped
 from assay.values.watch import UpdateWatch
-from assay.worker.build import build_loop, device_of
+from assay.worker.build import build_loop, device_of, starting
 from assay.worker.counters import Counters
 from assay.worker.ending import add_gradient_probe, add_sample, documents_seen
 from assay.worker.environment import same_versions, versions
@@ -67,10 +68,10 @@ class Session:
     def work(self) -> None:
         """Run all pieces. Raises the `EarlyEnd` of a run that stops early, once the remaining pieces are done."""
         try:
-            device = device_of(self.run, local_rank())
-            with joined(mesh_of(self.run), device) as self.ranks:
+            self._device = device = device_of(self.run, local_rank())
+            with joined(mesh_of(self.run), device) as self.ranks, closing(GpuSampler(device)) as gpu:
                 self.observer = RunObserver(
-                    self.channel, self.phases, self.findings, self.ranks, GpuSampler(device), self.folder.trained
+                    self.channel, self.phases, self.findings, self.ranks, gpu, self.folder.trained
                 )
                 same_versions([json.loads(said) for said in self.ranks.gather(json.dumps(versions()))])
                 self._work()
@@ -116,8 +117,9 @@ class Session:
 
     def _build(self) -> Loop:
         self.phases.enter("build")
-        # Deterministic mode and torch's optimizers import its compiler in any case; the next line would slow that down.
-        import torch._dynamo  # noqa: F401
+        with starting(self._device):
+            # Deterministic mode and torch's optimizers import its compiler in any case; a frozen heap slows that down.
+            import torch._dynamo  # noqa: F401
 
         return_freed_memory()  # until the timed steps, so that these begin with an unfragmented heap
         findings, earlier = self.findings, self.folder.events()

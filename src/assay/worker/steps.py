@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from assay.instruments.memory.process import keep_freed_memory
 from assay.optimizations import Optimization
 from assay.proofs import dropout
+from assay.proofs.unchanged import left_settings
 from assay.step.program import Step
 from assay.training.loop import Loop, take_step
 from assay.training.probes import ActivationNorms
@@ -167,7 +168,7 @@ class ProvenSteps:
         own = [
             f"{one.optimization} took no effect: {one.observed}" for one in self._findings.evidence if not one.verdict
         ]
-        own += [text for text in (dropout.fault(trace, run),) if text]
+        own += [text for text in (dropout.fault(trace, run), left_settings(trace, run)) if text]
         missing = [said for said in self._loop.ranks.gather(own[0] if own else "") if said]
         if missing:
             raise NoEffect(missing[0])

@@ -24,7 +24,7 @@ from assay.optimizations import optimizations_of
 from assay.parallel.dtensor import local
 from assay.parallel.ranks import ALONE, Ranks
 from assay.proofs import dropout
-from assay.proofs.unchanged import differences
+from assay.proofs.unchanged import differences, left_settings
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.build import baseline, build
@@ -147,7 +147,7 @@ def _judged(run: Run, found: Account, part: str, records: Sequence[StepRecord], 
     trace = tracer.trace(records[-1].loss, records[-1].tokens)
     evidence = [one.verify(trace, run) for one in optimizations_of(run)]
     found.fail(part, *(one.observed for one in evidence if not one.verdict))
-    found.fail(part, dropout.fault(trace, run))
+    found.fail(part, dropout.fault(trace, run), left_settings(trace, run))
     found.seen[part] = [(one.loss, one.log_gradient_norm, one.learning_rate, one.loss_scale) for one in records]
     found.seen[f"{part}, operations"] = json.loads(trace.model_dump_json(exclude=_UNSTEADY))
     return trace

@@ -307,6 +307,24 @@ CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *who
     return (void)at, (void)bytes, (void)who, (void)many, CUDA_SUCCESS;
 }
 
+/* A handle has the size of its memory. Whoever opens it, in any process, sees memory of that size and no values. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at) {
+    size_t bytes = absent_place_of((void *)at).bytes;
+    if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &bytes, sizeof bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+    size_t bytes;
+    (void)flags;
+    memcpy(&bytes, &handle, sizeof bytes);
+    return (CUresult)cudaMalloc((void **)at, bytes);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr at) { return (CUresult)cudaFree((void *)at); }
+
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) { return (CUresult)cudaMalloc((void **)at, bytes); }
 CUresult cuMemFree_v2(CUdeviceptr at) { return (CUresult)cudaFree((void *)at); }
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) { return (CUresult)cudaMemGetInfo(free_bytes, total); }

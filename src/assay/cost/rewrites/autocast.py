@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.cost.attention import MATH, returned_in, with_kernel
-from assay.cost.layers import RMS_NORM, is_composed_norm
+from assay.cost.layers import RMS_NORM, composed, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step import Cost
 from assay.cost.tensors import Tensor, altered
@@ -19,7 +19,7 @@ from assay.cost.tensors import Tensor, altered
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which a CPU computes in float32 whatever the low dtype."""
 _EXACT = {"bool", "int32", "int64"}
-_LIFTED_ON_CUDA = {"aten._softmax", "aten.nll_loss_forward", "aten.native_layer_norm", RMS_NORM}
+_LIFTED_ON_CUDA = {"aten._softmax", "aten.nll_loss_forward", "aten.native_layer_norm"}
 
 
 def autocast(cost: Cost, dtype: str) -> Cost:
@@ -61,6 +61,8 @@ class _Caster:
     def __init__(self, cost: Cost, dtype: str) -> None:
         self.cost, self.dtype = cost, dtype
         self.lifted = _LIFTED_ON_CUDA if cost.kernels.softmax_autocast else LIFTED
+        if cost.kernels.rms_norm_autocast:
+            self.lifted = self.lifted | {RMS_NORM}
         self.values = dict(cost.values)
         self.copies: dict[str, str] = {}
         """Name of each parameter's copy in the low dtype."""
@@ -159,7 +161,9 @@ class _Caster:
     def _finish(self, operation: Operation, dtype: str) -> None:
         if operation.backend:
             operation = with_kernel(operation, dtype, self.cost.kernels)
-        if is_composed_norm(operation) and dtype != "float32":
+        if operation.name == RMS_NORM and dtype != "float32":
+            if not is_composed_norm(operation):  # a kernel of its own wants input and weight of one dtype
+                operation = composed(operation, self.values[operation.inputs[0]].cast("float32"))
             *before, operation = composed_in_float32(operation, self.values[operation.inputs[0]])
             self.values.update({tensor.name: tensor for one in before for tensor in (*one.outputs, *one.extras)})
             self.tape.extend(before)

@@ -1,9 +1,11 @@
 """Clock, power, temperature and throttling of a GPU while a block is timed, as samples of `nvidia-smi`.
 
-A process of its own takes the samples, so that the timed process does nothing for them. It takes its first sample
-before the block begins, and that one does not count. Without `nvidia-smi`, as on an absent GPU, nothing is known.
+A process of its own takes the samples, so that the timed process does nothing for them. Its start takes a tenth of a
+second. So it starts once, before the first block, and goes on until `close`. What it samples between blocks does not
+count. Without `nvidia-smi`, as on an absent GPU, nothing is known.
 """
 
+import os
 import select
 import shutil
 import statistics
@@ -44,27 +46,49 @@ class GpuSampler:
         self._device: torch.device | None = device if device.type == "cuda" else None
         self._process: subprocess.Popen[bytes] | None = None
         self._samples: list[Sample] = []
+        self._first: list[Sample] = []
+        """Sample before the first block, which counts only if that block has no other."""
+        self._text = ""
+        """End of what was read so far: a line that is not whole."""
 
     def begin(self) -> None:
-        """Start to sample, and wait for the first sample. If none comes, this GPU is not sampled again."""
-        if self._device is None or (tool := shutil.which("nvidia-smi")) is None:
-            return
-        null, command = subprocess.DEVNULL, [tool, f"--id={_uuid(self._device)}", *_options()]
-        self._process = subprocess.Popen(command, stdin=null, stdout=subprocess.PIPE, stderr=null, bufsize=0)
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], _FIRST_SECONDS)[0]:
-            self.end()
-            self._device = None
+        """Begin to count samples. The first time this waits for one. If none comes, this GPU is not sampled again."""
+        if self._process is not None:
+            self._read()
+        elif self._device is not None and (tool := shutil.which("nvidia-smi")) is not None:
+            null, command = subprocess.DEVNULL, [tool, f"--id={_uuid(self._device)}", *_options()]
+            self._process = subprocess.Popen(command, stdin=null, stdout=subprocess.PIPE, stderr=null, bufsize=0)
+            assert self._process.stdout is not None
+            if select.select([self._process.stdout], [], [], _FIRST_SECONDS)[0]:
+                self._first = self._read()
+            else:
+                self.close()
+                self._device = None
 
     def end(self) -> None:
-        """Stop to sample."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        printed, _ = self._process.communicate()
-        self._process = None
-        found = samples_of(printed.decode(errors="replace"))
-        self._samples += found[1:] or found
+        """Count no more samples until the next `begin`."""
+        if self._process is not None:
+            found = self._read()
+            # A first block may end before its second sample.
+            self._samples += found or self._first
+            self._first = []
+
+    def close(self) -> None:
+        """End the process that samples."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def _read(self) -> list[Sample]:
+        """Return what was sampled since the last call."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        pipe = self._process.stdout.fileno()
+        while select.select([pipe], [], [], 0)[0] and (more := os.read(pipe, 2**16)):
+            self._text += more.decode(errors="replace")
+        whole, _, self._text = self._text.rpartition("\n")
+        return samples_of(whole)
 
     def state(self) -> GpuState | None:
         """Sum up the samples since the last call; None if there are none."""

@@ -8,7 +8,7 @@ weighs. The CPU runs the loop of the run's own optimizer.
 With `parameters` the device holds a module's weights only while it needs them (ZeRO-Infinity does so on many devices,
 arXiv:2104.07857). They are copied to the device for each forward, and matrices once more for backward. Gradients are
 moved to the host as each module's backward ends, while the host waits. Under mixed precision the 16-bit copies stay
-until backward. Over ranks, `fully_sharded:offload=true` does the same. The technique has not run on a GPU yet.
+until backward. Over ranks, `fully_sharded:offload=true` does the same.
 """
 
 from collections.abc import Mapping

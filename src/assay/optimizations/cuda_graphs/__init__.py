@@ -9,8 +9,7 @@ to step. An optimizer of many small kernels therefore still waits for the host: 
 The price is memory. A graph's tensors keep the addresses of the capture. The peak of forward and backward is therefore
 held between steps. The update's temporaries are allocated on top of it, where they would have reused memory that
 backward freed. Torch counts such memory as reserved and not as allocated; the peak here, predicted and measured, counts
-it as held. Code that reads a number on the host, or changes between steps, cannot be captured, and is refused. The
-technique has not run on a GPU yet.
+it as held. Code that reads a number on the host, or changes between steps, cannot be captured, and is refused.
 """
 
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_saf
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints import generators
-from assay.training.checkpoints.disk import digest, flush_folder, naming_the_cause, written_by_all
+from assay.training.checkpoints.disk import digests, flush_folder, naming_the_cause, written_by_all
 from assay.training.checkpoints.state import (
     copies_here,
     load_optimizer,
@@ -69,7 +69,7 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
                 "mesh": vars(ranks.layout),
                 "generators": streams,
                 "stateful": plain,
-                "sha256": {name: digest(made / name) for name in (WEIGHTS, OPTIMIZER)},
+                "sha256": digests([made / name for name in (WEIGHTS, OPTIMIZER)]),
             }
             write_json({**state, "digest": _digest_of(state)}, made / STATE)
     if ranks.rank == 0:
@@ -135,9 +135,8 @@ def read_state(place: Path) -> dict[str, Any]:
     """
     try:
         state: dict[str, Any] = json.loads((place / STATE).read_text(encoding="utf-8"))
-        whole = state.pop("digest") == _digest_of(state) and all(
-            digest(place / n) == d for n, d in state["sha256"].items()
-        )
+        whole = state.pop("digest") == _digest_of(state)
+        whole = whole and digests([place / name for name in state["sha256"]]) == state["sha256"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:

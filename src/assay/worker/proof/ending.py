@@ -18,7 +18,7 @@ from assay.instruments.trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.ranks import Ranks
 from assay.proofs import dropout
-from assay.proofs.unchanged import differences
+from assay.proofs.unchanged import differences, left_settings
 from assay.records.gradients import ModuleGradient
 from assay.records.trace import Trace
 from assay.step.program import Step
@@ -104,7 +104,7 @@ def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimiz
     was = "took no effect" if first else "was proven at the beginning and not at the end"
     lost = [f"{one.optimization} {was}: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
-    faults += [text for text in (dropout.fault(found, run),) if text]
+    faults += [text for text in (dropout.fault(found, run), left_settings(found, run)) if text]
     if findings.trace is not None and not faults:
         changed = differences(findings.trace, found, mixture=run.model.n_expert is not None)
         faults = (

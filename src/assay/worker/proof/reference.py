@@ -3,14 +3,22 @@
 It imports what it needs, and waits for a line on its standard input: the name of a part of the run. Then it checks the
 record in `values/PART`, writes the proof beside it, and answers with a byte on its standard output. It keeps the
 reference programs for the next part. It ends when its standard input closes, because then its run has ended.
+
+For a run on a GPU it builds the reference programs before the first line comes, while the run builds its own. On a CPU
+they would take memory and cores from the run's first steps.
 """
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from assay.worker.processes.channel import PARENT_GONE, take_standard_output, when_closed
 from assay.worker.processes.exit import leave
 from assay.worker.proof.process import ANSWER
+
+if TYPE_CHECKING:
+    from assay.store.run_folder import RunFolder
+    from assay.values.check import Checker
 
 
 def main(place: str) -> int:
@@ -18,27 +26,36 @@ def main(place: str) -> int:
     # Torch takes seconds to import, so the lifeline is watched first.
     when_closed(0, lambda: os._exit(PARENT_GONE))
     answers = take_standard_output()
-    import torch._dynamo  # noqa: F401  # as the run does; else it would be imported after the word
+    import torch
+    import torch._dynamo  # as the run does; else it would be imported after the word
 
-    from assay.data import open_prepared
     from assay.store.run_folder import RunFolder
-    from assay.values.check import Checker
     from assay.values.recorded import Recorded
-    from assay.worker.build import device_of, settle_torch
 
-    checker: Checker | None = None
     folder = RunFolder(place)
+    checker = _checker(folder) if torch.cuda.is_available() else None
+    if checker is not None:
+        checker.prepare()
     while part := sys.stdin.buffer.readline().decode().strip():
-        if checker is None:
-            spec = folder.spec()
-            device = device_of(spec.config)
-            settle_torch(spec.config, device)
-            checker = Checker(spec.config, open_prepared(folder.data_folder(spec)), device)
-        recorded = folder.path / "values" / part
-        found = checker.check(Recorded(recorded, checker.run.ranks))
-        (recorded / ANSWER).write_text(found.model_dump_json())
+        checker = checker or _checker(folder)
+        record = folder.path / "values" / part
+        recorded = Recorded(record, checker.run.ranks, checker.device)
+        found = checker.check(recorded)
+        recorded.close()
+        (record / ANSWER).write_text(found.model_dump_json())
         os.write(answers, b".")
     return 0
+
+
+def _checker(folder: "RunFolder") -> "Checker":
+    from assay.data import open_prepared
+    from assay.values.check import Checker
+    from assay.worker.build import device_of, settle_torch
+
+    spec = folder.spec()
+    device = device_of(spec.config)
+    settle_torch(spec.config, device)
+    return Checker(spec.config, open_prepared(folder.data_folder(spec)), device)
 
 
 if __name__ == "__main__":

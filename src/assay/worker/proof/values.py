@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
+
+import torch
 
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
@@ -24,6 +26,7 @@ from assay.training.step_record import StepRecord
 from assay.training.stops import Interrupted, Unproven, WrongValues
 from assay.values.masks import source_of_masks
 from assay.values.recorder import STEPS, Part, StepRecorder
+from assay.values.shared_memory import SharedMemory
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.process import ReferenceProcess, values_folder
 
@@ -39,6 +42,8 @@ _FEW_BATCHES = 4
 _INTERRUPTED = "interrupted while its values were checked"
 _COPIES = 2 * STEPS + 4
 """Copies of all weights in a record: gradients of each step, weights before and after each, state, and a spare."""
+_ROOM = 2
+"""Peaks of the run that are free before a record is kept on the GPU: its own, and its reference's."""
 
 
 class ValueCheck:
@@ -77,9 +82,25 @@ class ValueCheck:
         """Reason for which this run's values are not checked; empty if they are. It is the same on all ranks."""
         if not self._run.training.check_values:
             return "training.check_values is off"
-        needed = _COPIES * sum(one.numel() * one.element_size() for _, one in self._loop.step.named_parameters())
-        (lacking,) = self._ranks.highest(float(shutil.disk_usage(self._folder.path).free < needed))
+        (lacking,) = self._ranks.highest(float(shutil.disk_usage(self._folder.path).free < self._record_bytes))
         return "the disk has no room for a record of gradients and weights" if lacking else ""
+
+    @cached_property
+    def _memory(self) -> SharedMemory | None:
+        """Memory of the GPU for records, if there is much more of it than the run and a record need; else None."""
+        device = self._loop.step.program.device
+        if device.type != "cuda" or self._ranks.world > 1:
+            return None
+        from assay.values.by_rows import peak_of_run
+
+        peak = peak_of_run(self._run)
+        if peak is None or torch.cuda.mem_get_info(device)[0] < _ROOM * peak + self._record_bytes:
+            return None
+        return SharedMemory(device)
+
+    @property
+    def _record_bytes(self) -> int:
+        return _COPIES * sum(one.numel() * one.element_size() for _, one in self._loop.step.named_parameters())
 
     @contextmanager
     def recorded(self, part: Part, first: int, updates: int) -> Iterator[None]:
@@ -101,11 +122,14 @@ class ValueCheck:
                 rounds_state=rounded,
                 masks=masks,
                 part=part,
+                memory=self._memory,
             )
         try:
             yield
         finally:
             self._recorder = None
+            if self._memory is not None:
+                self._memory.free()
             if self._ranks.rank == 0:
                 shutil.rmtree(self._place / self._part, ignore_errors=True)
 
