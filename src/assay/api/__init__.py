@@ -50,7 +50,7 @@ _MODULES = {
     "absent": "absent_gpu",
     "absent_largest": "absent_gpu",
     "absent_ranks": "absent_gpu",
-    "accuracy": "predictions",
+    "accuracy": "accuracy_ledger",
     "anatomy": "measuring",
     "calibrate": "estimating",
     "capacity": "fitting",
@@ -69,7 +69,7 @@ _MODULES = {
     "trace": "own.tracing",
     "train": "training",
     "training_cost": "cost",
-    "write_accuracy": "predictions",
+    "write_accuracy": "accuracy_ledger",
 }
 
 __all__ = [*_MODULES, "runs", "study"]
