@@ -68,7 +68,7 @@ def test_a_recommendation_is_searched_and_then_known(tmp_path: Path, monkeypatch
     from assay.dashboard.whatif import recommendation
 
     def known(question: object, home: object, most_loss: float = 1.0) -> recommendation.Recommended:
-        return recommendation.Recommended("found", ("Turn on Lion.",), "lion", recommendation.Question())
+        return recommendation.Recommended("found", ("Turn on Lion.",), "lion", recommendation.WhatIfQuestion())
 
     monkeypatch.setattr(recommendation, "searched", known)
     client = TestClient(build_app(tmp_path), base_url="http://127.0.0.1")
