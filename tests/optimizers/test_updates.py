@@ -9,7 +9,7 @@ from assay.cost import Tensor
 from assay.cost.optimizers.adam import Adam, ForeachAdamW, FusedAdamW, NarrowAdamW
 from assay.cost.optimizers.matrix import Adafactor, Muon
 from assay.cost.optimizers.momentum import SGD, Lion
-from assay.cost.optimizers.updates import AdamWLedger, UpdateRule
+from assay.cost.optimizers.updates import AdamW, UpdateRule
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.lion import lion
@@ -22,7 +22,7 @@ SCALARS = 64
 """Bytes of numbers that torch wraps in tensors on the way."""
 
 UPDATES: dict[str, tuple[OptimizerRecipe, UpdateRule]] = {
-    "plain": (adamw(TRAINING), AdamWLedger()),
+    "plain": (adamw(TRAINING), AdamW()),
     "foreach": (adamw(TRAINING, "foreach"), ForeachAdamW()),
     "fused": (adamw(TRAINING, "fused"), FusedAdamW()),
     "adam": (adam(TRAINING), Adam()),

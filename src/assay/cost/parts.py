@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from assay.cost.optimizers.updates import AdamWLedger, Instant, UpdateRule
+from assay.cost.optimizers.updates import AdamW, Instant, UpdateRule
 from assay.cost.pipeline.schedules import Schedule
 from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.tensors import Tensor
@@ -58,7 +58,7 @@ class Backward:
 class OptimizerStep:
     """The optimizer, and when it updates which shards."""
 
-    rule: UpdateRule = field(default_factory=AdamWLedger)
+    rule: UpdateRule = field(default_factory=AdamW)
     """The optimizer: its state, and the temporaries of its update."""
     shards: dict[str, Tensor] | None = None
     """Shard of each parameter that the optimizer updates; None: the ledger's `pieces`."""

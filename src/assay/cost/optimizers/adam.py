@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.cost.optimizers.updates import (
-    AdamWLedger,
+    AdamW,
     Instant,
     Pieces,
     UpdateRule,
@@ -24,7 +24,7 @@ from assay.cost.tensors import Tensor
 
 
 @dataclass(frozen=True)
-class FusedAdamW(AdamWLedger):
+class FusedAdamW(AdamW):
     """One kernel for each group, which reads weight, gradient and moments and writes all but the gradient."""
 
     passes: ClassVar = 7.0
@@ -44,7 +44,7 @@ class ClippingAdamW(FusedAdamW):
 
 
 @dataclass(frozen=True)
-class ForeachAdamW(AdamWLedger):
+class ForeachAdamW(AdamW):
     """One kernel for each operation over all tensors of a group."""
 
     launches: ClassVar = 0.0
@@ -55,7 +55,7 @@ class ForeachAdamW(AdamWLedger):
 
 
 @dataclass(frozen=True)
-class Adam(AdamWLedger):
+class Adam(AdamW):
     """Torch's single-tensor Adam with weight decay in the gradient."""
 
     passes: ClassVar = 22.0

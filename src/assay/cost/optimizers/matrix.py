@@ -13,7 +13,7 @@ from typing import ClassVar
 from assay.cost.gpu_kernels import norm_along, norm_of_one
 from assay.cost.kernels import Gpu
 from assay.cost.optimizers.updates import (
-    AdamWLedger,
+    AdamW,
     Instant,
     Pieces,
     Product,
@@ -45,7 +45,7 @@ class Muon(UpdateRule):
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum for each hidden matrix; AdamW's two moments and step count for every other parameter."""
         hidden, rest = _split(pieces)
-        return (*like(hidden), *AdamWLedger().state(rest))
+        return (*like(hidden), *AdamW().state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products.
@@ -54,19 +54,19 @@ class Muon(UpdateRule):
         """
         hidden, rest = _split(pieces)
         made = [Instant("Muon", one.name, _iterated(one) + _transposed(one)) for one in hidden.values()]
-        return (*made, *AdamWLedger().instants(rest))
+        return (*made, *AdamW().instants(rest))
 
     def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
         """Instants as on a CPU, without its block."""
         hidden, rest = _split(pieces)
-        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamWLedger().instants(rest))
+        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamW().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
         4.5.
         """
         hidden, rest = _split(pieces)
-        return each(hidden, 13.5, 9).plus(AdamWLedger().traffic(rest))
+        return each(hidden, 13.5, 9).plus(AdamW().traffic(rest))
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""

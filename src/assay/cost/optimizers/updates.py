@@ -91,7 +91,7 @@ class UpdateRule(Protocol):
 
 
 @dataclass(frozen=True)
-class AdamWLedger(UpdateRule):
+class AdamW(UpdateRule):
     """Torch's single-tensor AdamW.
 
     Passes: decay 2, first moment 3, second moment 2 + 4, root 2, division 2, sum 2, update 4.

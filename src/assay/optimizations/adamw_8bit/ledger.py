@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assay.cost.optimizers.updates import AdamWLedger, Instant, Pieces, counts, in_order, like
+from assay.cost.optimizers.updates import AdamW, Instant, Pieces, counts, in_order, like
 from assay.cost.tensors import DTYPE_BYTES, Tensor
 
 _SMALLEST, _BLOCK, _CODES = 4096, 256, 256
 
 
 @dataclass(frozen=True)
-class EightBitAdamW(AdamWLedger):
+class EightBitAdamW(AdamW):
     """AdamW with coded moments in one compiled kernel, which reads weight, gradient and codes and writes weight and
     codes.
     """

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assay.cost.optimizers.updates import AdamWLedger, Instant, Pieces, beside, in_order
+from assay.cost.optimizers.updates import AdamW, Instant, Pieces, beside, in_order
 
 _LIFTED = 4
 """Number of float32 copies during an update: gradient, two moments and weight."""
 
 
 @dataclass(frozen=True)
-class AdamW16(AdamWLedger):
+class AdamW16(AdamW):
     """AdamW with torch's state: the moments of a 16-bit weight are in 16 bits."""
 
     passes: ClassVar = 71.0
