@@ -46,7 +46,7 @@ def run(home: Home, kind: str, fault: Callable[[], None] = lambda: None) -> Fork
 def resumed(home: Home, heard: list[News] | None = None, mode: Mode = Mode.MISSING) -> ComparisonRecord:
     """Resume the last study in this process."""
     tell = (lambda news: None) if heard is None else heard.append
-    return module.resumed(find(home, "last"), module.How(home, 1, None, "", silent, tell), mode)
+    return module.resumed(find(home, "last"), module.Execution(home, 1, None, "", silent, tell), mode)
 
 
 def contents(record: ComparisonRecord) -> dict[str, object]:

@@ -146,7 +146,7 @@ def test_a_clock_that_jumps_changes_neither_cells_nor_liveness(
             stopped.append(news)
             raise KeyboardInterrupt
 
-    how = module.How(home, 2, None, "test", silent, look, executor, timed=timed, hours=1.0)
+    how = module.Execution(home, 2, None, "test", silent, look, executor, timed=timed, hours=1.0)
     assert module.measured(CELLS, BASE, how).ending is StudyEnding.INTERRUPTED
     record = module.resumed(find(home, "last"), how)
     assert record.ending is StudyEnding.COMPLETE

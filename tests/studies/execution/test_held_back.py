@@ -46,7 +46,7 @@ def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Limited:
     def run(cells: float | None, study: str = "", mode: module.Mode = module.Mode.MISSING) -> ComparisonRecord:
         hours = None if cells is None else cells * EACH / 3600
         tell: module.Listener = lambda news: None  # noqa: E731
-        how = module.How(Home(tmp_path), 2, None, "test", silent, tell, kind="factorial", hours=hours)
+        how = module.Execution(Home(tmp_path), 2, None, "test", silent, tell, kind="factorial", hours=hours)
         if study:
             return module.resumed(StudyFolder(tmp_path / "reports" / study), how, mode)
         return module.measured(CELLS, BASE, how)

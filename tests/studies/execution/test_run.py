@@ -53,7 +53,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
             "prepare": lambda message, fraction: None,
             "tell": lambda news: None,
         }
-        return module.measured(design(run, ["sdpa_attention"], **counts), run, module.How(**{**how, **changes}))
+        return module.measured(design(run, ["sdpa_attention"], **counts), run, module.Execution(**{**how, **changes}))
 
     return compare
 

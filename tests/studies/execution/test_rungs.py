@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def searched(home: Home, tell: object = None, hours: float | None = None) -> ComparisonRecord:
-    how = module.How(
+    how = module.Execution(
         *(home, 1, None, "test", silent, tell or (lambda news: None)),
         kind=SEARCH.kind, stated=SEARCH, timed=False, hours=hours, halving=SEARCH.halving(),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_search_that_was_stopped_goes_on_with_the_same_rows(home: Home) -> Non
         record = searched(home, stop)
         assert record.ending is StudyEnding.INTERRUPTED
         folder = StudyFolder(home.reports / record.id)
-        how = module.How(home, 1, None, "", silent, lambda news: None)
+        how = module.Execution(home, 1, None, "", silent, lambda news: None)
         whole = module.resumed(folder, how)
         assert ran(whole) == expected()
         assert whole.ending is StudyEnding.COMPLETE
