@@ -22,7 +22,7 @@ from assay.store.run_folder import RunFolder
 from assay.training.checkpoints import checkpoint
 from assay.worker.processes.channel import ParentChannel
 from support.runs import run_folder
-from support.workers import ended
+from support.workers import ended, finished
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -384,3 +384,27 @@ def test_a_run_that_ends_in_its_first_steps_is_checked_and_proven(
     assert result.values is not None
     assert result.values.checked
     assert result.values.verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "kept"),
+    [
+        ((), {}, 1),
+        (("--turns", "0"), {}, 0),
+        (("--turns", "0"), {"gradient_probe": 2}, 1),  # which reads it
+    ],
+)
+def test_a_short_cell_keeps_no_checkpoint(
+    corpus: Prepared, tmp_path: Path, arguments: tuple[str, ...], changes: dict[str, int], kept: int
+) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3, **changes})
+    _, result = finished(folder, *arguments)
+    assert result.status is Status.DONE
+    assert len(list(folder.checkpoints.glob("step-*"))) == kept
+
+
+def test_a_long_cell_keeps_its_checkpoint(corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.worker.session._LONG_SECONDS", 0.0)
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3})
+    ended(folder, turns=1)
+    assert len(list(folder.checkpoints.glob("step-*"))) == 1

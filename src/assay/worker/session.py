@@ -41,6 +41,9 @@ from assay.worker.proof.values import ValueCheck
 from assay.worker.result import Findings
 from assay.worker.steps import ProvenSteps
 
+_LONG_SECONDS = 60.0
+"""Time of a process from which a cell keeps its last checkpoint."""
+
 
 class Session:
     """One run in this process."""
@@ -60,7 +63,7 @@ class Session:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
-        self.blocks = turns or BLOCKS
+        self.blocks, self._is_cell = turns or BLOCKS, turns is not None
         self._reference, self._forked = reference, forked
         self.ranks = ALONE
         self._samples = sample and self.run.ranks == 1
@@ -92,8 +95,9 @@ class Session:
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
-        with unchanged("the last checkpoint", loop.step, self.ranks):
-            loop.checkpoint()
+        if self._keeps_checkpoint():
+            with unchanged("the last checkpoint", loop.step, self.ranks):
+                loop.checkpoint()
         self.counters.conclude(loop.position, self.findings)
         has_trained(loop, self.initial, self.ranks, self.observer.watch.updates)
         self.findings.documents = documents_seen(loop)
@@ -114,6 +118,16 @@ class Session:
         self.phases.enter("recording")
         if ended is not None:
             raise ended
+
+    def _keeps_checkpoint(self) -> bool:
+        """False for a short cell of a study or a comparison: nobody continues it, and it may cost more than its steps.
+
+        All ranks give one answer.
+        """
+        if not self._is_cell or self.run.training.gradient_probe:
+            return True
+        (lasted,) = self.ranks.highest(sum(self.phases.seconds().values()))
+        return lasted >= _LONG_SECONDS
 
     def _build(self) -> Loop:
         self.phases.enter("build")
