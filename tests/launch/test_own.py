@@ -215,6 +215,17 @@ def test_a_technique_that_finds_no_blocks_is_refused_before_the_run_and_what_it_
 
 
 @pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("fields", [{"device": "cuda"}, {"ranks": 2}])
+def test_blocks_that_are_not_found_are_refused_before_a_run_that_no_trace_follows(
+    folder: Path, fields: dict[str, Any]
+) -> None:
+    checkpointed = {"optimizations": ["activation_checkpointing"], **fields}
+    with pytest.raises(UsageError, match=r"has 0 blocks .*; name them in assay\.OwnModel\(model, blocks=\[…\]\)"):
+        looked_at(run_of(folder, "unlike", **checkpointed), detect())
+    looked_at(run_of(folder, "told", **checkpointed), detect())
+
+
+@pytest.mark.usefixtures("forked")
 def test_a_model_on_the_meta_device_is_predicted(folder: Path) -> None:
     built = traced(run_of(folder, "words"))
     assert traced(run_of(folder, "bare")) == built

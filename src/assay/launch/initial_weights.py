@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from assay.config.fit import adopted, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
-from assay.config.hf.files import WEIGHTS, missing, shard_of
+from assay.config.hf.files import WEIGHTS, is_adapter, missing, shard_of
 from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
@@ -74,6 +74,8 @@ def _folder(source: str, home: Home) -> Path:
         return _checkpoint_of(source, home)
     if not any(place.glob("*.safetensors")):
         raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {missing(place)}")
+    if is_adapter(place):
+        raise UsageError(f"model.init_from={source} has no weights of a model: {missing(place)}")
     return place
 
 
@@ -130,9 +132,11 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) 
     for name in naming.cut:
         if name in shapes and name in wanted and shapes[name][0] > wanted[name][0]:
             shapes[name] = (wanted[name][0], *shapes[name][1:])
-    if naming.pads_biases:  # values decide: a bias of zeros is none
-        shapes = {name: shape for name, shape in shapes.items() if name in wanted or not name.endswith(".bias")}
-    _refuse(_differing(wanted, shapes), source)
+    padded = {name for name in shapes.keys() - wanted if naming.pads_biases and name.endswith(".bias")}
+    _refuse(_differing(wanted, {name: shape for name, shape in shapes.items() if name not in padded}), source)
+    # A bias of zeros is none, and its configuration need not say so.
+    if biased := next((name for name in shapes if name in padded and not there[name].is_zero), None):
+        raise UsageError(f"{source} has a bias {biased!r} that is not zero; set model.bias=true")
     (embedding,) = naming.names("embedding.token.weight")
     if head is not None and head.dtype == there[embedding].dtype and not head.equals(there[embedding]):
         raise UsageError(

@@ -174,6 +174,9 @@ class Optimization(Setting):
     def check(self, run: ResolvedRun, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
 
+    def check_program(self, program: Program, run: ResolvedRun) -> None:
+        """Raise `Conflict` if a user's own model lacks what it changes. The program may lie on another device."""
+
     @abstractmethod
     def predict(self, cost: Cost, run: ResolvedRun, machine: Machine) -> Cost:
         """Return the cost of the step with the change. Arithmetic only; never imports torch."""
