@@ -119,7 +119,7 @@ def _number(
     text: str | None, name: str, place: str, limits: tuple[float, float], convert: Callable[[float], float]
 ) -> float:
     if not (text or "").strip():
-        raise UsageError(f"{place}: the column {name} is empty")
+        raise UsageError(f"{place}: the column {name} is empty; fill it, or leave the row of that run out")
     try:
         value = convert(float(text or ""))
     except ValueError:
