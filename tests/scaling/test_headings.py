@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assay.api import scaling
 from assay.errors import UsageError
 from assay.scaling.points import Points, read_points
 
@@ -70,3 +71,21 @@ def test_missing_and_unknown_keys_are_named_with_those_that_are_there(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         read_points(table(tmp_path, "wide,long,bad", 1, 1, 1), named=named)
+
+
+@pytest.mark.parametrize(
+    ("heading", "named", "by_byte"),
+    [
+        ("n,d,val_bpb", None, "val_bpb"),
+        ("n,d,loss (bits per byte)", None, "loss (bits per byte)"),
+        ("n,d,bad", "loss=bad:bpb", "bad"),
+        ("n,d,bad", "loss=bad:bits", ""),
+        ("n,d,loss", None, ""),
+        ("n,d,perplexity", None, ""),
+    ],
+)
+def test_a_law_of_losses_per_byte_says_so(tmp_path: Path, heading: str, named: str | None, by_byte: str) -> None:
+    found = scaling.fit(table(tmp_path, heading, 1, 1, 1), columns=named, hold_out=False, draws=20)
+    assert found.by_byte == by_byte
+    said = " ".join(str(block) for block in found.report())
+    assert ("the law is in nats per byte" in said) is bool(by_byte)

@@ -40,6 +40,8 @@ _LOSSES: Mapping[str, tuple[str, ...]] = {
     "perplexity": ("perplexity", "ppl", "val_ppl", "val_perplexity", "validation perplexity", "val/perplexity"),
 }
 """Headings of losses in other units, by unit; they count where a file has no loss in nats."""
+_BY_BYTE = ("bpb", "per byte", "per_byte", "/byte")
+"""Parts of a heading or a unit that say that a loss is per byte."""
 _SHORT = {"n": "parameters", "d": "tokens", "c": "counted_flops", "flops": "counted_flops", "l": "loss"}
 _SHORT |= {"c_min": "min_flops", "s_min": "min_steps", "u": "unique_tokens"}
 _COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12, "thousands": 1e3, "millions": 1e6, "billions": 1e9}
@@ -53,6 +55,13 @@ class Column(NamedTuple):
 
     heading: str
     convert: Convert
+    unit: str = ""
+    """The unit as the file or the user names it."""
+
+    @property
+    def by_byte(self) -> bool:
+        """True if it is a loss for each byte of text, and not for each token."""
+        return any(word in f"{self.heading} {self.unit}".lower() for word in _BY_BYTE)
 
 
 def columns_of(table: Table, named: str | None = None) -> dict[str, Column]:
@@ -66,7 +75,7 @@ def columns_of(table: Table, named: str | None = None) -> dict[str, Column]:
     if "loss" not in {**given, **found}:
         for unit, known in _LOSSES.items():
             if "loss" not in found and (column := _known(table, "loss", known)):
-                found["loss"] = Column(column.heading, _converting("loss", unit, column.heading))
+                found["loss"] = Column(column.heading, _converting("loss", unit, column.heading), unit)
     return {**found, **given}
 
 
@@ -90,7 +99,7 @@ def _named(table: Table, text: str) -> dict[str, Column]:
         heading, unit = (heading, unit.strip()) if colon else (rest, "")
         if heading not in table.rows[0]:
             raise UsageError(f"{table.path} has no column {heading!r}{among(heading, filter(None, table.rows[0]))}")
-        found[kind] = Column(heading, _converting(kind, unit, heading))
+        found[kind] = Column(heading, _converting(kind, unit, heading), unit)
     return found
 
 
@@ -105,7 +114,8 @@ def _known(table: Table, kind: str, known: tuple[str, ...]) -> Column | None:
         raise UsageError(f"{table.path} has the columns {both} for one quantity; name one of them by --columns")
     if not matching:
         return None
-    return Column(matching[0], _converting(kind, "" if plain else united[0][1], matching[0]))
+    unit = "" if plain else united[0][1]
+    return Column(matching[0], _converting(kind, unit, matching[0]), unit)
 
 
 def _converting(kind: str, unit: str, heading: str) -> Convert:
