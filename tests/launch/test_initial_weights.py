@@ -228,6 +228,29 @@ def test_biases_that_the_configuration_denies_must_be_zero_before_a_run(
         with_initial_weights(asked(folder), home)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "qwen3"])
+@pytest.mark.parametrize("before", ["_orig_mod.", "module.", "_orig_mod.model."])
+def test_names_of_a_wrapped_model_are_said_in_place_of_a_list(
+    home: Home, tmp_path: Path, kind: str, before: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(HF if kind == "gpt2" else QWEN))
+    save_file({f"{before}{name}": one for name, one in theirs(tmp_path).items()}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match=r"names of .* begin with '(_orig_mod|module)..*; save the model inside it"):
+        with_initial_weights(asked(tmp_path), home)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
+def test_weights_that_are_rounded_for_inference_are_refused(home: Home, tmp_path: Path, dtype: type) -> None:
+    folder = hugging_face(tmp_path / "hf")
+    tensors = theirs(folder)
+    save_file({**tensors, "h.0.attn.bias": np.zeros((1, 1), np.uint8)}, folder / "model.safetensors")
+    assert with_initial_weights(asked(folder), home).model.n_layer == 2  # a mask that old versions wrote
+    name = "h.1.mlp.c_fc.weight"
+    save_file({**tensors, name: tensors[name].astype(dtype)}, folder / "model.safetensors")
+    with pytest.raises(UsageError, match=rf"has {name} in [IU]\d+, rounded for inference"):
+        with_initial_weights(asked(folder), home)
+
+
 def test_files_that_cannot_be_read(home: Home, tmp_path: Path) -> None:
     folder = exported(tmp_path / "made")
     whole = (folder / "model.safetensors").read_bytes()

@@ -127,6 +127,7 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) 
     for ours, tensor in parameters(model).items():
         wanted |= naming.shapes(ours, tensor.shape, model)
     there = {name.removeprefix(naming.prefix): one for name, one in found.items() if not name.endswith(naming.unused)}
+    _check_names_and_kinds(there, next(iter(wanted)), naming.prefix, source)
     head = there.pop(OUTPUT, None) if OUTPUT not in wanted else None
     shapes = {name: one.shape for name, one in there.items()}
     for name in naming.cut:
@@ -143,6 +144,22 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) 
             f"{source} is tied by its configuration, and has an output projection that is not its embedding; set "
             "model.tie_embeddings=false to start from both"
         )
+
+
+def _check_names_and_kinds(there: Mapping[str, Tensor], known: str, prefix: str, source: str) -> None:
+    """Raise `UsageError` for weights that are rounded for inference, and for names that a wrapper has prefixed.
+
+    `known` is the name of a tensor that every such checkpoint has.
+    """
+    if rounded := next((name for name, one in there.items() if one.dtype.startswith(("I", "U", "F8", "F4"))), None):
+        dtype = there[rounded].dtype
+        raise UsageError(
+            f"{source} has {rounded} in {dtype}, rounded for inference; name the model that it was made of"
+        )
+    wrapped = next((name for name in there if name.endswith(f".{known}")), None)
+    if known not in there and wrapped is not None:
+        before = wrapped.removesuffix(known).removesuffix(prefix)
+        raise UsageError(f"names of {source} begin with {before!r}, as of a wrapped model; save the model inside it")
 
 
 def _differing(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:
