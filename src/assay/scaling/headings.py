@@ -1,6 +1,7 @@
 """Columns of a file of points: the heading of each quantity, and its unit.
 
 A heading is known by its name, and may have a unit in parentheses: ``Params (M)``, ``FLOPs (1e18)``, ``loss (bits)``.
+A count without one may have a suffix itself: ``44M``.
 Other headings are named, as in ``n=params_total,d=tokens_trained,loss=val_bpb:bits``. Losses become nats. Bits per
 byte become nats per byte, and a law that is fitted to them is in these.
 """
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from assay.errors import UsageError, among
 from assay.scaling.table import Table
+from assay.units import parse_count
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": (
@@ -47,7 +49,11 @@ _SHORT |= {"c_min": "min_flops", "s_min": "min_steps", "u": "unique_tokens"}
 _COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12, "thousands": 1e3, "millions": 1e6, "billions": 1e9}
 _IN_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
 
-Convert = Callable[[float], float]
+_IN_THOUSANDS = re.compile(r"\d{1,3}(,\d{3}){2,}")
+"""Counts with separated thousands; with one comma it may be the decimal one."""
+
+Convert = Callable[[str], float]
+"""Conversion of a field; it raises `ValueError` for one that is no number."""
 
 
 class Column(NamedTuple):
@@ -123,20 +129,26 @@ def _converting(kind: str, unit: str, heading: str) -> Convert:
     name = unit.strip().lower()
     if kind == "loss":
         if name in ("", "nats"):
-            return _same
+            return float
         if name in ("bits", "bpb", "bits per byte", "bits/byte"):
-            return lambda value: value * math.log(2)
+            return lambda text: float(text) * math.log(2)
         if name in ("perplexity", "ppl"):
-            return lambda value: math.log(value) if value > 0 else math.nan
+            return lambda text: math.log(float(text)) if float(text) > 0 else math.nan
         raise UsageError(f"the loss {heading} has the unit {unit!r}; there are nats, bits and perplexity")
-    factor = 1.0 if not name else _COUNTS.get(name) or _number(name)
+    if not name:
+        return _count
+    factor = _COUNTS.get(name) or _number(name)
     if factor is None:
         raise UsageError(f"the column {heading} has the unit {unit!r}; write a factor such as M, B or 1e18")
-    return lambda value: value * factor
+    return lambda text: float(text) * factor
 
 
-def _same(value: float) -> float:
-    return value
+def _count(text: str) -> float:
+    """Return a count that may have a suffix, ``44M``, or separated thousands, ``44,000,000``."""
+    plain = text.strip()
+    if "," in plain and not _IN_THOUSANDS.fullmatch(plain):
+        raise ValueError(text)
+    return parse_count(plain)
 
 
 def _number(text: str) -> float | None:
