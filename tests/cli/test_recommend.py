@@ -79,6 +79,16 @@ def test_without_a_device_the_simplest_stack_of_the_least_arithmetic_is_advised(
     assert best["tokens_per_second"] is best["step_seconds"] is None
 
 
+def test_a_frame_of_an_unnamed_device_has_flops_and_no_times() -> None:
+    found = api.recommend(*RUN, memory_bytes=10**8)
+    frame = found.to_frame()
+    assert frame["tokens_per_second"].isna().all()
+    assert (frame["step_flops"] > 0).all()
+    figure = found.plot()
+    assert figure is not None
+    assert figure.axes[0].get_ylabel() == "tokens/TFLOP"
+
+
 def test_hours_need_a_device(assay: Assay) -> None:
     said = assay("recommend", *RUN, "--memory", "100MB", "--tokens", "1M")
     assert said.code == 2

@@ -149,17 +149,17 @@ class Advice:
             "device": self.device or None,
             "budget_bytes": self.budget_bytes,
             "of": self.of,
-            "baseline": self._plain(self.baseline),
-            "recommended": self._plain(self.recommended),
+            "baseline": self.plain(self.baseline),
+            "recommended": self.plain(self.recommended),
             "command": self.command,
             "checked": self.checked,
             "largest_batch": self.largest_batch,
-            "frontier": [self._plain(one) for one in self.frontier],
+            "frontier": [self.plain(one) for one in self.frontier],
             "parts": [
-                {"element": one.element, "loss": one.loss, "without": one.without and self._plain(one.without)}
+                {"element": one.element, "loss": one.loss, "without": one.without and self.plain(one.without)}
                 for one in self.parts
             ],
-            "different_training": [self._plain(one) for one in self.different],
+            "different_training": [self.plain(one) for one in self.different],
             "candidates": self.counts.candidates,
             "timed": self.counts.timed,
             "replayed": self.counts.replayed,
@@ -170,7 +170,8 @@ class Advice:
             "warnings": list(self.warnings),
         }
 
-    def _plain(self, choice: Choice) -> dict[str, Any]:
+    def plain(self, choice: Choice) -> dict[str, Any]:
+        """Return the figures of a stack as plain values, with FLOPs in place of times if no device was named."""
         found = choice.to_dict()
         if not self.device:
             found |= dict.fromkeys(("tokens_per_second", "step_seconds", "step_seconds_margin"))
