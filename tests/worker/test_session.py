@@ -70,6 +70,20 @@ def test_a_run_says_what_of_its_corpus_is_left_out(corpus: Prepared, tmp_path: P
     assert ("note", str(told)) in list(summary.lines(result))
 
 
+def test_a_run_says_once_what_of_streamed_files_is_left_out(corpus: Prepared, tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.jsonl").write_text('{"text": null}\n' + '{"text": "0123456789 0123456789"}\n' * 50)
+    (books / "b.txt").write_bytes(b"\xff\x00")
+    streaming = [{"name": "streaming", "fields": {"path": str(books)}}]
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8}, optimizations=streaming))
+    said = [text for label, text in summary.lines(result) if label == "note"]
+    assert [one.partition(";")[0] for one in said] == [
+        "left out: 1 file of 2 B, with NUL bytes, so no text",
+        "left out: 1 record, null and no text",
+    ]
+
+
 def test_a_block_records_what_the_machine_did(corpus: Prepared, tmp_path: Path) -> None:
     block = ended(run_folder(tmp_path / "run", corpus, {"steps": 24})).blocks[0]
     if Path("/proc/stat").exists():

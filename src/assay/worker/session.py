@@ -28,7 +28,7 @@ from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stoppe
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of, starting
 from assay.worker.counters import Counters
-from assay.worker.ending import add_gradient_probe, add_sample, documents_seen
+from assay.worker.ending import add_gradient_probe, add_sample, documents_left_out, documents_seen
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver
@@ -101,6 +101,7 @@ class Session:
         self.counters.conclude(loop.position, self.findings)
         has_trained(loop, self.initial, self.ranks, self.observer.watch.updates)
         self.findings.documents = documents_seen(loop)
+        self.findings.notes += [one for one in documents_left_out(loop) if one not in self.findings.notes]
         if ended is None:
             self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
