@@ -89,7 +89,7 @@ def test_a_handle_of_nothing_is_refused() -> None:
 
 
 @pytest.mark.gpu
-def test_what_cannot_be_opened_is_read_from_files(tmp_path: Path) -> None:
+def test_memory_that_cannot_be_opened_is_read_from_files(tmp_path: Path) -> None:
     memory = SharedMemory(torch.device("cuda"))
     _written(tmp_path / "any.bin", memory)
     moved_to_files(tmp_path / "any.bin", memory)
