@@ -51,7 +51,7 @@ absent-quick: absent-tests
 absent-tests: absent-ready
 	$(BIN)/assay absent h200 -- $(ABSENT)/bin/python -m pytest -m "gpu and not device_values" -p no:cacheprovider \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.gpu' tests)
-	ASSAY_ABSENT_PYTHON=$(ABSENT)/bin/python $(BIN)/pytest -m "$(CHOSEN)" -n 2 tests/absent tests/fake tests/cli tests/benchmarks
+	ASSAY_ABSENT_PYTHON=$(ABSENT)/bin/python $(BIN)/pytest -m "$(CHOSEN)" -n 2 tests/absent tests/advise tests/fake tests/cli tests/benchmarks
 
 absent-ready: setup $(ABSENT)/.ready
 

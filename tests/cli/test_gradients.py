@@ -46,7 +46,7 @@ def test_it_prints_a_table_and_what_the_noise_scale_means(assay: Assay, trained:
     ("words", "sentence"),
     [
         (("nothing",), "there is no run"),
-        (("last",), "has no checkpoint yet"),
+        (("last",), "has no checkpoint"),
         (("last", "--micro-batches", "1"), "greater than or equal to 2"),
         (("last", "--sequences", "0"), "greater than or equal to 1"),
         (("last", "--sequences", "2147483648"), "2,147,483,648 sequences need at least "),

@@ -53,6 +53,15 @@ def test_a_study_has_its_matrix_beside_that_of_the_document(assay: Assay, tmp_pa
     assert page.read_text().count("<svg") == 8
 
 
+def test_a_plan_on_an_absent_gpu_is_the_predicted_study(assay: Assay, home: Home) -> None:
+    words = ("gpu-twenty-four", "--scale", "small", "--predicted", *GPU)
+    planned, predicted = (assay("study", verb, *words) for verb in ("plan", "run"))
+    assert planned.code == 0, planned.err
+    assert planned.out.startswith(PREDICTED)
+    assert planned.out == predicted.out
+    assert not home.root.exists()
+
+
 def test_without_a_treatment_techniques_that_the_device_has_are_compared(assay: Assay) -> None:
     said = assay("compare", "demo", "--device", "t4", "--json")
     assert "No technique was named, so these are compared" in said.err
@@ -68,6 +77,9 @@ def test_without_a_treatment_techniques_that_the_device_has_are_compared(assay: 
         (("compare", "demo", "--device", "a1000"), "no datasheet of a device 'a1000'"),
         (("study", "run", "gpu-twenty-four", "--predicted"), "--predicted needs a GPU"),
         (("study", "run", "gpu-twenty-four", *GPU), "--device is used with --predicted only"),
+        (("study", "plan", "gpu-twenty-four", "--predicted"), "--predicted needs a GPU"),
+        (("study", "plan", "gpu-twenty-four", *GPU), "--device is used with --predicted only"),
+        (("study", "plan", "gpu-twenty-four", "--predicted", *GPU, "--cells"), "--cells is not used with --predicted"),
         ((*STUDY, "--max-hours", "1"), "--max-hours is not used with --predicted"),
         ((*STUDY, "data.path=/no/such/text"), "or give model.vocab_size"),
     ],

@@ -50,6 +50,51 @@ def test_json_has_the_same_and_what_fits_is_fast(assay: Assay, rated: Home) -> N
     assert all(one["step_seconds"] >= value["recommended"]["step_seconds"] / 1.01 for one in rest if one["fits"])
 
 
+def test_a_budget_without_a_device_asks_nothing_of_this_machine(
+    assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*given: object, **named: object) -> None:
+        raise AssertionError("the rates of this machine were asked for")
+
+    for place in ("launch.rates.measured_machine", "hardware.rates.known_machine", "hardware.rates.known_rates"):
+        monkeypatch.setattr(f"assay.{place}", asked)
+    said = assay("recommend", *RUN, "--memory", "4MB")
+    assert said.code == 0
+    assert "nothing was asked of this machine" in said.out
+    assert "tokens/TFLOP" in said.out
+    assert "tokens/s" not in said.out
+    assert not home.root.exists()
+
+
+def test_without_a_device_the_simplest_stack_of_the_least_arithmetic_is_advised(assay: Assay) -> None:
+    roomy = assay("recommend", *RUN, "--memory", "100MB", "--json").value
+    assert roomy["recommended"]["optimizations"] == ""
+    assert roomy["device"] is None
+    tight = assay("recommend", *RUN, "--memory", str(roomy["baseline"]["need_bytes"] - 1), "--json").value
+    best, bare = tight["recommended"], tight["baseline"]
+    assert (best["fits"], bare["fits"]) == (True, False)
+    assert best["step_flops"] == bare["step_flops"] > 0
+    assert best["optimizations"]
+    assert "+" not in best["optimizations"]
+    assert best["tokens_per_second"] is best["step_seconds"] is None
+
+
+def test_a_frame_of_an_unnamed_device_has_flops_and_no_times() -> None:
+    found = api.recommend(*RUN, memory_bytes=10**8)
+    frame = found.to_frame()
+    assert frame["tokens_per_second"].isna().all()
+    assert (frame["step_flops"] > 0).all()
+    figure = found.plot()
+    assert figure is not None
+    assert figure.axes[0].get_ylabel() == "tokens/TFLOP"
+
+
+def test_hours_need_a_device(assay: Assay) -> None:
+    said = assay("recommend", *RUN, "--memory", "100MB", "--tokens", "1M")
+    assert said.code == 2
+    assert "hours are of a device; name a GPU with --device" in said.sentence()
+
+
 def test_a_limit_of_the_loss_leaves_only_what_is_known_to_keep_it(assay: Assay, rated: Home) -> None:
     value = assay("recommend", *RUN, "--memory", "100MB", *QUICK, "--max-loss-change", "0", "--json").value
     assert value["recommended"]["numerics"] in ("bit-equal to the baseline", "equal up to the order of summation")

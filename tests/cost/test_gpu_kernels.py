@@ -87,3 +87,8 @@ def test_norms_along_a_tall_matrix_take_partial_sums_across_it_only() -> None:
     """A trace of Adafactor and an absent H200 agree on this figure to the byte."""
     assert gpu_kernels.norm_along((50_257, 128), -1, H200) == 0
     assert gpu_kernels.norm_along((50_257, 128), -2, H200) == 51_511_300
+
+
+def test_a_hopper_multiplies_all_groups_at_once() -> None:
+    assert [gpu_kernels.grouped_product(groups, H200) for groups in (2, 4, 8)] == [67_704, 67_824, 68_064]
+    assert gpu_kernels.grouped_product(4, Gpu((8, 0), 108, 2048)) == 0  # an absent A100

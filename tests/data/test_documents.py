@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from assay.config import DataConfig
-from assay.data.documents import check_dataset, check_files, documents_of_dataset, documents_of_files, is_local
+from assay.data.documents import FileDocuments, check_dataset, check_files, documents_of_dataset, is_local
 from assay.errors import UsageError
 
 TEXTS = [f"document {n}" for n in range(17)]
@@ -30,7 +30,7 @@ def lines(place: Path, records: list[object]) -> str:
 def test_files_and_data_sets_give_their_documents_from_any_on(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
     records = tmp_path / "records"
     path = lines(records / "a.jsonl", [{"text": text} for text in TEXTS])
-    for read in (documents_of_files(path, DataConfig()), documents_of_dataset(str(records), "train", "text")):
+    for read in (FileDocuments(path, DataConfig()), documents_of_dataset(str(records), "train", "text")):
         assert list(read(0)) == TEXTS
         assert list(read(15)) == TEXTS[15:]
 
@@ -46,7 +46,7 @@ def test_a_null_holds_nothing_in_data_sets_as_in_parquet(
     read = documents_of_dataset(str(folder), "train", "text")
     assert list(read(0)) == [text or "" for text in texts]
     assert list(read(2)) == [texts[2] or ""]
-    assert [t for t in read(0) if t] == list(documents_of_files(str(tmp_path / "a.parquet"), DataConfig())(0))
+    assert [t for t in read(0) if t] == list(FileDocuments(str(tmp_path / "a.parquet"), DataConfig())(0))
 
 
 def test_a_data_set_that_cannot_be_read_is_refused_with_a_sentence(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,39 @@ def test_files_without_text_are_refused_before_they_are_streamed(tmp_path: Path)
             check_files(str(path), DataConfig())
     (folder / "d.txt").write_text("text")
     check_files(str(folder), DataConfig())
-    assert [text for text in documents_of_files(str(folder), DataConfig())(0) if text.strip()] == ["text"]
+    assert [text for text in FileDocuments(str(folder), DataConfig())(0) if text.strip()] == ["text"]
+
+
+def test_parts_that_are_left_out_are_counted_once_as_far_as_files_were_read(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    lines(folder / "a.jsonl", [{"text": "one"}, {"text": None}, {"text": "two"}, {"text": None}])
+    (folder / "b.bin").write_bytes(b"\xff\x00")
+    (folder / "c.txt").write_text("three")
+    (folder / ".hidden").write_text("four")
+    read = FileDocuments(str(folder), DataConfig())
+    counts = lambda: {remark.reason: remark.count for remark in read.remarks()}  # noqa: E731
+    assert counts() == {"hidden": 1}
+    assert next(read(0)) == "one"
+    assert counts() == {"hidden": 1}
+    for start in (0, 2, 0):
+        assert list(read(start)) == ["one", "two", "three"][start:]
+        assert counts() == {"hidden": 1, "null and no text": 2, "with NUL bytes, so no text": 1}
+    next(read(0))  # a pass that has just begun does not hide what the last one met
+    assert len(counts()) == 3
+    assert {remark.reason for remark in FileDocuments(str(folder), DataConfig()).glance()} == {
+        "hidden",
+        "with NUL bytes, so no text",
+    }
+
+
+def test_splits_that_are_not_streamed_are_named(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    one = datasets.Dataset.from_dict({"text": ["one", "two"]})
+    datasets.DatasetDict({"train": one, "test": one}).save_to_disk(tmp_path / "saved")
+    read = FileDocuments(str(tmp_path / "saved"), DataConfig())
+    assert list(read(0)) == ["one", "two"]
+    (split,) = [remark for remark in read.remarks() if remark.reason == "of a split that is not read"]
+    assert split.first.endswith("test/data-00000-of-00001.arrow")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_json_lines_and_parquet_give_their_field(tmp_path: Path) -> None:
         ("{", "line 2 is not JSON"),
         ('{"body": "x"}', r"line 2 lacks the field 'text' \(it has body\)"),
         ('{"text": 3}', "line 2: the field 'text' is not text"),
-        ('{"text": "\\ud800"}', "line 2: the field 'text' is not text"),
+        ('{"text": "\\ud800"}', "line 2: the field 'text' has half a surrogate pair"),
     ],
 )
 def test_a_bad_json_line_is_named(tmp_path: Path, line: str, says: str) -> None:
@@ -204,6 +204,52 @@ def test_arrays_and_tables_give_their_field_and_no_syntax(tmp_path: Path) -> Non
         assert said[0].startswith("left out: 1 record, null and no text; ")
     assert read(tmp_path / "c.json") == "five\nsix"
     assert {read(tmp_path / name) for name in ("d.csv", "e.tsv")} == {whole}
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_the_separator_of_a_table_is_the_one_by_which_it_has_the_column(
+    tmp_path: Path, name: str, separator: str, quoting: int
+) -> None:
+    with (tmp_path / name).open("w", newline="") as stream:
+        table = csv.writer(stream, delimiter=separator, quoting=quoting)  # type: ignore[arg-type]
+        table.writerows([["id", "text", "mark"], [1, "one, two; three\tfour", 2.5], [2, "five", 1]])
+    assert read(tmp_path / name) == "one, two; three\tfour\nfive"
+    with pytest.raises(UsageError, match=r"it has no column 'body' \(it has id, text, mark\)"):
+        read(tmp_path / name, "body")
+
+
+def test_strings_that_are_stored_once_are_text(tmp_path: Path) -> None:
+    texts = ["one", "two", "one", None]
+    for number, kind in enumerate((arrow.dictionary(arrow.int16(), arrow.string()), arrow.string_view())):
+        column = (
+            arrow.array(texts, type=arrow.string()).cast(kind) if number else arrow.array(texts).dictionary_encode()
+        )
+        parquet.write_table(arrow.table({"text": column}), tmp_path / f"{number}.parquet")
+        assert read(tmp_path / f"{number}.parquet") == "one\ntwo\none"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_byte_order_mark_names_the_encoding_to_set(tmp_path: Path, encoding: str) -> None:
+    text = "text\nGrüße, 書き\n" * 2000
+    for name in ("a.txt", "a.csv", "a.jsonl"):
+        (tmp_path / name).write_text(text, encoding=encoding)
+        with pytest.raises(UsageError, match=rf"set data\.encoding={encoding}"):
+            read(tmp_path / name)
+        (tmp_path / name).unlink()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text(text, encoding=encoding)
+    (folder / "b.txt").write_text("plain")
+    (folder / "c.bin").write_bytes(b"\xff\xfe\x00")
+    found, said = remarked(folder)
+    assert found == "plain"
+    assert [one.partition(", ")[2].partition(";")[0] for one in said] == [
+        f"{encoding} by the byte order mark, not UTF-8",
+        "with NUL bytes, so no text",
+    ]
+    assert remarked(folder, encoding=encoding)[0] == text
 
 
 @pytest.mark.parametrize(

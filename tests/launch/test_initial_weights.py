@@ -177,7 +177,11 @@ def test_shards_are_those_that_the_index_lists(home: Home, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("pytorch_model.bin", "pytorch_model.bin is a pickle"), ("adapter_config.json", "it is an adapter; merge it")],
+    [
+        ("pytorch_model.bin", "pytorch_model.bin is a pickle"),
+        ("adapter_config.json", "it is an adapter; merge it"),
+        ("model-q4_0.gguf", "model-q4_0.gguf is a GGUF file"),
+    ],
 )
 def test_a_folder_without_weights_that_can_be_read_says_what_it_has(
     home: Home, tmp_path: Path, name: str, says: str
@@ -186,6 +190,64 @@ def test_a_folder_without_weights_that_can_be_read_says_what_it_has(
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(b"never opened")
     with pytest.raises(UsageError, match=says):
+        with_initial_weights(asked(folder), home)
+
+
+def test_an_adapter_is_no_model_although_it_has_safetensors(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    save_file({"lora_A.weight": np.zeros((2, 2), np.float32)}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(UsageError, match="it is an adapter; merge it"):
+        with_initial_weights(asked(tmp_path), home)
+
+
+def test_weights_without_a_configuration_are_compared_once_the_vocabulary_is_known(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("words, and more of them. " * 100)
+    folder = exported(tmp_path / "made")
+    (folder / "config.json").unlink()
+    small = ("n_layer=2", "n_head=2", "n_embd=8", "context_length=12", "n_hidden=20", "bias=false")
+    shape = [f"model.{one}" for one in small]
+    text = [f"data.path={tmp_path / 'text.txt'}", "data.tokenizer=bpe", "data.bpe_vocab_size=258"]
+    with pytest.raises(UsageError, match=r"embedding\.token\.weight is 256×8 and should be 258×8"):
+        ready(load(None, [f"model.init_from={folder}", *shape, *text]), home)
+
+
+@pytest.mark.parametrize(("value", "zero"), [(0.0, True), (-0.0, True), (1e-40, False), (-1.0, False)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_biases_that_the_configuration_denies_must_be_zero_before_a_run(
+    home: Home, tmp_path: Path, value: float, zero: bool, dtype: type
+) -> None:
+    folder = hugging_face(tmp_path / "hf", bias=False)
+    biases = {"h.0.ln_1.bias": np.zeros(8, dtype), "h.1.mlp.c_proj.bias": np.full(8, value, dtype)}
+    if dtype is np.float16 and value == 1e-40:
+        biases["h.1.mlp.c_proj.bias"][3] = 6e-8  # the smallest number of float16
+    save_file(theirs(folder) | biases, folder / "model.safetensors")
+    if zero:
+        assert not with_initial_weights(asked(folder), home).model.bias
+        return
+    with pytest.raises(UsageError, match=r"a bias 'h\.1\.mlp\.c_proj\.bias' that is not zero; set model\.bias=true"):
+        with_initial_weights(asked(folder), home)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "qwen3"])
+@pytest.mark.parametrize("before", ["_orig_mod.", "module.", "_orig_mod.model."])
+def test_names_of_a_wrapped_model_are_said_in_place_of_a_list(
+    home: Home, tmp_path: Path, kind: str, before: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(HF if kind == "gpt2" else QWEN))
+    save_file({f"{before}{name}": one for name, one in theirs(tmp_path).items()}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match=r"names of .* begin with '(_orig_mod|module)..*; save the model inside it"):
+        with_initial_weights(asked(tmp_path), home)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
+def test_weights_that_are_rounded_for_inference_are_refused(home: Home, tmp_path: Path, dtype: type) -> None:
+    folder = hugging_face(tmp_path / "hf")
+    tensors = theirs(folder)
+    save_file({**tensors, "h.0.attn.bias": np.zeros((1, 1), np.uint8)}, folder / "model.safetensors")
+    assert with_initial_weights(asked(folder), home).model.n_layer == 2  # a mask that old versions wrote
+    name = "h.1.mlp.c_fc.weight"
+    save_file({**tensors, name: tensors[name].astype(dtype)}, folder / "model.safetensors")
+    with pytest.raises(UsageError, match=rf"has {name} in [IU]\d+, rounded for inference"):
         with_initial_weights(asked(folder), home)
 
 

@@ -215,6 +215,21 @@ def test_a_technique_that_finds_no_blocks_is_refused_before_the_run_and_what_it_
 
 
 @pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("fields", [{"device": "cuda"}, {"ranks": 2}])
+def test_blocks_that_are_not_found_are_refused_before_a_run_that_no_trace_follows(
+    folder: Path, fields: dict[str, Any]
+) -> None:
+    # Only a technique of a user's own may divide a model of theirs, so the ranks are written in.
+    unlike, told = (
+        run_of(folder, name, optimizations=["activation_checkpointing"]).model_copy(update=fields)
+        for name in ("unlike", "told")
+    )
+    with pytest.raises(UsageError, match=r"has 0 blocks .*; name them in assay\.OwnModel\(model, blocks=\[…\]\)"):
+        looked_at(unlike, detect())
+    looked_at(told, detect())
+
+
+@pytest.mark.usefixtures("forked")
 def test_a_model_on_the_meta_device_is_predicted(folder: Path) -> None:
     built = traced(run_of(folder, "words"))
     assert traced(run_of(folder, "bare")) == built

@@ -44,6 +44,17 @@ def test_a_plan_says_what_of_the_corpus_is_left_out(tmp_path: Path) -> None:
     assert found.remarks[0] in list(token_budget_report(found))
 
 
+def test_a_plan_says_what_of_streamed_files_is_left_out(tmp_path: Path, text: str) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.txt").write_text("0123456789" * 100)
+    (books / "b.txt").write_bytes("Bücher".encode("latin-1"))
+    run = api.configure("demo", (*SHAPE, text), optimizations=f"streaming:path={books}")
+    (said,) = api.token_budget(run, home=Home(tmp_path / "home")).remarks
+    assert said.startswith("left out: 1 file of 6 B, not UTF-8; ")
+    assert said.endswith("b.txt")
+
+
 def test_a_limit_of_tokens_ends_the_run_before_its_steps(tmp_path: Path, text: str) -> None:
     asked = (*SHAPE, text, "training.steps=1000", "training.tokens=90")
     found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assay.api import scaling
 from assay.errors import UsageError
 from assay.scaling.points import Points, read_points
 
@@ -70,3 +71,45 @@ def test_missing_and_unknown_keys_are_named_with_those_that_are_there(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         read_points(table(tmp_path, "wide,long,bad", 1, 1, 1), named=named)
+
+
+@pytest.mark.parametrize(
+    ("heading", "named", "by_byte"),
+    [
+        ("n,d,val_bpb", None, "val_bpb"),
+        ("n,d,loss (bits per byte)", None, "loss (bits per byte)"),
+        ("n,d,bad", "loss=bad:bpb", "bad"),
+        ("n,d,bad", "loss=bad:bits", ""),
+        ("n,d,loss", None, ""),
+        ("n,d,perplexity", None, ""),
+    ],
+)
+def test_a_law_of_losses_per_byte_says_so(tmp_path: Path, heading: str, named: str | None, by_byte: str) -> None:
+    found = scaling.fit(table(tmp_path, heading, 1, 1, 1), columns=named, hold_out=False, draws=20)
+    assert found.by_byte == by_byte
+    said = " ".join(str(block) for block in found.report())
+    assert ("the law is in nats per byte" in said) is bool(by_byte)
+
+
+def test_counts_may_have_a_suffix_or_separated_thousands(tmp_path: Path) -> None:
+    forms = (lambda n: f"{n / 1e6:g}M", lambda n: f'"{n:,.0f}"')
+    for form in forms:
+        rows = [f"{form(n)},{form(d)},{loss}" for n, d, loss in ROWS]
+        (tmp_path / "points.csv").write_text("\n".join(["Params,Tokens,Loss", *rows]))
+        assert same(read_points(tmp_path / "points.csv"))
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "says"),
+    [
+        ("params,tokens,loss", '"44,5",1e9,3', "the column params has '44,5'; write a number"),
+        ("params,tokens,loss", '"500,000",1e9,3', "the column params has '500,000'; write a number"),
+        ("params,tokens,loss", '1e9,1e9,"3,912"', "the column loss has '3,912'; write a number"),
+        ("params,tokens,loss", "1e9,1e9,3M", "the column loss has '3M'; write a number"),
+        ("Params (M),tokens,loss", "44M,1e9,3", "has '44M'; write a number"),
+    ],
+)
+def test_a_number_that_may_mean_two_things_is_refused(tmp_path: Path, heading: str, row: str, says: str) -> None:
+    (tmp_path / "points.csv").write_text("\n".join([heading, *[row] * 4]))
+    with pytest.raises(UsageError, match=says):
+        read_points(tmp_path / "points.csv")

@@ -88,7 +88,7 @@ def finished(
     return code, result
 
 
-def ended(folder: RunFolder, voice: type[ParentChannel] = ParentChannel) -> RunResult:
+def ended(folder: RunFolder, voice: type[ParentChannel] = ParentChannel, turns: int | None = None) -> RunResult:
     """The result of a run, as `worker.main` would write it."""
     _, out = os.pipe()
     requests, _ = os.pipe()
@@ -97,6 +97,6 @@ def ended(folder: RunFolder, voice: type[ParentChannel] = ParentChannel) -> RunR
     phases = Phases(channel, "import", 0.0)
     findings = Findings(folder.spec(), phases)
     session = worker_session.Session(
-        folder, channel, phases, findings, None, ReferenceProcess.of(folder, folder.spec().config)
+        folder, channel, phases, findings, turns, ReferenceProcess.of(folder, folder.spec().config)
     )
     return findings.result(*conclude(session.work, lambda: f"in the phase {phases.current}"))

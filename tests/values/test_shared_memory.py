@@ -4,12 +4,22 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from assay.values.shared_memory import OpenedMemory, SharedMemory
-from assay.values.tensors import Key, TensorReader, TensorWriter
+from assay.config import Spec
+from assay.parallel.ranks import ALONE
+from assay.records.evidence import ValueProof
+from assay.store.run_folder import RunFolder
+from assay.training.loop import read, take_step
+from assay.values.shared_memory import NotShared, OpenedMemory, SharedMemory
+from assay.values.tensors import Key, TensorReader, TensorWriter, moved_to_files
+from assay.worker.proof.process import NOT_SHARED, values_folder
+from assay.worker.proof.values import ValueCheck
+from support.runs import run_with
+from support.steps import build_step
 
 _READER = """
 import sys, torch
@@ -74,5 +84,58 @@ def test_a_device_without_room_leaves_tensors_to_the_file(tmp_path: Path, monkey
 @pytest.mark.gpu
 @pytest.mark.device_values  # an absent GPU opens any handle
 def test_a_handle_of_nothing_is_refused() -> None:
-    with pytest.raises(OSError, match="the driver does not open the record"):
+    with pytest.raises(NotShared, match="the driver does not open the record"):
         OpenedMemory([("00" * 64, 512)], torch.device("cuda"))
+
+
+@pytest.mark.gpu
+def test_memory_that_cannot_be_opened_is_read_from_files(tmp_path: Path) -> None:
+    memory = SharedMemory(torch.device("cuda"))
+    _written(tmp_path / "any.bin", memory)
+    moved_to_files(tmp_path / "any.bin", memory)
+    memory.free()
+    reader = TensorReader(tmp_path / "any.bin", torch.device("cuda"))
+    assert reader.get(Key("weight", 0, "a")).shape == (3, 4)
+    assert reader.get(Key("weight", 0, "b")).dtype == torch.bfloat16
+    assert reader.get(Key("weight", 0, "c")).tolist() == [1.0, 1.0]
+    reader.close()
+
+
+def test_files_of_a_memory_are_read_without_a_gpu(tmp_path: Path) -> None:
+    octets = torch.arange(6.0).view(torch.uint8).numpy()
+    octets.tofile(tmp_path / "chunk0.bin")
+    memory = OpenedMemory([(str(tmp_path / "chunk0.bin"), octets.size)], torch.device("cpu"))
+    assert memory.get(0, 8, torch.float32, (2, 2)).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    memory.close()
+
+
+@pytest.mark.gpu
+def test_a_run_whose_memory_nobody_may_open_is_checked_from_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    class Process:
+        """Cannot open a handle of the driver, and says so."""
+
+        def ask(self, part: str) -> None:
+            index = json.loads((values_folder(folder) / part / "rank0.json").read_text())
+            asked.append(all("/" in text for text, _ in index["memory"]))
+
+        def wait(self, seconds: float) -> bool:
+            return True
+
+        def answer(self, part: str) -> str:
+            return ValueProof(broken="" if asked[-1] else NOT_SHARED, verdict=asked[-1], steps=1).model_dump_json()
+
+    run = run_with(Spec(name="fused_adamw")).model_copy(update={"device": "cuda"})
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    step = build_step(run)
+    loop = SimpleNamespace(run=run, step=step, ranks=ALONE, position=SimpleNamespace(step=0))
+    check = ValueCheck(folder, loop, SimpleNamespace(interrupted=False), Process(), lambda proof: None)  # type: ignore[arg-type]
+    for part in ("beginning", "middle"):
+        with check.recorded(part, 0, 1):  # type: ignore[arg-type]
+            read(step, [check.taking(take_step)(step, 0, None)])
+            check.conclude()
+    assert asked == [False, True, True]

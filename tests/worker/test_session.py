@@ -22,7 +22,7 @@ from assay.store.run_folder import RunFolder
 from assay.training.checkpoints import checkpoint
 from assay.worker.processes.channel import ParentChannel
 from support.runs import run_folder
-from support.workers import ended
+from support.workers import ended, finished
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -68,6 +68,20 @@ def test_a_run_says_what_of_its_corpus_is_left_out(corpus: Prepared, tmp_path: P
     (folder / manifest.name).write_text(written)
     result = ended(run_folder(tmp_path / "run", replace(corpus, folder=folder), {"steps": 2}))
     assert ("note", str(told)) in list(summary.lines(result))
+
+
+def test_a_run_says_once_what_of_streamed_files_is_left_out(corpus: Prepared, tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.jsonl").write_text('{"text": null}\n' + '{"text": "0123456789 0123456789"}\n' * 50)
+    (books / "b.txt").write_bytes(b"\xff\x00")
+    streaming = [{"name": "streaming", "fields": {"path": str(books)}}]
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8}, optimizations=streaming))
+    said = [text for label, text in summary.lines(result) if label == "note"]
+    assert [one.partition(";")[0] for one in said] == [
+        "left out: 1 file of 2 B, with NUL bytes, so no text",
+        "left out: 1 record, null and no text",
+    ]
 
 
 def test_a_block_records_what_the_machine_did(corpus: Prepared, tmp_path: Path) -> None:
@@ -384,3 +398,27 @@ def test_a_run_that_ends_in_its_first_steps_is_checked_and_proven(
     assert result.values is not None
     assert result.values.checked
     assert result.values.verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "kept"),
+    [
+        ((), {}, 1),
+        (("--turns", "0"), {}, 0),
+        (("--turns", "0"), {"gradient_probe": 2}, 1),  # which reads it
+    ],
+)
+def test_a_short_cell_keeps_no_checkpoint(
+    corpus: Prepared, tmp_path: Path, arguments: tuple[str, ...], changes: dict[str, int], kept: int
+) -> None:
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3, **changes})
+    _, result = finished(folder, *arguments)
+    assert result.status is Status.DONE
+    assert len(list(folder.checkpoints.glob("step-*"))) == kept
+
+
+def test_a_long_cell_keeps_its_checkpoint(corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.worker.session._LONG_SECONDS", 0.0)
+    folder = run_folder(tmp_path / "run", corpus, {"steps": 3})
+    ended(folder, turns=1)
+    assert len(list(folder.checkpoints.glob("step-*"))) == 1

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from assay.advise.arithmetic import FLOPS
 from assay.config.run import ResolvedRun
 from assay.estimator.fit import StepBatch
 from assay.estimator.timing.step_time import spread_of
@@ -17,7 +18,7 @@ class Choice:
     stack: tuple[str, ...]
     """Techniques that are added to the configuration, as a user writes them."""
     seconds: float
-    """Seconds of a step."""
+    """Seconds of a step; TFLOPs if no device was named."""
     margin: float | None
     """Margin of the seconds (`step_time.spread_of`); None if the error of such a roofline was never measured."""
     timed: bool
@@ -103,6 +104,7 @@ class Advice:
     configuration: str
     """The preset, file or folder that was asked about."""
     device: str
+    """Name of the device; empty if none was named, so that steps have arithmetic and no times (`arithmetic`)."""
     absent: bool
     """True for a device that is known by its datasheet only."""
     budget_bytes: int
@@ -129,6 +131,11 @@ class Advice:
         """The recommended stack, then the frontier from the fastest on."""
         return (self.recommended, *self.frontier)
 
+    @property
+    def speed_unit(self) -> str:
+        """Unit of `tokens_per_second`: tokens a second, or for each TFLOP if no device was named."""
+        return "tokens/s" if self.device else "tokens/TFLOP"
+
     def training(self, tokens: float, price: float | None = None) -> Training:
         """Return the training of the recommended stack on so many tokens, at a price for an hour of the device."""
         best = self.recommended
@@ -137,22 +144,22 @@ class Advice:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as plain values."""
+        """Return all figures as plain values. If no device was named, stacks have FLOPs in place of times."""
         return {
-            "device": self.device,
+            "device": self.device or None,
             "budget_bytes": self.budget_bytes,
             "of": self.of,
-            "baseline": self.baseline.to_dict(),
-            "recommended": self.recommended.to_dict(),
+            "baseline": self.plain(self.baseline),
+            "recommended": self.plain(self.recommended),
             "command": self.command,
             "checked": self.checked,
             "largest_batch": self.largest_batch,
-            "frontier": [one.to_dict() for one in self.frontier],
+            "frontier": [self.plain(one) for one in self.frontier],
             "parts": [
-                {"element": one.element, "loss": one.loss, "without": one.without and one.without.to_dict()}
+                {"element": one.element, "loss": one.loss, "without": one.without and self.plain(one.without)}
                 for one in self.parts
             ],
-            "different_training": [one.to_dict() for one in self.different],
+            "different_training": [self.plain(one) for one in self.different],
             "candidates": self.counts.candidates,
             "timed": self.counts.timed,
             "replayed": self.counts.replayed,
@@ -162,3 +169,11 @@ class Advice:
             "unadvised": list(self.counts.unadvised),
             "warnings": list(self.warnings),
         }
+
+    def plain(self, choice: Choice) -> dict[str, Any]:
+        """Return the figures of a stack as plain values, with FLOPs in place of times if no device was named."""
+        found = choice.to_dict()
+        if not self.device:
+            found |= dict.fromkeys(("tokens_per_second", "step_seconds", "step_seconds_margin"))
+            found["step_flops"] = round(choice.seconds * FLOPS)
+        return found

@@ -34,7 +34,7 @@ def recommend(
     ] = 0.01,
     calibrate: Annotated[
         float | None,
-        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first; 0: none; default: 90."),
+        typer.Option("--calibrate", metavar="SECONDS", help="Time front-runners here first: 90; 0: a roofline."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the first three in short runs, and say whether the order held.")
@@ -43,13 +43,14 @@ def recommend(
 ) -> None:
     """Recommend what to turn on: the fastest stack of techniques and micro-batches whose step fits into some memory.
 
-    Every compatible stack is searched. Memory is that of the ledger. Front-runners are timed on this machine, and
-    correct the roofline of all others. Techniques that train differently are listed apart. What the configuration turns
-    on itself stays on. With several --gpus, layouts over them are planned from datasheets, and nothing is timed.
+    Every compatible stack is searched. Memory is that of the ledger. Times are those of --device, or of this machine
+    with --calibrate: front-runners are timed, and correct the roofline of all others. With neither, stacks are ranked
+    by their arithmetic. Techniques that train differently are listed apart. What the configuration turns on itself
+    stays on. With several --gpus, layouts over them are planned from datasheets, and nothing is timed.
 
     \b
         assay recommend gpt2-124m --memory 8GB
-        assay recommend shakespeare-char-cpu --memory 1GB --max-loss-change 0.01 --verify
+        assay recommend shakespeare-char-cpu --memory 1GB --calibrate 90 --verify
         assay recommend gpt2-124m --device a100-40gb --tokens 10B --price 1.5
         assay recommend gpt2-124m training.batch_size=512 --device a100 --gpus 64 --tokens 1B
     """

@@ -1,11 +1,13 @@
 """`assay study`: plan and run a file or a study of the library; list studies, show, follow, stop and resume one."""
 
 import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import check_used
+from assay.cli.option_rules import Uses, check_used
 from assay.cli.options import AbsentGpu, Json, Overrides, Page
 from assay.cli.predicted_study import print_predicted
 from assay.cli.study_output import FailOn, check_fail_on, finish, print_answer, unmet
@@ -35,6 +37,8 @@ _RUN_USES = {
     "--predicted": ("--device",),
 }
 """Options of `run` by what it does: measure, or predict."""
+_PLAN_USES = {"": ("--calibrate", "--cells", "--loss-only"), "--predicted": ("--device",)}
+"""Options of `plan` by where its rows run: here, or on an absent GPU."""
 
 
 @app.command("new")
@@ -64,11 +68,16 @@ def plan_study(
     loss_only: Annotated[
         bool, typer.Option("--loss-only", help="Plan it as `run --loss-only` runs it: without times, a seed once.")
     ] = False,
+    predicted: Annotated[
+        bool, typer.Option("--predicted", help="Predict every row on --device, as `run --predicted` does.")
+    ] = False,
+    device: AbsentGpu = None,
     as_json: Json = False,
 ) -> None:
     """List every row of a study with its predicted memory and time, and rows that cannot run with the reason.
 
-    The study is not trained. Times need --calibrate, or the rates that `assay machine` measures.
+    The study is not trained. Times need --calibrate, or the rates that `assay machine` measures. With --predicted the
+    rows are those of a GPU that may be absent: `assay study plan gpu-twenty-four --predicted --device a100-40gb`.
     """
     from functools import partial
 
@@ -77,6 +86,10 @@ def plan_study(
     from assay.report.study.outlook import outlook_report
     from assay.report.terminal.progress import watcher
 
+    options = {"--calibrate": calibrate, "--cells": cells, "--loss-only": loss_only, "--device": device}
+    if gpu := _gpu(predicted, device, _PLAN_USES, options):
+        _print_predicted(source, overrides, scale, gpu, None, as_json)
+        return
     with watcher() as watch:
         asked = partial(plan, source, *(overrides or ()), scale=scale, calibrate=calibrate, loss_only=loss_only)
         found = asked(on_progress=watch.prepare)
@@ -125,20 +138,36 @@ def run_study(
     """
     from functools import partial
 
-    from assay.api.study import predict, run
+    from assay.api.study import run
 
     options = {
         "--executor": executor, "--max-hours": max_hours, "--loss-only": loss_only, "--track": track,
         "--fail-on": fail_on, "--device": device,
     }  # fmt: skip
-    check_used("--predicted" if predicted else "", _RUN_USES, options)
-    if predicted:
-        if device is None:
-            raise UsageError("--predicted needs a GPU; name one, as in --predicted --device a100-40gb")
-        print_predicted(partial(predict, source, *(overrides or ()), scale=scale, device=device), page, as_json)
+    if gpu := _gpu(predicted, device, _RUN_USES, options):
+        _print_predicted(source, overrides, scale, gpu, page, as_json)
         return
     asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor or "local")
     finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on)
+
+
+def _gpu(predicted: bool, device: str | None, uses: Uses, options: Mapping[str, object]) -> str | None:
+    """Return the GPU on which rows are predicted; None if they are not. Raises `UsageError` for options beside it."""
+    check_used("--predicted" if predicted else "", uses, options)
+    if predicted and device is None:
+        raise UsageError("--predicted needs a GPU; name one, as in --predicted --device a100-40gb")
+    return device
+
+
+def _print_predicted(
+    source: str, overrides: list[str] | None, scale: str | None, device: str, page: Path | None, as_json: bool
+) -> None:
+    """Predict every row on a GPU, and print the answer."""
+    from functools import partial
+
+    from assay.api.study import predict
+
+    print_predicted(partial(predict, source, *(overrides or ()), scale=scale, device=device), page, as_json)
 
 
 @app.command("library")

@@ -12,6 +12,9 @@ from assay.cost.kernels import Gpu
 from assay.cost.reductions import Reduction, contiguous, inside_bytes
 
 _FLOAT32, _INT64 = 4, 8
+_HOPPER = (9, 0)
+_DESCRIPTOR = 128
+"""Bytes of a descriptor of a tensor."""
 _CHUNK = 65536
 """Elements of which one block of a list of norms sums (`MultiTensorApply.cuh`, `kChunkSize`)."""
 _SORTED = 3072
@@ -96,6 +99,15 @@ def embedding_backward(indices: int, rows: int, width: int) -> int:
 def safe_softmax(elements: int, length: int) -> int:
     """Return the bytes of what searches for rows without any score (`SoftMax.cpp`, `_safe_softmax`)."""
     return elements + elements // length + _FLOAT32
+
+
+def grouped_product(groups: int, gpu: Gpu) -> int:
+    """Return the bytes of each group's arguments, and of four descriptors of tensors for each multiprocessor.
+
+    Only a Hopper multiplies all groups by one kernel. Source: `cuda/GroupMM.cu`, `bf16bf16_grouped_gemm_impl_sm90`, and
+    CUTLASS's workspace of it.
+    """
+    return 60 * groups + 4 * _DESCRIPTOR * gpu.multiprocessors if gpu.capability == _HOPPER else 0
 
 
 def norms_of_list(sizes: Iterable[int]) -> int:

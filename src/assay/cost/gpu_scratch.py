@@ -11,7 +11,7 @@ from functools import lru_cache
 from assay.cost import gpu_kernels as kernels
 from assay.cost.attention import CUDNN, EFFICIENT, FLASH, GPU_FLASH, kernel_of
 from assay.cost.kernels import Gpu
-from assay.cost.layers import RMS_NORM
+from assay.cost.layers import GROUPED, RMS_NORM
 from assay.cost.operation import Gradient, Operation
 from assay.cost.reductions import Reduction, contiguous, inside_bytes
 from assay.cost.tensors import DTYPE_BYTES, Tensor
@@ -30,6 +30,8 @@ def forward_scratch(operation: Operation, values: Values, gpu: Gpu) -> int:
             return 0
         heads, length, depth = out.shape
         return kernels.flash_forward(heads, length, depth, gpu, noise=operation.noisy)
+    if operation.name == GROUPED:
+        return kernels.grouped_product(values[operation.inputs[1]].shape[0], gpu)
     return _copied(operation, values) if operation.name == RMS_NORM else 0
 
 
@@ -37,6 +39,8 @@ def backward_scratch(operation: Operation, values: Values, gpu: Gpu) -> int:
     """Return the most bytes that an operation's backward takes beside its results."""
     if operation.name in ("aten.addmm", "aten.add"):
         return _sums(operation, values, gpu)
+    if operation.name == GROUPED:
+        return forward_scratch(operation, values, gpu)
     if operation.name in _NORMS:
         x = values[operation.inputs[0]]
         rows = x.elements // x.shape[-1]

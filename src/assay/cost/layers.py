@@ -15,6 +15,8 @@ FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, 
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
 INSIDE, OVERWRITING = Gradient.INSIDE, Gradient.OVERWRITING
 
+GROUPED = "aten._grouped_mm"
+"""Product of each group of rows and a matrix of its own."""
 RMS_NORM, _COMPOSED, _NORMALIZED = "aten._fused_rms_norm", "PowBackward", "normalized"
 
 

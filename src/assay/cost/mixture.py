@@ -16,7 +16,7 @@ from math import prod
 from assay.config import ModelConfig
 from assay.cost import layers
 from assay.cost.kernels import Kernels
-from assay.cost.layers import ALIAS, CONVERTED, FRESH, INPLACE, NONE, TRANSPOSED
+from assay.cost.layers import ALIAS, CONVERTED, FRESH, GROUPED, INPLACE, NONE, TRANSPOSED
 from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
 from assay.cost.tensors import Places, Tensor
@@ -171,7 +171,7 @@ def _product(site: Writer, x: Tensor, weight: Tensor, ends: Tensor | None, confi
         operator, node, how = "aten.bmm", "BmmBackward", INPLACE if 1 in (wide, narrow) else TRANSPOSED
     kept: tuple[Tensor, ...] = () if ends is None else (ends,)
     if kept:
-        operator, node = "aten._grouped_mm", "GroupedMmBackward"
+        operator, node = GROUPED, "GroupedMmBackward"
     site.write(
         operator,
         "contraction",

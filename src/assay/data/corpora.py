@@ -37,7 +37,7 @@ from assay.records.corpus import Remark
 CORPORA = ("stdlib", "files", *PUBLISHED)
 
 _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
-_WAY_OF_READING = b"2"
+_WAY_OF_READING = b"3"
 """It must change whenever the same files give another text, or other remarks."""
 _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 

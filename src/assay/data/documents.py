@@ -8,41 +8,70 @@ missing. The hub is therefore queried for the name first, once.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from assay.config import DataConfig
 from assay.config.paths import absolute
-from assay.data.records import Reading
+from assay.data.compressed import form_of
+from assay.data.records import FORMS, Reading
 from assay.data.saved import saved_splits
 from assay.data.sources import documents, files_at
-from assay.data.tally import Tally
+from assay.data.tally import OTHER_SPLIT, Tally
 from assay.errors import UsageError, first_line
+from assay.records.corpus import Remark
 
 Documents = Callable[[int], Iterator[str]]
 """Number of a document → the texts from this document on, in an order that never changes."""
 
 _GLANCE_BYTES = 2**24
 """Bytes that are read of a plain file to check that it holds text."""
+_BEGINNING_BYTES = 2**16
+"""Bytes of each plain file that are read before a run to tell which are no text."""
 _PATIENCE_SECONDS = 10.0
 
 
-def documents_of_files(path: str, config: DataConfig, limit_bytes: int | None = None) -> Documents:
-    """Return the records of files that hold some; other files are one document each, up to `limit_bytes`.
+class FileDocuments:
+    """The records of files that hold some; other files are one document each, up to `limit_bytes`.
 
     Files that are not text are left out in a folder; a named one raises `UsageError` when it is read. A data set that
     `datasets` saved with several splits gives its training split. Raises `UsageError` if there are no files.
     """
-    place = absolute(path)
-    files = files_at(str(saved_splits(place).get("train", path)), Tally())
-    reading = Reading(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
 
-    def read(start: int) -> Iterator[str]:
-        return islice(documents(files, reading, Tally()), start, None)
+    def __init__(self, path: str, config: DataConfig, limit_bytes: int | None = None) -> None:
+        place, listed = absolute(path), Tally()
+        splits = saved_splits(place)
+        self._files = files_at(str(splits.pop("train", path)), listed)
+        for other in splits.values():
+            listed.add_files(OTHER_SPLIT, files_at(str(other), listed))
+        self._listed = listed.remarks()
+        self._reading = Reading(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
+        self._fullest = self._newest = Tally()
 
-    return read
+    def __call__(self, start: int) -> Iterator[str]:
+        """Yield the texts from a document on."""
+        self._fullest, self._newest = self._furthest, Tally()
+        return islice(documents(self._files, self._reading, self._newest), start, None)
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return what is left out of the files, as far as they were read. What a second pass meets counts once."""
+        return (*self._listed, *self._furthest.remarks())
+
+    def glance(self) -> tuple[Remark, ...]:
+        """Return what the names and the beginnings of plain files tell; no records are read."""
+        tally, begun = Tally(), replace(self._reading, limit_bytes=_BEGINNING_BYTES)
+        if self._reading.lenient:
+            deque(documents((one for one in self._files if form_of(one) not in FORMS), begun, tally), maxlen=0)
+        return (*self._listed, *tally.remarks())
+
+    @property
+    def _furthest(self) -> Tally:
+        """The tally of the pass that has come furthest; each pass begins with the first file."""
+        return max(self._fullest, self._newest, key=lambda tally: tally.parts)
 
 
 def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
@@ -69,7 +98,7 @@ def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
 
 def check_files(path: str, config: DataConfig) -> None:
     """Raise `UsageError` if the files of a path cannot be read up to the first text."""
-    _some_text(documents_of_files(path, config, _GLANCE_BYTES)(0), path)
+    _some_text(FileDocuments(path, config, _GLANCE_BYTES)(0), path)
 
 
 def check_dataset(name: str, split: str, text_field: str) -> None:

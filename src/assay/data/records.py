@@ -8,16 +8,20 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.data.compressed import COMPRESSED, form_of, opened
+from assay.data.marks import marked_encoding
 from assay.data.tally import NULL, Tally
 from assay.errors import UsageError
 
 _LARGEST_CELL = 2**31 - 1
+_BEGINNING_BYTES = 2**10
+_SEPARATORS = {".tsv": "\t,;", ".csv": ",;\t"}
+"""Separators of each form, the usual one first: spreadsheets write semicolons where a comma is the decimal point."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,12 @@ def _field(record: dict[str, Any], reading: Reading, place: str) -> str | None:
             f"{place} lacks the field {name!r} (it has {_listed(record)}); name the text field in data.text_field"
         )
     text = record[name]
-    if text is not None and (not isinstance(text, str) or _half_a_character(text)):
+    if text is not None and not isinstance(text, str):
         raise UsageError(f"{place}: the field {name!r} is not text; name a text field in data.text_field")
+    if text is not None and _half_a_character(text):
+        raise UsageError(
+            f"{place}: the field {name!r} has half a surrogate pair, which is no character; write it again"
+        )
     return text
 
 
@@ -134,11 +142,22 @@ def _entry(record: Any, reading: Reading, place: str) -> str | None:
 
 
 def _table(path: Path, reading: Reading) -> Iterator[str | None]:
-    rows = _rows(path, reading)
+    separator = _separator(path, reading)
+    rows = _rows(path, reading, separator)
     header = next(rows, [])
-    if reading.text_field not in header:
-        raise NoRecords(f"it has no column {reading.text_field!r} (it has {_listed(header)})")
     return _column(rows, header, header.index(reading.text_field), path)
+
+
+def _separator(path: Path, reading: Reading) -> str:
+    """Return the separator by which a table has the text field. Raises `NoRecords` if it has none by any of them."""
+    separators, headers = _SEPARATORS[form_of(path)], list[list[str]]()
+    for one in separators:
+        with suppress(UsageError):  # a header with quotes is no row by another separator
+            headers.append(next(_rows(path, reading, one), []))
+            if reading.text_field in headers[-1]:
+                return one
+    header = max(headers, key=len) if headers else next(_rows(path, reading, separators[0]))
+    raise NoRecords(f"it has no column {reading.text_field!r} (it has {_listed(header)})")
 
 
 def _column(rows: Iterator[list[str]], header: list[str], column: int, path: Path) -> Iterator[str]:
@@ -152,10 +171,10 @@ def _column(rows: Iterator[list[str]], header: list[str], column: int, path: Pat
             yield row[column]
 
 
-def _rows(path: Path, reading: Reading) -> Iterator[list[str]]:
+def _rows(path: Path, reading: Reading, separator: str) -> Iterator[list[str]]:
     csv.field_size_limit(_LARGEST_CELL)
     with _decoded(path, reading) as stream:
-        found = csv.reader(stream, delimiter="\t" if form_of(path) == ".tsv" else ",", strict=True)
+        found = csv.reader(stream, delimiter=separator, strict=True)
         try:
             yield from found
         except csv.Error as error:
@@ -197,16 +216,22 @@ def _arrow(path: Path, reading: Reading) -> Iterator[str | None]:
 
 
 def _check_column(schema: Any, path: Path, reading: Reading) -> None:
-    import pyarrow as arrow
-
     name = reading.text_field
     if name not in schema.names:
         raise UsageError(
             f"{path} lacks the column {name!r} (it has {_listed(schema.names)}); name it in data.text_field"
         )
     kind = schema.field(name).type
-    if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
+    if not _holds_strings(kind):
         raise UsageError(f"{path}: the column {name!r} has {kind}, not text; name another in data.text_field")
+
+
+def _holds_strings(kind: Any) -> bool:
+    """True for a column of strings of any width, also for one that stores each different string once."""
+    from pyarrow import types
+
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    return any(is_one(plain) for is_one in (types.is_string, types.is_large_string, types.is_string_view))
 
 
 def _whole(path: Path) -> bytes:
@@ -227,7 +252,14 @@ def _decoded(path: Path, reading: Reading) -> Iterator[io.TextIOWrapper]:
         with opened(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
             yield text
     except UnicodeError as error:
-        raise UsageError(f"{path} is not {reading.encoding}: {error}; set data.encoding") from error
+        raise UsageError(f"{path} is not {reading.encoding}: {error}; {_remedy(path)}") from error
+
+
+def _remedy(path: Path) -> str:
+    """Return which encoding to set, as far as the first bytes tell."""
+    with opened(path) as stream:
+        marked = marked_encoding(stream.read(_BEGINNING_BYTES))
+    return f"set data.encoding={marked}" if marked else "set data.encoding"
 
 
 def _listed(names: Iterable[str]) -> str:

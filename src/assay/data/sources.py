@@ -16,6 +16,7 @@ from pathlib import Path
 
 from assay.config.paths import absolute
 from assay.data.compressed import form_of, opened
+from assay.data.marks import marked_encoding
 from assay.data.records import FORMS, NoRecords, Reading, record_texts
 from assay.data.tally import (
     CARRIAGE_RETURNS,
@@ -154,11 +155,15 @@ def _plain(path: Path, reading: Reading, tally: Tally) -> str | None:
             return cut_utf8(text.encode(), limit).decode()
     except UnicodeError as error:
         at = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
-    binary = b"\0" in raw
+    binary, marked = b"\0" in raw, marked_encoding(raw)
     if not reading.lenient:
+        if marked:
+            raise UsageError(f"{path} is {marked} by its byte order mark, not {name}; set data.encoding={marked}")
         fault = "it contains NUL bytes" if binary else f"it is not {name}{at}"
         raise UsageError(f"{path} is not text: {fault}; set data.encoding, or name another file")
     reason = _BINARY if binary else Reason(f"not {name}; data.encoding names another encoding")
+    if marked:
+        reason = Reason(f"{marked} by the byte order mark, not {name}; data.encoding={marked} reads it")
     tally.add(reason, path, path.stat().st_size)
     return None
 

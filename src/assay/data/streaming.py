@@ -13,7 +13,7 @@ and tokenizes all documents, and takes its rows.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from assay.data.batches import Batch
 from assay.data.documents import Documents
 from assay.errors import UsageError
+from assay.records.corpus import Remark
 
 Encode = Callable[[str], Iterable[npt.NDArray[Any]]]
 
@@ -41,10 +42,20 @@ class Place:
 
 
 class DocumentBatches:
-    """Training batches from a stream of documents. `read` gives the documents, `encode` their ids in pieces."""
+    """Training batches from a stream of documents. `read` gives the documents, `encode` their ids in pieces.
 
-    def __init__(self, read: Documents, encode: Encode, batch_size: int, context_length: int) -> None:
-        self._read, self._encode = read, encode
+    `remarks` tells what is left out of the documents so far.
+    """
+
+    def __init__(
+        self,
+        read: Documents,
+        encode: Encode,
+        batch_size: int,
+        context_length: int,
+        remarks: Callable[[], Sequence[Remark]] = tuple,
+    ) -> None:
+        self._read, self._encode, self.remarks = read, encode, remarks
         self._rows, self._length = batch_size, context_length
         self._places: dict[int, Place] = {}
         """Start of the latest steps, by step; step 0 starts at the first token."""

@@ -58,6 +58,11 @@ class Tally:
         for path in paths:
             self.add(reason, path, path.stat().st_size)
 
+    @property
+    def parts(self) -> int:
+        """Number of all parts that were counted."""
+        return sum(remark.count for remark in self._remarks.values())
+
     def remarks(self) -> tuple[Remark, ...]:
         """Return a remark per reason."""
         return tuple(self._remarks.values())

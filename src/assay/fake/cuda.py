@@ -101,6 +101,8 @@ def kernel_bytes(func: OpOverload, args: tuple[Any, ...], gpu: Gpu) -> int:
         return gpu_kernels.embedding_backward(args[1].numel(), args[2], args[0].shape[-1])
     if func is aten._safe_softmax.default:
         return gpu_kernels.safe_softmax(args[0].numel(), args[0].shape[args[1]])
+    if func is aten._grouped_mm.default and len(args) > 2:
+        return gpu_kernels.grouped_product(args[2].numel(), gpu)
     if func is aten._foreach_norm.Scalar:
         return gpu_kernels.norms_of_list(one.numel() for one in args[0])
     return 0

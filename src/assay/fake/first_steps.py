@@ -56,16 +56,20 @@ def after_first_steps(
 
 
 def check_program(run: ResolvedRun, *, with_techniques: bool) -> None:
-    """Describe the program of a user's own model as its run will. It allocates no weights but the user's.
+    """Describe the program of a user's own model as its run will, on a CPU. It allocates no weights but the user's.
 
-    Raises `UsageError` if the model cannot be trained, or if a technique refuses it.
+    `with_techniques` also applies the techniques, of which some need the run's own device or its ranks. Raises
+    `UsageError` if the model cannot be trained, or if a technique refuses it.
     """
     assert run.model.vocab_size is not None
     with scratch("check") as folder:
         data = open_prepared(write_random(folder, run.model.vocab_size, run.model.context_length + 1))
         program = baseline(run, data, torch.device("cpu"))
         _check_values(program, run)
-        for one in optimizations_of(run) if with_techniques else ():
+        techniques = optimizations_of(run)
+        for one in techniques:
+            one.check_program(program, run)
+        for one in techniques if with_techniques else ():
             program = one.apply(program, run)
 
 

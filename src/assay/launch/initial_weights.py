@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from assay.config.fit import adopted, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
-from assay.config.hf.files import WEIGHTS, missing, shard_of
+from assay.config.hf.files import WEIGHTS, is_adapter, missing, shard_of
 from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
@@ -74,6 +74,8 @@ def _folder(source: str, home: Home) -> Path:
         return _checkpoint_of(source, home)
     if not any(place.glob("*.safetensors")):
         raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {missing(place)}")
+    if is_adapter(place):
+        raise UsageError(f"model.init_from={source} has no weights of a model: {missing(place)}")
     return place
 
 
@@ -125,20 +127,39 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) 
     for ours, tensor in parameters(model).items():
         wanted |= naming.shapes(ours, tensor.shape, model)
     there = {name.removeprefix(naming.prefix): one for name, one in found.items() if not name.endswith(naming.unused)}
+    _check_names_and_kinds(there, next(iter(wanted)), naming.prefix, source)
     head = there.pop(OUTPUT, None) if OUTPUT not in wanted else None
     shapes = {name: one.shape for name, one in there.items()}
     for name in naming.cut:
         if name in shapes and name in wanted and shapes[name][0] > wanted[name][0]:
             shapes[name] = (wanted[name][0], *shapes[name][1:])
-    if naming.pads_biases:  # values decide: a bias of zeros is none
-        shapes = {name: shape for name, shape in shapes.items() if name in wanted or not name.endswith(".bias")}
-    _refuse(_differing(wanted, shapes), source)
+    padded = {name for name in shapes.keys() - wanted if naming.pads_biases and name.endswith(".bias")}
+    _refuse(_differing(wanted, {name: shape for name, shape in shapes.items() if name not in padded}), source)
+    # A bias of zeros is none, and its configuration need not say so.
+    if biased := next((name for name in shapes if name in padded and not there[name].is_zero), None):
+        raise UsageError(f"{source} has a bias {biased!r} that is not zero; set model.bias=true")
     (embedding,) = naming.names("embedding.token.weight")
     if head is not None and head.dtype == there[embedding].dtype and not head.equals(there[embedding]):
         raise UsageError(
             f"{source} is tied by its configuration, and has an output projection that is not its embedding; set "
             "model.tie_embeddings=false to start from both"
         )
+
+
+def _check_names_and_kinds(there: Mapping[str, Tensor], known: str, prefix: str, source: str) -> None:
+    """Raise `UsageError` for weights that are rounded for inference, and for names that a wrapper has prefixed.
+
+    `known` is the name of a tensor that every such checkpoint has.
+    """
+    if rounded := next((name for name, one in there.items() if one.dtype.startswith(("I", "U", "F8", "F4"))), None):
+        dtype = there[rounded].dtype
+        raise UsageError(
+            f"{source} has {rounded} in {dtype}, rounded for inference; name the model that it was made of"
+        )
+    wrapped = next((name for name in there if name.endswith(f".{known}")), None)
+    if known not in there and wrapped is not None:
+        before = wrapped.removesuffix(known).removesuffix(prefix)
+        raise UsageError(f"names of {source} begin with {before!r}, as of a wrapped model; save the model inside it")
 
 
 def _differing(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:

@@ -69,7 +69,7 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
     with leaving_nothing(run, home):
         prepared = _corpus(run, home.ready(), progress)
-        run = run.with_vocabulary(prepared.vocab_size)
+        run = with_initial_weights(run.with_vocabulary(prepared.vocab_size), home)
         if run.model.own is None:
             batches = _eval_batches(run, prepared)
             return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine), eval_batches=batches)

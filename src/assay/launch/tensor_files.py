@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from assay.errors import UsageError
@@ -20,6 +21,17 @@ class Tensor:
     start: int
     """Position of its first byte in the file."""
     nbytes: int
+
+    @property
+    def is_zero(self) -> bool:
+        """True if all its numbers are zero, of either sign; floats keep the sign in the highest bit."""
+        import numpy as np
+
+        width = self.nbytes // max(1, prod(self.shape))
+        with self.path.open("rb") as stream:
+            stream.seek(self.start)
+            raw = np.frombuffer(stream.read(self.nbytes), np.uint8).reshape(-1, max(1, width))
+        return not (raw[:, :-1].any() or (raw[:, -1] & 0x7F).any())
 
     def equals(self, other: "Tensor") -> bool:
         """Return whether both have the same bits; tensors of two dtypes or shapes have not."""

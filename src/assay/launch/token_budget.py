@@ -13,6 +13,7 @@ from assay.cost.parameters import active_parameter_count, parameter_count
 from assay.data.manifest import read_manifest
 from assay.data.progress import Progress, silent
 from assay.launch.prepare import ready
+from assay.optimizations import optimizations_of
 
 TOKENS_PER_PARAMETER = 20.0
 """Tokens per parameter of a compute-optimal run (Hoffmann et al. 2022)."""
@@ -34,7 +35,7 @@ class TokenBudget(NamedTuple):
     step_seconds: float | None
     """Predicted; None if the rates of this machine are not known."""
     remarks: tuple[str, ...] = ()
-    """Parts of the corpus that are not read, or are read in a way that should be known."""
+    """Parts of the corpus, or of a technique's own text, that are not read, or are read as one should know."""
 
     @property
     def steps_per_epoch(self) -> float:
@@ -79,5 +80,5 @@ def token_budget(asked: Run, home: Home, progress: Progress = silent) -> TokenBu
         parameters=parameter_count(run.model),
         active_parameters=active_parameter_count(run.model),
         step_seconds=able.predicted.step_seconds if able.predicted else None,
-        remarks=tuple(map(str, manifest.remarks)),
+        remarks=(*map(str, manifest.remarks), *(said for one in optimizations_of(run) for said in one.remarks(run))),
     )

@@ -53,16 +53,21 @@ class ActivationCheckpointing(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
+    def check_program(self, program: "Program", run: ResolvedRun) -> None:
+        from assay.model.own.blocks import blocks_of
+
+        if (there := len(blocks_of(program.parts))) < self.every:
+            raise Conflict(
+                f"{run.model.own} has {there} blocks in a ModuleList or Sequential of modules of one class, and "
+                f"activation_checkpointing needs {self.every}; name them in assay.OwnModel(model, blocks=[…])"
+            )
+
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.model.own.blocks import blocks_of
         from assay.step.checkpoint import repeat_in_backward
 
+        self.check_program(program, run)
         blocks = list(blocks_of(program.parts))
-        if len(blocks) < self.every:
-            raise Conflict(
-                f"{run.model.own} has {len(blocks)} blocks in a ModuleList or Sequential of modules of one class, and "
-                f"activation_checkpointing needs {self.every}; name them in assay.OwnModel(model, blocks=[…])"
-            )
         # Dropout must draw the same masks in the recomputation; without dropout, saving the RNG state is wasted.
         noisy = run.model.dropout > 0 or run.model.own is not None
         again = {"use_reentrant": False, "preserve_rng_state": noisy}

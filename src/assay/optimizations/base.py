@@ -167,8 +167,15 @@ class Optimization(Setting):
         """Return why advice leaves it out unless the configuration asks for it; empty: it does not."""
         return ""
 
+    def remarks(self, run: ResolvedRun) -> tuple[str, ...]:
+        """Return sentences on what it will not read of its own input, as far as is known before a run."""
+        return ()
+
     def check(self, run: ResolvedRun, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
+
+    def check_program(self, program: Program, run: ResolvedRun) -> None:
+        """Raise `Conflict` if a user's own model lacks what it changes. The program may lie on another device."""
 
     @abstractmethod
     def predict(self, cost: Cost, run: ResolvedRun, machine: Machine) -> Cost:

@@ -31,13 +31,13 @@ def heading(device: str, entries: Iterable[CatalogueEntry]) -> str:
 
 def card_lines(entries: Sequence[CatalogueEntry]) -> list[tuple[str, str]]:
     """Return the measurements on a card: whether it was proven, and predicted against measured figures, by device."""
-    return [line for one in entries for line in _lines(one)] or [("proven on", NOT_YET)]
+    return [line for one in entries for line in _lines(one)] or [("proof", NOT_YET)]
 
 
 def _lines(one: CatalogueEntry) -> list[tuple[str, str]]:
     place = f"{one.device}, torch {one.torch}, {one.date}"
     if one.proven is None:
-        return [("proven on", f"{NOT_YET} on {place}: {ending(one.status, one.reason)}")]
+        return [("not run on", f"{place}: {ending(one.status, one.reason)}")]
     proof = "proven on" if one.proven else "not proven on"
     lines = [(proof, f"{place}: {one.evidence}")]
     bytes_ = [

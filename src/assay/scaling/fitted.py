@@ -96,6 +96,8 @@ class FittedLaw:
     """Fit of all points, where some were left out."""
     profile: Profile | None = None
     """Profile intervals, where a likelihood was stated."""
+    by_byte: str = ""
+    """Heading of losses that are per byte of text, of which the law is then; empty: they are not, or it is not said."""
 
     @property
     def law(self) -> Law:

@@ -1,6 +1,7 @@
 """Columns of a file of points: the heading of each quantity, and its unit.
 
 A heading is known by its name, and may have a unit in parentheses: ``Params (M)``, ``FLOPs (1e18)``, ``loss (bits)``.
+A count without one may have a suffix itself: ``44M``.
 Other headings are named, as in ``n=params_total,d=tokens_trained,loss=val_bpb:bits``. Losses become nats. Bits per
 byte become nats per byte, and a law that is fitted to them is in these.
 """
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from assay.errors import UsageError, among
 from assay.scaling.points_table import PointsTable
+from assay.units import parse_count
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": (
@@ -40,12 +42,18 @@ _LOSSES: Mapping[str, tuple[str, ...]] = {
     "perplexity": ("perplexity", "ppl", "val_ppl", "val_perplexity", "validation perplexity", "val/perplexity"),
 }
 """Headings of losses in other units, by unit; they count where a file has no loss in nats."""
+_BY_BYTE = ("bpb", "per byte", "per_byte", "/byte")
+"""Parts of a heading or a unit that say that a loss is per byte."""
 _SHORT = {"n": "parameters", "d": "tokens", "c": "counted_flops", "flops": "counted_flops", "l": "loss"}
 _SHORT |= {"c_min": "min_flops", "s_min": "min_steps", "u": "unique_tokens"}
 _COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12, "thousands": 1e3, "millions": 1e6, "billions": 1e9}
 _IN_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^()\[\]]+?)\s*[)\]]")
 
-Convert = Callable[[float], float]
+_IN_THOUSANDS = re.compile(r"\d{1,3}(,\d{3}){2,}")
+"""Counts with separated thousands; with one comma it may be the decimal one."""
+
+Convert = Callable[[str], float]
+"""Conversion of a field; it raises `ValueError` for one that is no number."""
 
 
 class Column(NamedTuple):
@@ -53,6 +61,13 @@ class Column(NamedTuple):
 
     heading: str
     convert: Convert
+    unit: str = ""
+    """The unit as the file or the user names it."""
+
+    @property
+    def by_byte(self) -> bool:
+        """True if it is a loss for each byte of text, and not for each token."""
+        return any(word in f"{self.heading} {self.unit}".lower() for word in _BY_BYTE)
 
 
 def columns_of(table: PointsTable, named: str | None = None) -> dict[str, Column]:
@@ -66,7 +81,7 @@ def columns_of(table: PointsTable, named: str | None = None) -> dict[str, Column
     if "loss" not in {**given, **found}:
         for unit, known in _LOSSES.items():
             if "loss" not in found and (column := _known(table, "loss", known)):
-                found["loss"] = Column(column.heading, _converting("loss", unit, column.heading))
+                found["loss"] = Column(column.heading, _converting("loss", unit, column.heading), unit)
     return {**found, **given}
 
 
@@ -90,7 +105,7 @@ def _named(table: PointsTable, text: str) -> dict[str, Column]:
         heading, unit = (heading, unit.strip()) if colon else (rest, "")
         if heading not in table.rows[0]:
             raise UsageError(f"{table.path} has no column {heading!r}{among(heading, filter(None, table.rows[0]))}")
-        found[kind] = Column(heading, _converting(kind, unit, heading))
+        found[kind] = Column(heading, _converting(kind, unit, heading), unit)
     return found
 
 
@@ -105,7 +120,8 @@ def _known(table: PointsTable, kind: str, known: tuple[str, ...]) -> Column | No
         raise UsageError(f"{table.path} has the columns {both} for one quantity; name one of them by --columns")
     if not matching:
         return None
-    return Column(matching[0], _converting(kind, "" if plain else united[0][1], matching[0]))
+    unit = "" if plain else united[0][1]
+    return Column(matching[0], _converting(kind, unit, matching[0]), unit)
 
 
 def _converting(kind: str, unit: str, heading: str) -> Convert:
@@ -113,20 +129,26 @@ def _converting(kind: str, unit: str, heading: str) -> Convert:
     name = unit.strip().lower()
     if kind == "loss":
         if name in ("", "nats"):
-            return _same
+            return float
         if name in ("bits", "bpb", "bits per byte", "bits/byte"):
-            return lambda value: value * math.log(2)
+            return lambda text: float(text) * math.log(2)
         if name in ("perplexity", "ppl"):
-            return lambda value: math.log(value) if value > 0 else math.nan
+            return lambda text: math.log(float(text)) if float(text) > 0 else math.nan
         raise UsageError(f"the loss {heading} has the unit {unit!r}; there are nats, bits and perplexity")
-    factor = 1.0 if not name else _COUNTS.get(name) or _number(name)
+    if not name:
+        return _count
+    factor = _COUNTS.get(name) or _number(name)
     if factor is None:
         raise UsageError(f"the column {heading} has the unit {unit!r}; write a factor such as M, B or 1e18")
-    return lambda value: value * factor
+    return lambda text: float(text) * factor
 
 
-def _same(value: float) -> float:
-    return value
+def _count(text: str) -> float:
+    """Return a count that may have a suffix, ``44M``, or separated thousands, ``44,000,000``."""
+    plain = text.strip()
+    if "," in plain and not _IN_THOUSANDS.fullmatch(plain):
+        raise ValueError(text)
+    return parse_count(plain)
 
 
 def _number(text: str) -> float | None:

@@ -132,6 +132,12 @@ def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens"), n
     return found
 
 
+def heading_by_byte(path: Path, named: str | None = None) -> str:
+    """Return the heading of a file's losses if they are per byte of text, else nothing. Raises as `read_points`."""
+    loss = columns_of(read_table(path, _CONTENT), named).get("loss")
+    return loss.heading if loss is not None and loss.by_byte else ""
+
+
 def run_names(path: Path) -> list[str] | None:
     """Return the column `run` of a CSV file; None if it has none."""
     rows = read_table(path, _CONTENT).rows

@@ -44,12 +44,10 @@ class PointsTable:
             )
         return found[0] if found else None
 
-    def numbers(
-        self, name: str, least: float, most: float, convert: Callable[[float], float] = lambda value: value
-    ) -> list[float]:
-        """Return a column as numbers after a conversion.
+    def numbers(self, name: str, least: float, most: float, convert: Callable[[str], float] = float) -> list[float]:
+        """Return a column as numbers. A conversion raises `ValueError` for a text that is none.
 
-        Raises `UsageError` for a field that is no number, or whose converted number is not within the limits.
+        Raises `UsageError` for a field that is no number, or whose number is not within the limits.
         """
         return [
             _number(row[name], name, f"{self.path}, line {line}", (least, most), convert)
@@ -116,12 +114,12 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def _number(
-    text: str | None, name: str, place: str, limits: tuple[float, float], convert: Callable[[float], float]
+    text: str | None, name: str, place: str, limits: tuple[float, float], convert: Callable[[str], float]
 ) -> float:
     if not (text or "").strip():
-        raise UsageError(f"{place}: the column {name} is empty")
+        raise UsageError(f"{place}: the column {name} is empty; fill it, or leave the row of that run out")
     try:
-        value = convert(float(text or ""))
+        value = convert(text or "")
     except ValueError:
         raise UsageError(f"{place}: the column {name} has {shown(text or '')}; write a number such as 1e7") from None
     least, most = limits

@@ -8,6 +8,7 @@ from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 from assay.optimizations import trained_model
+from assay.records.status import Status
 from assay.store.kept import Kept, kept_of
 from assay.store.lookup import find
 
@@ -92,7 +93,10 @@ def trained(home: Home, name: str) -> Trained:
         )
     how = f"`assay train --resume {folder.id}` continues it"
     if folder.newest_checkpoint() is None:
-        raise UsageError(f"the run {folder.id} has no checkpoint yet; {how}")
+        result = folder.result()
+        if result is not None and result.status is Status.DONE:
+            how = "short runs of a study or a comparison keep none; train its configuration with `assay train`"
+        raise UsageError(f"the run {folder.id} has no checkpoint; {how}")
     # Torch is imported only now, so that a mistyped name is reported at once.
     from assay.training.checkpoints.checkpoint import complete, read_state
 

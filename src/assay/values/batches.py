@@ -103,10 +103,11 @@ def _of_stream(
 
 
 def _tokens(stream: Stream, run: ResolvedRun, data: Prepared) -> Iterator[int]:
-    from assay.data.documents import documents_of_dataset, documents_of_files
+    from assay.data.documents import Documents, FileDocuments, documents_of_dataset
 
+    read: Documents
     if stream.path is not None:
-        read = documents_of_files(stream.path, run.data)
+        read = FileDocuments(stream.path, run.data)
     else:
         read = documents_of_dataset(stream.dataset or "", stream.split, run.data.text_field)
     while True:

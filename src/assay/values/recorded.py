@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.values.masks import MaskCount, Noise, unpacked
-from assay.values.tensors import CPU, Key, TensorReader
+from assay.values.tensors import CPU, Key, TensorReader, record_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Recorded:
 
     def __init__(self, folder: Path, ranks: int = 1, device: torch.device = CPU) -> None:
         self._device = device
-        self.ranks = [TensorReader(folder / f"rank{rank}.bin", device) for rank in range(ranks)]
+        self.ranks = [TensorReader(record_of(folder, rank), device) for rank in range(ranks)]
         self.part: str = self.ranks[0].about["part"]
         """Part of the run: `beginning`, `middle`, `evaluation` or `end`."""
         self.first = int(self.ranks[0].about["first"])

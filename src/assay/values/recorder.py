@@ -37,7 +37,7 @@ from assay.training.batches import micro_batches_of
 from assay.training.gradients import counted_targets
 from assay.values.masks import MaskKeeper, Source, packed
 from assay.values.shared_memory import SharedMemory
-from assay.values.tensors import Key, TensorWriter
+from assay.values.tensors import Key, TensorWriter, record_of
 
 Part = Literal["beginning", "middle", "evaluation", "end"]
 STEPS = 3
@@ -68,7 +68,7 @@ class StepRecorder:
         self.wanted, self.updates = updates, 0
         self.seconds = 0.0
         """Seconds that recording took since the reader last set this to 0."""
-        self._writer = TensorWriter(folder / f"rank{ranks.rank}.bin", memory, digests=ranks.world > 1)
+        self._writer = TensorWriter(record_of(folder, ranks.rank), memory, digests=ranks.world > 1)
         self._step, self._now, self._first = step, first, first
         self._steps: dict[int, dict[str, Any]] = {}
         self._parameters = {step.stored_name(name): one for name, one in step.named_parameters()}

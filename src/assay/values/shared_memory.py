@@ -5,13 +5,16 @@ written, read and copied back, which takes longer than the run's own steps. A co
 
 The driver gives the memory, not torch's allocator, whose figures belong to the run. Another process opens it by a
 handle (CUDA driver API, *Interprocess communication*). Where the driver has no handles, as under WSL, there is no such
-memory. Functions of the driver return 0 if they succeed.
+memory. Where another process may not open them, as in some containers, it is written to files instead. Functions of the
+driver return 0 if they succeed.
 """
 
 import ctypes
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,7 +49,6 @@ class SharedMemory:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._driver = ctypes.CDLL("libcuda.so.1")
         self._chunks: list[tuple[int, Tensor]] = []
         self._handles: list[str] = []
         self._used = 0
@@ -66,10 +68,10 @@ class SharedMemory:
     def _grow(self, size: int) -> bool:
         address, handle = ctypes.c_uint64(), _Handle()
         torch.cuda.current_stream(self.device).synchronize()  # the driver's context is torch's
-        if self._driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
+        if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
             return False
-        if self._driver.cuIpcGetMemHandle(ctypes.byref(handle), address):
-            self._driver.cuMemFree_v2(address)
+        if _driver().cuIpcGetMemHandle(ctypes.byref(handle), address):
+            _driver().cuMemFree_v2(address)
             return False
         self._chunks.append((address.value, torch.as_tensor(_Bytes(address.value, size), device=self.device)))
         self._handles.append(bytes(handle).hex())
@@ -80,27 +82,43 @@ class SharedMemory:
         torch.cuda.synchronize(self.device)
         return [(handle, len(octets)) for handle, (_, octets) in zip(self._handles, self._chunks, strict=True)]
 
+    def written(self, folder: Path) -> list[tuple[str, int]]:
+        """Write each chunk to a file, and return the path and the bytes of each. Raises `OSError`."""
+        found = []
+        for number, (_, octets) in enumerate(self._chunks):
+            path = folder / f"chunk{number}.bin"
+            octets.cpu().numpy().tofile(path)
+            found.append((str(path), len(octets)))
+        return found
+
     def free(self) -> None:
         """Return the memory to the driver. Whoever opened it has closed it, or has ended."""
         chunks, self._chunks, self._handles, self._used = self._chunks, [], [], 0
         for address, _ in chunks:
-            self._driver.cuMemFree_v2(ctypes.c_uint64(address))
+            _driver().cuMemFree_v2(ctypes.c_uint64(address))
+
+
+class NotShared(OSError):
+    """The driver does not open another process's memory here."""
 
 
 class OpenedMemory:
-    """Another process's `SharedMemory` by its description. Raises `OSError` if the driver does not open it."""
+    """Another process's `SharedMemory` by its description, or by its files. Raises `NotShared`."""
 
     def __init__(self, described: Sequence[tuple[str, int]], device: torch.device) -> None:
-        self._driver = ctypes.CDLL("libcuda.so.1")
         self._addresses: list[int] = []
-        self._chunks: list[Tensor] = []
+        self._chunks = [
+            torch.from_numpy(np.memmap(text, np.uint8, "c")) if "/" in text else self._opened(text, size, device)
+            for text, size in described
+        ]
+
+    def _opened(self, text: str, size: int, device: torch.device) -> Tensor:
         torch.cuda.synchronize(device)  # starts CUDA in this process
-        for text, size in described:
-            address, handle = ctypes.c_uint64(), _Handle.from_buffer_copy(bytes.fromhex(text))
-            if failed := self._driver.cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, _PEER_ACCESS):
-                raise OSError(f"the driver does not open the record in the GPU's memory (error {failed})")
-            self._addresses.append(address.value)
-            self._chunks.append(torch.as_tensor(_Bytes(address.value, size), device=device))
+        address, handle = ctypes.c_uint64(), _Handle.from_buffer_copy(bytes.fromhex(text))
+        if failed := _driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, _PEER_ACCESS):
+            raise NotShared(f"the driver does not open the record in the GPU's memory (error {failed})")
+        self._addresses.append(address.value)
+        return torch.as_tensor(_Bytes(address.value, size), device=device)
 
     def get(self, chunk: int, first: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
         """Return a tensor that lies there. It must not be used once the memory is closed."""
@@ -113,4 +131,8 @@ class OpenedMemory:
         """Let go of the memory."""
         addresses, self._addresses, self._chunks = self._addresses, [], []
         for address in addresses:
-            self._driver.cuIpcCloseMemHandle(ctypes.c_uint64(address))
+            _driver().cuIpcCloseMemHandle(ctypes.c_uint64(address))
+
+
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")

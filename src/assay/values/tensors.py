@@ -20,6 +20,11 @@ _RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.uint8}
 """Integers of each width in bytes: NumPy has no bfloat16, so tensors are written as their bits."""
 
 
+def record_of(folder: Path, rank: int = 0) -> Path:
+    """Return the file of a rank's record in a folder."""
+    return folder / f"rank{rank}.bin"
+
+
 class Key(NamedTuple):
     """Identity of a stored tensor."""
 
@@ -113,6 +118,13 @@ class TensorReader:
         """Let go of the GPU's memory. Tensors that lie there must not be used any more."""
         if self._memory is not None:
             self._memory.close()
+
+
+def moved_to_files(path: Path, memory: SharedMemory) -> None:
+    """Write what lies in `memory` beside the record at `path`, whose index then names the files. Raises `OSError`."""
+    index = path.with_suffix(".json")
+    about = json.loads(index.read_text())
+    index.write_text(json.dumps({**about, "memory": memory.written(path.parent)}))
 
 
 def _bits(tensor: Tensor) -> memoryview:

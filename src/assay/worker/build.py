@@ -85,7 +85,7 @@ def build_loop(
     return Built(
         loop=loop,
         environment=environment(run, machine, device, data.digest),
-        notes=(*spec.bends, *notes, *_notes(data, ranks, own)),
+        notes=(*spec.bends, *notes, *_notes(data, ranks, own), *_unread(run, optimizations)),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
         initial=initial,
@@ -98,6 +98,11 @@ def _notes(data: Prepared, ranks: Ranks, own: OwnBatches | None) -> tuple[str, .
     over_ranks = f"{ranks.layout}: memory is that of the highest rank, time that of the slowest"
     remarks = data.manifest.remarks if own is None else ()
     return (*((over_ranks,) if ranks.world > 1 else ()), *map(str, remarks))
+
+
+def _unread(run: ResolvedRun, optimizations: Sequence[Optimization]) -> list[str]:
+    """Notes on what techniques will not read of texts of their own."""
+    return [said for one in optimizations for said in one.remarks(run)]
 
 
 def _parameters(run: ResolvedRun, step: Step) -> int:

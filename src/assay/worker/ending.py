@@ -21,8 +21,19 @@ def documents_seen(loop: Loop) -> int | None:
 
     None if the text is no stream, or if worker processes read it: only they know.
     """
+    source = _stream(loop)
+    return None if source is None else source.begun(loop.position.step)
+
+
+def documents_left_out(loop: Loop) -> list[str]:
+    """Return a sentence for each reason why parts of a stream are not read; empty if the text is no stream."""
+    source = _stream(loop)
+    return [] if source is None else list(map(str, source.remarks()))
+
+
+def _stream(loop: Loop) -> DocumentBatches | None:
     source = loop.step.program.stateful.get("documents")
-    return source.begun(loop.position.step) if isinstance(source, DocumentBatches) else None
+    return source if isinstance(source, DocumentBatches) else None
 
 
 MOST_PARAMETERS = 20_000_000

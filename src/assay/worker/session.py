@@ -28,7 +28,7 @@ from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stoppe
 from assay.values.watch import UpdateWatch
 from assay.worker.build import build_loop, device_of, starting
 from assay.worker.counters import Counters
-from assay.worker.ending import add_gradient_probe, add_sample, documents_seen
+from assay.worker.ending import add_gradient_probe, add_sample, documents_left_out, documents_seen
 from assay.worker.environment import same_versions, versions
 from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver
@@ -40,6 +40,9 @@ from assay.worker.proof.process import ReferenceProcess, values_folder
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import Findings
 from assay.worker.steps import ProvenSteps
+
+_LONG_SECONDS = 60.0
+"""Time of a process from which a cell keeps its last checkpoint."""
 
 
 class Session:
@@ -60,7 +63,7 @@ class Session:
         self.folder, self.channel, self.phases, self.findings = folder, channel, phases, findings
         self.run = findings.spec.config
         self.optimizations = optimizations_of(self.run)
-        self.blocks = turns or BLOCKS
+        self.blocks, self._is_cell = turns or BLOCKS, turns is not None
         self._reference, self._forked = reference, forked
         self.ranks = ALONE
         self._samples = sample and self.run.ranks == 1
@@ -92,11 +95,13 @@ class Session:
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
-        with unchanged("the last checkpoint", loop.step, self.ranks):
-            loop.checkpoint()
+        if self._keeps_checkpoint():
+            with unchanged("the last checkpoint", loop.step, self.ranks):
+                loop.checkpoint()
         self.counters.conclude(loop.position, self.findings)
         has_trained(loop, self.initial, self.ranks, self.observer.watch.updates)
         self.findings.documents = documents_seen(loop)
+        self.findings.notes += [one for one in documents_left_out(loop) if one not in self.findings.notes]
         if ended is None:
             self.observer.timed.repeat(loop, lambda: self._wait("repeat") == AGAIN)
         if self.run.training.measure_memory:
@@ -114,6 +119,16 @@ class Session:
         self.phases.enter("recording")
         if ended is not None:
             raise ended
+
+    def _keeps_checkpoint(self) -> bool:
+        """False for a short cell of a study or a comparison: nobody continues it, and it may cost more than its steps.
+
+        All ranks give one answer.
+        """
+        if not self._is_cell or self.run.training.gradient_probe:
+            return True
+        (lasted,) = self.ranks.highest(sum(self.phases.seconds().values()))
+        return lasted >= _LONG_SECONDS
 
     def _build(self) -> Loop:
         self.phases.enter("build")

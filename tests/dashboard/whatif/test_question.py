@@ -130,7 +130,8 @@ def test_the_search_is_a_command_that_is_understood(monkeypatch: pytest.MonkeyPa
     for query in QUESTIONS[:3]:
         _, *words = shlex.split(search_command(read(query), 8 * 10**9))
         assert not app([*words, "--json"], standalone_mode=False)
-    assert [(one["memory_bytes"], one["device"]) for one in asked] == [(8 * 10**9, None)] * 2 + [(None, "a100")]
+    answers = [(one["memory_bytes"], one["device"], one["calibrate"]) for one in asked]
+    assert answers == [(8 * 10**9, None, 90.0)] * 2 + [(None, "a100", None)]
 
 
 class Shown:

@@ -47,11 +47,24 @@ def test_the_last_lines_have_the_result_and_what_it_is_compared_with() -> None:
         "a uniform guess has a loss of 5.5452; predicted 50.0 ms a step (measured +4.0 %), "
         "a peak of 65.1 MiB (measured −0.2 %)"
     )
-    assert found["next"] == "assay recommend demo    ranks what to turn on"
     assert (
         "; predicted a traced peak of 65.1 MiB (measured −0.2 %)"
         in (lines(predicted=Predicted(tensors_peak_bytes=round(65.1 * 2**20), traced=True))["against"])
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "says"),
+    [
+        ("cpu", "assay recommend demo --memory 16GiB --calibrate 90    times what to turn on"),
+        ("cuda", "assay recommend demo --device NAME    ranks what to turn on"),
+    ],
+)
+def test_a_recommendation_is_asked_for_the_machine_of_the_run(device: str, says: str) -> None:
+    environment = record().cells[0].result.environment
+    assert environment is not None
+    there = environment.model_copy(update={"device": device, "memory_bytes": 2**34 + 5})
+    assert lines(environment=there)["next"] == says
 
 
 def test_a_known_peak_gives_the_utilization() -> None:

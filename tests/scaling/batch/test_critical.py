@@ -162,7 +162,7 @@ def test_a_mistake_is_a_sentence(given: dict[str, float], says: str) -> None:
         ("batch,loss\n1,2", "needs the columns batch and steps"),
         ("batch,steps\n1,2\n2,1", "has 2 batch sizes; a critical batch size needs 3"),
         ("batch,steps\n1,2\n2,x\n3,1", "line 3: the column steps has .x.; write a number"),
-        ("batch,steps\n1,2\n2\n3,1", "line 3: the column steps is empty"),
+        ("batch,steps\n1,2\n2\n3,1", "line 3: the column steps is empty; fill it, or leave the row"),
         ("batch,steps\n1,2\n0,3\n3,1", "line 3: batch=0 is not possible"),
         ("batch,steps\n1,nan\n2,3\n3,1", "line 2: steps=nan is not possible"),
     ],

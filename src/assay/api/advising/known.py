@@ -19,14 +19,20 @@ LIKE = 10
 BYTES = 256
 
 
-def machine_of(device: str | None, home: Home, threads: int | None, tell: Callable[[str], None]) -> "Machine":
-    """Return this machine with its rates, measured if need be, or an absent one with those of its datasheet."""
-    from assay.hardware.devices import absent_machine
+def machine_here(home: Home, threads: int | None, tell: Callable[[str], None]) -> "Machine":
+    """Return this machine with its rates, measured if need be."""
     from assay.launch.rates import measured_machine
 
-    if device is None:
-        return measured_machine(home, threads, tell=tell)
-    return absent_machine(device)
+    return measured_machine(home, threads, tell=tell)
+
+
+def machine_of(device: str | None) -> "Machine":
+    """Return an absent machine with the rates of its datasheet, or without a name one that only counts arithmetic."""
+    from assay.advise.arithmetic import counting
+    from assay.hardware.detect import detect
+    from assay.hardware.devices import absent_machine
+
+    return counting(detect()) if device is None else absent_machine(device)
 
 
 def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.advise.advice import Advice
-from assay.api.advising.known import loss_changes, machine_of
+from assay.api.advising.known import loss_changes, machine_here, machine_of
 from assay.api.advising.over_ranks import cluster_of, placed
 from assay.api.advising.result import LayoutRecommendation, Recommendation, values_of
 from assay.api.advising.verification import verified
@@ -47,25 +47,25 @@ def recommend(
 ) -> Recommendation | LayoutRecommendation:
     """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
 
-    `memory_bytes`, `of` and `device` are those of `capacity`. Front-runners are timed here for about `calibrate`
-    seconds, 90 by default. A lossy technique may change the loss by `max_loss_change`, a fraction; None allows all.
-    `verify` trains the first three. Several `gpus` have a layout. A whole training has so many `tokens`, and an hour of
-    one device this `price`. Raises `UsageError`, also if nothing fits.
+    `memory_bytes`, `of` and `device` are those of `capacity`. Without a device nothing is asked of this machine, and
+    stacks are ranked by arithmetic. Front-runners are timed here for `calibrate` seconds, if that or `verify` is given,
+    which trains the first three. A lossy technique may change the loss by `max_loss_change`; None allows all. Several
+    `gpus` have a layout. A whole training has so many `tokens`, and an hour of one device this `price`. Raises
+    `UsageError`, also if nothing fits.
     """
-    from assay.launch.prepare import threads_of
-
     there = cluster_of(gpus, gpus_per_node, device, of)
     place, budget = home_of(home), budget_of(memory_bytes, device)
     _check(max_loss_change, calibrate, tokens, price)
     _check_here({"--verify": verify, "--calibrate": calibrate}, device)
+    calibrate = CALIBRATION_SECONDS if verify and calibrate is None else calibrate
+    _check_hours(tokens, bool(device or machine or calibrate is not None))
     run = _resolved(source, overrides, device, place)
-    here = machine or machine_of(device, place, threads_of(run), on_progress)
+    here, name = _where(device, machine, run, None if calibrate is None else (place, on_progress))
     limits = _limits(run, here, budget, of or _limited(device), max_loss_change)
     if there is not None:
         return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
-    seconds = 0.0 if device or machine else CALIBRATION_SECONDS if calibrate is None else calibrate
-    words = " ".join(_words(source, overrides))
-    found = _searched(run, here, limits, _Asked(words, device, seconds, place, on_progress))
+    words, seconds = " ".join(_words(source, overrides)), 0.0 if machine else calibrate or 0.0
+    found = _searched(run, here, limits, _Asked(words, name, device is not None, seconds, place, on_progress))
     study = verified(found, place, on_progress) if verify else None
     return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens, price=price)
 
@@ -76,11 +76,30 @@ class _Asked:
 
     words: str
     """The configuration in a command."""
-    device: str | None
+    device: str
+    """Name of the device; empty if none was named and none is asked."""
+    absent: bool
     seconds: float
     """Time for steps of front-runners; 0: none are timed."""
     home: Home
     tell: Callable[[str], None]
+
+
+def _where(
+    device: str | None,
+    machine: "Machine | None",
+    run: "ResolvedRun",
+    asked: tuple[Home, Callable[[str], None]] | None,
+) -> "tuple[Machine, str]":
+    """Return the machine of an answer, and its name; without a device, this one has a name only if it is `asked`."""
+    from assay.analysis.catalogue import device_of
+    from assay.launch.prepare import threads_of
+
+    if device is None and machine is None and asked is not None:
+        home, tell = asked
+        machine = machine_here(home, threads_of(run), tell)
+    name = device or ("" if machine is None else device_of(machine))
+    return machine or machine_of(device), name
 
 
 def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
@@ -97,15 +116,14 @@ def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Aske
     from assay.advise.checking import checked
     from assay.advise.problem import Problem
     from assay.advise.recommend import advice
-    from assay.analysis.catalogue import device_of
     from assay.launch.prepare import threads_of
 
     problem = Problem(run, here, limits)
     if asked.seconds > 0:
         here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
-    if asked.device is None:
+    if not asked.absent:
         ranking = problem.rank(here, of_timed=asked.seconds > 0)
-        return advice(problem, ranking, device_of(here), asked.words, absent=False)
+        return advice(problem, ranking, asked.device, asked.words, absent=False)
     found = checked(problem, lambda: problem.rank(here), asked.device, asked.tell)
     return advice(problem, found.ranking, asked.device, asked.words, absent=True, checked=found.by)
 
@@ -142,6 +160,12 @@ def _check_here(asked: Mapping[str, float | None], device: str | None) -> None:
     option = next((name for name, value in asked.items() if value), None)
     if option is not None and device is not None:
         raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out {option} or --device")
+
+
+def _check_hours(tokens: float | None, timed: bool) -> None:
+    """Raise `UsageError` if a training should have hours, and no device has times."""
+    if tokens is not None and not timed:
+        raise UsageError("hours are of a device; name a GPU with --device, or time steps here with --calibrate 90")
 
 
 def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":

@@ -53,10 +53,10 @@ class Recommendation(Shown, Advice):
         return super().to_dict() | found
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per stack of the frontier: tokens/s, bytes, numerics."""
+        """Return a data frame with a row per stack of the frontier: tokens/s or FLOPs, bytes, numerics."""
         import pandas
 
-        return pandas.DataFrame([one.to_dict() for one in self.frontier])
+        return pandas.DataFrame([self.plain(one) for one in self.frontier])
 
     def plot(self) -> "Figure | None":
         """Return a figure of tokens/s against memory."""

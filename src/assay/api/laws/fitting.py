@@ -55,13 +55,14 @@ def fit(
 
     form = form_named(law)
     _check_options(drop, draws, profile)
-    given, name, held_out = _given(points, form, columns, home)
+    given, name, held_out, by_byte = _given(points, form, columns, home)
     below_flops = held_out if below_flops is None and form.extent == "flops" else below_flops
     check(given, form.needs, form.least_points, name)
     if held_out is None and below_flops is not None:
         _check_cut(below_flops, extents(given, form).max(), name, hold_out=hold_out)
     many = {"drop": drop, "draws": draws, "seed": seed}
-    return LawFit(**vars(fitted(given, form, below=below_flops, hold_out=hold_out, profile=profile, **many)))
+    found = fitted(given, form, below=below_flops, hold_out=hold_out, profile=profile, **many)
+    return LawFit(**{**vars(found), "by_byte": by_byte})
 
 
 def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
@@ -87,25 +88,26 @@ def _check_options(drop: int, draws: int, profile: "Likelihood | None") -> None:
 
 def _given(
     points: "Points | Path | str", form: "Form", columns: str | None, home: Home | Path | str | None
-) -> "tuple[Points, str, float | None]":
-    """Return points, the name of their source, and the FLOPs from which a study holds its runs out."""
-    from assay.scaling.points import Points, read_points
+) -> "tuple[Points, str, float | None, str]":
+    """Return points, the name of their source, the FLOPs from which a study holds its runs out, and `by_byte`."""
+    from assay.scaling.points import Points, heading_by_byte, read_points
     from assay.scaling.studied.points import array_of
 
     if isinstance(points, Path) or (isinstance(points, str) and (Path(points).suffix or Path(points).exists())):
-        return read_points(Path(points), form.needs, columns), str(points), None
+        path = Path(points)
+        return read_points(path, form.needs, columns), str(points), None, heading_by_byte(path, columns)
     if columns is not None:
         raise UsageError("columns name those of a file; leave them out")
     if not isinstance(points, str):
         if not isinstance(points, Points):
             raise UsageError("points are a file, a study, or assay.scaling.points.Points with arrays of numbers")
-        return points, "the list", None
+        return points, "the list", None, ""
     from assay.api import isoflop
 
     found = isoflop.points(points, home).of_law
     # Somewhat less, because extents are compared after a logarithm.
     held_out = (0.99 * one.flops for one in found if one.role == "held out")
-    return array_of(found), f"the study {points}", min(held_out, default=None)
+    return array_of(found), f"the study {points}", min(held_out, default=None), ""
 
 
 def predict(

@@ -25,6 +25,11 @@ def shard_of(folder: Path) -> Mapping[str, str] | None:
     return shards
 
 
+def is_adapter(folder: Path) -> bool:
+    """True if a folder has an adapter, such as LoRA's, and not the model that it changes."""
+    return (folder / "adapter_config.json").exists() and not (folder / WEIGHTS).exists()
+
+
 def missing(folder: Path) -> str:
     """Return what a folder without a readable checkpoint needs."""
     if pickled := next(iter(sorted((*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))), None):
@@ -32,6 +37,10 @@ def missing(folder: Path) -> str:
             f"{pickled.name} is a pickle, which assay does not open; convert it to {WEIGHTS}: load it with transformers"
             " and call save_pretrained"
         )
-    if (folder / "adapter_config.json").exists():
+    if gguf := next(iter(sorted(folder.glob("*.gguf"))), None):
+        return (
+            f"{gguf.name} is a GGUF file, whose weights are rounded for inference; name the model that it was made of"
+        )
+    if is_adapter(folder):
         return "it is an adapter; merge it into its model with merge_and_unload of peft, and save that"
     return f"the folder needs {WEIGHTS}"

@@ -13,6 +13,7 @@ from typing import get_args
 from urllib.parse import urlencode
 
 from assay.api import configure
+from assay.api.advising.recommending import CALIBRATION_SECONDS
 from assay.config.loading import presets
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, among, shown
@@ -149,7 +150,7 @@ def commands(question: WhatIfQuestion) -> tuple[tuple[str, str], ...]:
 
 def search_command(question: WhatIfQuestion, memory_bytes: int) -> str:
     """Return the command that searches what to turn on, and on this machine times the front-runners as well."""
-    limit = ["--memory", f"{memory_bytes}B", "--of", "process"]
+    limit = ["--memory", f"{memory_bytes}B", "--of", "process", "--calibrate", f"{CALIBRATION_SECONDS:g}"]
     where = limit if question.device == HERE else ["--device", question.device]
     return _line("assay", "recommend", question.preset, *question.overrides, *where)
 

@@ -79,6 +79,11 @@ class Streaming(Optimization):
             raise Unavailable("streaming a data set needs the package datasets; pip install 'assay[hf]'")
         check_dataset(self.dataset or "", self.split, run.data.text_field)
 
+    def remarks(self, run: ResolvedRun) -> tuple[str, ...]:
+        from assay.data.documents import FileDocuments
+
+        return () if self.path is None else tuple(map(str, FileDocuments(self.path, run.data).glance()))
+
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from assay.config import ResolvedRun
-from assay.data.documents import documents_of_dataset, documents_of_files
+from assay.data.documents import FileDocuments, documents_of_dataset
 from assay.data.streaming import DocumentBatches
 from assay.records.trace import DOCUMENTS
 from assay.step.prepared import PreparedSequences
@@ -15,12 +15,12 @@ from assay.step.program import MicroBatch, Program, Share
 
 def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str) -> Program:
     """Return the program that trains on the documents of files, or of a data set if no path is given."""
+    shape = (program.encode, run.training.batch_size, run.model.context_length)
     if path is not None:
-        read = documents_of_files(path, run.data)
+        files = FileDocuments(path, run.data)
+        source = DocumentBatches(files, *shape, remarks=files.remarks)
     else:
-        read = documents_of_dataset(dataset or "", split, run.data.text_field)
-    source = DocumentBatches(read, program.encode, run.training.batch_size, run.model.context_length)
-
+        source = DocumentBatches(documents_of_dataset(dataset or "", split, run.data.text_field), *shape)
     prepared = PreparedSequences(DOCUMENTS)
 
     def batches(step: int, share: Share) -> Sequence[MicroBatch]:

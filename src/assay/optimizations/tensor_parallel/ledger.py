@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from assay.cost.collectives import Communication
+from assay.cost.layers import GROUPED
 from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
 from assay.cost.rewrites.experts import by_experts
 from assay.cost.step import Cost
@@ -134,7 +135,7 @@ def _experts(cost: Cost, run: Tape, learned: Mapping[str, Tensor]) -> Iterator[O
 
 def _ungrouped(operation: Operation, learned: Mapping[str, Tensor]) -> Operation:
     """The grouped product; if a part's width is no multiple of 8, a loop over experts, which saves no ends of rows."""
-    if operation.name != "aten._grouped_mm" or all(size % 8 == 0 for size in learned[operation.inputs[1]].shape[1:]):
+    if operation.name != GROUPED or all(size % 8 == 0 for size in learned[operation.inputs[1]].shape[1:]):
         return operation
     x, weight, _ = operation.inputs
     return replace(

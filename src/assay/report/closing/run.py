@@ -119,4 +119,12 @@ def _compared(result: "RunResult") -> Iterator[str]:
     if result.config.optimizations:
         yield f"assay compare {written} {stack(result.config)}    measures what the stack changes"
     else:
-        yield f"assay recommend {written}    ranks what to turn on"
+        yield f"assay recommend {written} {_place(result)}"
+
+
+def _place(result: "RunResult") -> str:
+    """Return the memory and the machine for which a recommendation is asked: those of a run on a processor."""
+    here = result.environment
+    if here is None or here.device != "cpu":
+        return "--device NAME    ranks what to turn on"
+    return f"--memory {max(1, here.memory_bytes // 2**30)}GiB --calibrate 90    times what to turn on"

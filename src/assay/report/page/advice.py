@@ -26,6 +26,6 @@ def figure(found: "Advice") -> "Figure":
                 label=label,
             )
         axis.axvline(found.budget_bytes / _MIB, linewidth=0.8, linestyle=":")
-        axis.set(xlabel="needs, MiB", ylabel="tokens/s", xscale="log")
+        axis.set(xlabel="needs, MiB", ylabel=found.speed_unit, xscale="log")
         axis.legend()
     return printed(drawn)

@@ -31,14 +31,14 @@ def advice_report(
     """
     yield headline(found, training)
     yield Facts.of(_answer(found, training))
-    rows = [(one.title, _speed(one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
-    speed = "tokens/s"
+    rows = [(one.title, _speed(found, one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
+    speed, time = found.speed_unit, "step time" if found.device else "arithmetic"
     yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
     if found.parts:
-        yield Table.of(("element", "step time", "memory", "loss"), _contributions(found), ("step time", "memory"))
+        yield Table.of(("element", time, "memory", "loss"), _contributions(found), (time, "memory"))
     if found.different:
         yield "These train differently, so the loss is another one. Each joins the recommended stack:"
-        different = [(one.title, _speed(one), format_bytes(one.need_bytes)) for one in found.different]
+        different = [(one.title, _speed(found, one), format_bytes(one.need_bytes)) for one in found.different]
         yield Table.of(("stack", speed, "needs"), different, (speed, "needs"))
     yield from (f"Caution: {one}." for one in found.warnings)
     yield _basis(found)
@@ -57,7 +57,7 @@ def kept_order(found: "Advice", measured: Measured) -> bool:
 def headline(found: "Advice", training: "Training | None") -> str:
     """Return the sentence that a colleague would say first."""
     best = found.recommended
-    here = f"{format_bytes(found.budget_bytes)} on {found.device}"
+    here = _budget(found)
     where = f"one {device(found.device).name}" if found.absent else here
     needs = f"{batch_words(best.batch)} need {format_bytes(best.need_bytes)} at most"
     room = f" of {format_bytes(found.budget_bytes)}" if found.absent else ""
@@ -74,10 +74,11 @@ def _answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str,
     yield "batch", f"{batch_words(best.batch)}, as the configuration has it (training.batch_size){more}"
     faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
     less = format_percent(best.need_bytes / bare.need_bytes - 1)
-    yield "speed", f"{_speed(best)} tokens/s, {faster} against {_speed(bare)} without it"
+    speeds = f"{_speed(found, best)} {found.speed_unit}, {faster} against {_speed(found, bare)} without it"
+    yield "speed" if found.device else "arithmetic", speeds
     fits = "" if bare.fits else ", which does not fit"
     yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
-    yield "budget", f"{format_bytes(found.budget_bytes)} of {found.of} on {found.device}"
+    yield "budget", _budget(found, f" of {found.of}")
     if found.checked:
         yield "fits by", found.checked
     yield "loss", best.numerics.value
@@ -87,9 +88,14 @@ def _answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str,
             yield "money", f"{money_words(training)}, at {training.price:g} for an hour"
 
 
-def _speed(one: "Choice") -> str:
+def _budget(found: "Advice", of: str = "") -> str:
+    on = f" on {found.device}" if found.device else ""
+    return f"{format_bytes(found.budget_bytes)}{of}{on}"
+
+
+def _speed(found: "Advice", one: "Choice") -> str:
     speed = format_count(one.tokens_per_second)
-    if one.margin is None:
+    if one.margin is None or not found.device:
         return speed
     wide = one.margin > WIDE
     return f"{speed} ×÷ {exp(one.margin):.1f}" if wide else f"{speed} ± {one.margin:.0%}".replace("%", " %")
@@ -116,6 +122,11 @@ def _basis(found: "Advice") -> str:
     searched = f"{counts.candidates:,} compatible stacks were searched; {counts.replayed} whole ledgers decided."
     if found.absent:
         return f"{searched} Times are {PREDICTED}. Stacks that are close may be ordered wrongly."
+    if not found.device:
+        return (
+            f"{searched} No device was named, so nothing was asked of this machine: stacks are ranked by arithmetic, "
+            "and times are not known. --device names a GPU, and --calibrate 90 times front-runners here."
+        )
     if not counts.timed:
         return (
             f"{searched} Times are a roofline, which is off by some 20 % in the median and may order stacks wrongly. "

@@ -29,6 +29,11 @@ def fit_report(found: "FittedLaw") -> Iterator[Block]:
     if warning := found.accounting.warning:
         yield f"! {warning} The law is one of N and D, and C below is 6·N·D."
     yield _constants(found)
+    if found.by_byte:
+        yield (
+            f"{found.by_byte} is a loss per byte of text, so the law is in nats per byte. Published constants are of "
+            "losses per token, with which E, A and B cannot be compared."
+        )
     yield (
         f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than the "
         "constants, because different constants give nearly the same losses."
@@ -209,6 +214,7 @@ def _values(found: "FittedLaw") -> dict[str, Any]:
             "constants": found.undropped.law.printed,
         },
         **accounting_values(found.accounting),
+        "losses_by_byte": found.by_byte or None,
         "draws": len(found.draws),
         "extrapolation": None if found.extrapolation is None else vars(found.extrapolation),
         "held_out": None if tested is None else vars(tested),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
 
 COMMAND = (sys.executable, "-m", "assay.worker.proof.reference")
+NOT_SHARED = "the record in the GPU's memory cannot be opened"
+"""Why a record is not checked that its run can write to files."""
 ANSWER = "proof.json"
 """File beside a record with its proof."""
 _LAST_SECONDS = 5.0

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 from assay.worker.processes.channel import PARENT_GONE, take_standard_output, when_closed
 from assay.worker.processes.exit import leave
-from assay.worker.proof.process import ANSWER
+from assay.worker.proof.process import ANSWER, NOT_SHARED
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.records.evidence import ValueProof
     from assay.store.run_folder import RunFolder
     from assay.values.check import Checker
 
@@ -30,7 +33,6 @@ def main(place: str) -> int:
     import torch._dynamo  # as the run does; else it would be imported after the word
 
     from assay.store.run_folder import RunFolder
-    from assay.values.recorded import Recorded
 
     folder = RunFolder(place)
     checker = _checker(folder) if torch.cuda.is_available() else None
@@ -39,12 +41,23 @@ def main(place: str) -> int:
     while part := sys.stdin.buffer.readline().decode().strip():
         checker = checker or _checker(folder)
         record = folder.path / "values" / part
-        recorded = Recorded(record, checker.run.ranks, checker.device)
-        found = checker.check(recorded)
-        recorded.close()
-        (record / ANSWER).write_text(found.model_dump_json())
+        (record / ANSWER).write_text(_answer(checker, record).model_dump_json())
         os.write(answers, b".")
     return 0
+
+
+def _answer(checker: "Checker", record: "Path") -> "ValueProof":
+    from assay.records.evidence import ValueProof
+    from assay.values.recorded import Recorded
+    from assay.values.shared_memory import NotShared
+
+    try:
+        recorded = Recorded(record, checker.run.ranks, checker.device)
+    except NotShared:
+        return ValueProof(broken=NOT_SHARED)
+    found = checker.check(recorded)
+    recorded.close()
+    return found
 
 
 def _checker(folder: "RunFolder") -> "Checker":

@@ -27,8 +27,9 @@ from assay.training.stops import Interrupted, Unproven, WrongValues
 from assay.values.masks import source_of_masks
 from assay.values.recorder import STEPS, Part, StepRecorder
 from assay.values.shared_memory import SharedMemory
+from assay.values.tensors import moved_to_files, record_of
 from assay.worker.processes.channel import Channel
-from assay.worker.proof.process import ReferenceProcess, values_folder
+from assay.worker.proof.process import NOT_SHARED, ReferenceProcess, values_folder
 
 if TYPE_CHECKING:
     from assay.reference.expected import Kind
@@ -75,6 +76,8 @@ class ValueCheck:
         """Number of steps before the evaluation that is checked beside the last one."""
         # A run without optimizations is the baseline itself.
         self.due = bool(loop.run.optimizations)
+        self._shares = True
+        """False once the reference process could not open a record in the GPU's memory."""
         self.unchecked = self._obstacle() if self.due else "nothing was computed"
         self.proof: ValueProof | None = ValueProof(unchecked=self.unchecked) if self.due and self.unchecked else None
 
@@ -122,7 +125,7 @@ class ValueCheck:
                 rounds_state=rounded,
                 masks=masks,
                 part=part,
-                memory=self._memory,
+                memory=self._memory if self._shares else None,
             )
         try:
             yield
@@ -199,6 +202,10 @@ class ValueCheck:
         self._recorder = None
         self._ranks.meet()
         found = ValueProof.model_validate_json(self._ranks.gather(self._answer())[0])
+        if found.broken == NOT_SHARED and self._memory is not None:
+            moved_to_files(record_of(self._place / self._part), self._memory)
+            self._shares = False
+            found = ValueProof.model_validate_json(self._answer())
         if found.broken == _INTERRUPTED:
             raise Interrupted(_INTERRUPTED)
         found = found.model_copy(update=self._before)
