@@ -44,6 +44,12 @@ def test_help_answers_at_once() -> None:
     assert min(spent) < 0.3
 
 
+def test_the_first_screen_has_a_whole_sentence_for_each_command(assay: Assay) -> None:
+    listed = assay("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(listed) >= 20
+    assert [line for line in listed if line.endswith("...") or line[-1] not in ".?"] == []
+
+
 def test_help_names_every_verb(assay: Assay) -> None:
     said = assay("--help")
     assert said.code == 0

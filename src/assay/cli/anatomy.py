@@ -39,9 +39,10 @@ def anatomy(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure one optimizer step: time, FLOPs and bytes by class of operator and by module.
+    """Measure a step's time, FLOPs and bytes by module.
 
-    The classes are tensor contractions, statistical normalizations, element-wise operators and data movement.
+    They are listed by class of operator, too. The classes are tensor contractions, statistical normalizations,
+    element-wise operators and data movement.
 
     \b
         assay anatomy gpt2-124m training.batch_size=2

@@ -22,11 +22,11 @@ def capacity(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the largest batch, context, depth and width whose step stays within a budget of memory.
+    """Find the largest batch and model that fit some memory.
 
-    Memory means what tensors and library scratch take beyond the started process. With --of process the process counts
-    too; with --of device CUDA's context and what torch's allocator reserves. Each setting grows alone. The answer is
-    computed by the ledger, without torch.
+    The answers are the largest batch, context, depth and width. Memory means what tensors and library scratch take
+    beyond the started process. With --of process the process counts too; with --of device CUDA's context and what
+    torch's allocator reserves. Each setting grows alone. The answer is computed by the ledger, without torch.
 
     \b
         assay capacity gpt2-124m --memory 8GB --with sdpa_attention+bf16_mixed

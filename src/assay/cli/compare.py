@@ -63,11 +63,12 @@ def compare(
     track: Track = None,
     as_json: _Json = False,
 ) -> None:
-    """Measure a baseline and how each treatment changes memory, time and loss, next to the predictions.
+    """Measure a baseline, and what each treatment changes.
 
-    The baseline has every optimization off and runs twice. Intervals are over processes, not over the blocks of one
-    process, and hold for all treatments together. The runs of a seed are alive together and take turns in short timed
-    blocks, so that all of them see the same machine.
+    Changes of memory, time and loss stand next to their predictions. The baseline has every optimization off and
+    runs twice. Intervals are over processes, not over the blocks of one process, and hold for all treatments
+    together. The runs of a seed are alive together and take turns in short timed blocks, so that all of them see
+    the same machine.
 
     Without --with, up to three well-known techniques are compared that apply to this configuration on this machine. A
     line names them before the first run starts.

@@ -9,7 +9,7 @@ from assay.cli.options import Json, Overrides, Source
 if TYPE_CHECKING:
     from assay.data.manifest import Manifest
 
-app = typer.Typer(help="Prepare corpora, list the prepared ones, and plan the tokens of a run.", no_args_is_help=True)
+app = typer.Typer(help="Prepare corpora, list them, and plan the tokens of a run.", no_args_is_help=True)
 
 
 @app.command("ls")

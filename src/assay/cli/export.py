@@ -15,7 +15,7 @@ def export(
     ] = "hf",
     as_json: Json = False,
 ) -> None:
-    """Write the newest checkpoint's weights and its tokenizer: a Hugging Face folder, or safetensors.
+    """Write a run's model as a Hugging Face folder.
 
     \b
         assay export last my-model

@@ -15,10 +15,11 @@ def gradients(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure gradients at a run's newest checkpoint: scale by module, agreement, and noise scale.
+    """Measure the gradients of a run's newest checkpoint.
 
-    Each micro-batch is one that the run would train next. Nothing is updated. The noise scale is about the batch size
-    from which larger batches help little.
+    They are the scale of each module, the agreement of micro-batches, and the noise scale. Each micro-batch is one
+    that the run would train next. Nothing is updated. The noise scale is about the batch size from which larger
+    batches help little.
 
     \b
         assay gradients last --micro-batches 32

@@ -16,11 +16,11 @@ def machine(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
 ) -> None:
-    """Show cores, memory and accelerators, and the measured matmul and copy rates.
+    """Show this machine, and measure its rates.
 
-    The rates are measured once, in some seconds, and stored for all homes of the user. Those of a home override them.
-    ASSAY_MACHINE names their folder, by default ~/.cache/assay. They are measured again when the processor, torch or
-    the number of threads changes.
+    The rates are those of products and copies. They are measured once, in some seconds, and stored for all homes of
+    the user. Those of a home override them. ASSAY_MACHINE names their folder, by default ~/.cache/assay. They are
+    measured again when the processor, torch or the number of threads changes.
 
     \b
         assay machine

@@ -51,10 +51,11 @@ def measure(
     device: _Device = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a training step of your own: memory by part, time, operators, modules.
+    """Measure the memory and time of a step of your own.
 
-    The function is called once, in a process of its own, and returns a function without arguments that trains once:
-    batch, forward, backward, update. A file or module is found from the working directory.
+    Memory is listed by part, and work by operator and module. The function is called once, in a process of its own,
+    and returns a function without arguments that trains once: batch, forward, backward, update. A file or module is
+    found from the working directory.
 
     \b
         assay measure train.py:build --tokens 768

@@ -24,10 +24,11 @@ def mesh(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw ranks by pipeline stage and data index, and the groups of each axis.
+    """Draw how a mesh divides a run among its ranks.
 
-    The axis dp divides the batch; its degree is world / (pp × cp × tp). Names and order are those of NVIDIA's NeMo: the
-    ranks of a tensor group are neighbours, those of a pipeline are furthest apart.
+    Ranks stand by pipeline stage and data index, with the groups of each axis. The axis dp divides the batch; its
+    degree is world / (pp × cp × tp). Names and order are those of NVIDIA's NeMo: the ranks of a tensor group are
+    neighbours, those of a pipeline are furthest apart.
 
     \b
         assay mesh --world 16 --tp 2 --pp 2

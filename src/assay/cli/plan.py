@@ -20,7 +20,7 @@ def plan(
     gpu: _Gpu = None,
     as_json: Json = False,
 ) -> None:
-    """Plan one optimizer step for several nodes: does it fit there, and how long does it take?
+    """Predict a step over several nodes: does it fit, how fast?
 
     The techniques divide the run among all GPUs of all nodes, which may be absent. Memory and traffic of a rank and the
     time of the step follow from datasheets, and nothing is measured. A technique that a plan cannot express is

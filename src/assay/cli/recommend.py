@@ -41,12 +41,13 @@ def recommend(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Recommend what to turn on: the fastest stack of techniques and micro-batches whose step fits into some memory.
+    """Recommend the fastest stack whose step fits some memory.
 
-    Every compatible stack is searched. Memory is that of the ledger. Times are those of --device, or of this machine
-    with --calibrate: front-runners are timed, and correct the roofline of all others. With neither, stacks are ranked
-    by their arithmetic. Techniques that train differently are listed apart. What the configuration turns on itself
-    stays on. With several --gpus, layouts over them are planned from datasheets, and nothing is timed.
+    Every compatible stack of techniques and micro-batches is searched. Memory is that of the ledger. Times are
+    those of --device, or of this machine with --calibrate: front-runners are timed, and correct the roofline of all
+    others. With neither, stacks are ranked by their arithmetic. Techniques that train differently are listed apart.
+    What the configuration turns on itself stays on. With several --gpus, layouts over them are planned from
+    datasheets, and nothing is timed.
 
     \b
         assay recommend gpt2-124m --memory 8GB

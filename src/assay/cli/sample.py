@@ -32,7 +32,7 @@ def sample(
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Continue a text with the newest checkpoint of a run, printed while it is generated.
+    """Continue a text with the newest checkpoint of a run.
 
     \b
         assay sample last --prompt "ROMEO:" --tokens 500
