@@ -41,8 +41,7 @@ def anatomy(
 ) -> None:
     """Measure a step's time, FLOPs and bytes by module.
 
-    They are listed by class of operator, too. The classes are tensor contractions, statistical normalizations,
-    element-wise operators and data movement.
+    Classes of operators are contractions, normalizations, element-wise operators and data movement.
 
     \b
         assay anatomy gpt2-124m training.batch_size=2
