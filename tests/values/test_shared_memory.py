@@ -81,6 +81,15 @@ def test_a_device_without_room_leaves_tensors_to_the_file(tmp_path: Path, monkey
     assert reader.get(Key("weight", 0, "a")).device.type == "cpu"
 
 
+def test_without_nvidias_driver_there_is_no_such_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.values.shared_memory._driver", _missing)
+    assert SharedMemory(torch.device("cuda")).put(torch.ones(3)) is None
+
+
+def _missing() -> None:
+    raise OSError("libcuda.so.1: cannot open shared object file")
+
+
 @pytest.mark.gpu
 @pytest.mark.device_values  # an absent GPU opens any handle
 def test_a_handle_of_nothing_is_refused() -> None:

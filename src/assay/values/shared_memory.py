@@ -67,6 +67,10 @@ class SharedMemory:
 
     def _grow(self, size: int) -> bool:
         address, handle = ctypes.c_uint64(), _Handle()
+        try:
+            _driver()
+        except OSError:  # AMD's
+            return False
         torch.cuda.current_stream(self.device).synchronize()  # the driver's context is torch's
         if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
             return False
