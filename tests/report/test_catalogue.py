@@ -54,8 +54,8 @@ def test_an_entry_that_did_not_run_says_why() -> None:
     failed = ENTRY.model_copy(update={"status": Status.UNAVAILABLE, "proven": None, "reason": "it needs a GPU"})
     rows = table(["one", "two"], {"one": failed})
     assert [row[-1] for row in rows] == ["unavailable: it needs a GPU", NOT_YET]
-    assert card_lines([failed]) == [("proven on", f"{NOT_YET} on a device, torch 2.13.0, 2026-11-21: {rows[0][-1]}")]
-    assert card_lines([]) == [("proven on", NOT_YET)]
+    assert card_lines([failed]) == [("not run on", f"a device, torch 2.13.0, 2026-11-21: {rows[0][-1]}")]
+    assert card_lines([]) == [("proof", NOT_YET)]
 
 
 def test_a_card_holds_the_prediction_against_the_measurement() -> None:
