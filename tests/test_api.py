@@ -18,14 +18,14 @@ from assay.records.status import Status
 from support.children import FAKE_WORKER
 
 ROOT = Path(__file__).parent.parent
-STUDIES, README = ROOT / "docs/studies.md", ROOT / "README.md"
+PAGES = (ROOT / "README.md", *(ROOT / "docs").glob("*stud*.md"))
 
 
 @pytest.mark.parametrize("room", [assay, assay.study, assay.runs])
 def test_every_name_that_is_promised_is_there(room: ModuleType) -> None:
     promised = getattr(room, "__all__", [])
     assert all(callable(getattr(room, name)) or isinstance(getattr(room, name), ModuleType) for name in promised)
-    written = re.findall(r"assay\.study\.(\w+)\(|assay\.runs\.(\w+)\(", STUDIES.read_text() + README.read_text())
+    written = re.findall(r"assay\.study\.(\w+)\(|assay\.runs\.(\w+)\(", "".join(one.read_text() for one in PAGES))
     for study, run in written:
         assert callable(getattr(assay.study, study) if study else getattr(assay.runs, run))
 
