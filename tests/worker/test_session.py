@@ -406,6 +406,7 @@ def test_a_run_that_ends_in_its_first_steps_is_checked_and_proven(
         ((), {}, 1),
         (("--turns", "0"), {}, 0),
         (("--turns", "0"), {"gradient_probe": 2}, 1),  # which reads it
+        (("--turns", "0"), {"checkpoint_interval": 5}, 1),  # asked for
     ],
 )
 def test_a_short_cell_keeps_no_checkpoint(

@@ -123,9 +123,11 @@ class Session:
     def _keeps_checkpoint(self) -> bool:
         """False for a short cell of a study or a comparison: nobody continues it, and it may cost more than its steps.
 
-        All ranks give one answer.
+        One that asks for checkpoints by their interval, or for a probe of its gradients, has its last. All ranks give
+        one answer.
         """
-        if not self._is_cell or self.run.training.gradient_probe:
+        training = self.run.training
+        if not self._is_cell or training.checkpoint_interval or training.gradient_probe:
             return True
         (lasted,) = self.ranks.highest(sum(self.phases.seconds().values()))
         return lasted >= _LONG_SECONDS
