@@ -36,7 +36,7 @@ VERBS = {
     "machine": ("machine", "--fresh"),
     "anatomy": ("anatomy", "demo", *TINY),
     "measure": ("measure", "mine.py:step"),
-    "recommend": ("recommend", "demo", *TINY, "--memory", "1GB"),
+    "recommend": ("recommend", "demo", *TINY, "--memory", "1GB", "--calibrate", "90"),
 }
 
 

@@ -118,11 +118,13 @@ def estimate_rows(
     def predict(*stack: str) -> "EveryRank":
         return estimate_every_rank(source, *overrides, optimizations=stack, device=device, machine=machine)
 
-    rows = {stack: predict(stack) for stack in stacks}
-    try:
-        return {"configuration": predict(), **rows}
-    except UsageError:
-        return rows
+    # If a later row is refused, a text that an earlier one needed is removed again.
+    with predictable(configure(source, overrides), Home()):
+        rows = {stack: predict(stack) for stack in stacks}
+        try:
+            return {"configuration": predict(), **rows}
+        except UsageError:
+            return rows
 
 
 def plan(

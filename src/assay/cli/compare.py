@@ -20,7 +20,8 @@ _With = Annotated[
     ),
 ]
 _Seeds = Annotated[
-    int | None, typer.Option("--seeds", metavar="N", help="Number of seeds, the same for all rows; default: 3.")
+    int | None,
+    typer.Option("--seeds", metavar="N", max=10**6, help="Number of seeds, the same for all rows; default: 3."),
 ]
 _Processes = Annotated[
     int | None,

@@ -64,8 +64,8 @@ class Fit:
 
 
 def fit_of(found: Estimate) -> Fit | None:
-    """Return how a step fits the first GPU of its machine; None on a CPU, and if what is reserved is not known."""
+    """Return how a step fits the first GPU of its machine; None without one, and if what is reserved is not known."""
     memory = device_memory(found)
-    if memory is None or memory.total is None:
+    if memory is None or memory.total is None or not found.machine.accelerators:
         return None
     return Fit(memory.total, found.machine.accelerators[0].memory_bytes, batch_of(found.run))

@@ -170,12 +170,16 @@ def _check_hours(tokens: float | None, timed: bool) -> None:
 
 def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
     """Return the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
+    from assay.hardware.devices import device as device_named
     from assay.optimizations import resolved
 
     asked = configure(source, overrides)
     if asked.ranks > 1:
         raise UsageError("stacks are searched for one device; leave out ranks, and give --gpus")
-    resolved(asked)  # whatever is wrong with it is said before its text is prepared
+    # Whatever is wrong is said before the text is prepared.
+    resolved(asked)
+    if device is not None:
+        device_named(device)
     with predictable(asked, home) as run:
         return resolved(run if device is None else run.model_copy(update={"device": "cuda"}))
 
