@@ -68,14 +68,14 @@ class SharedMemory:
     def _grow(self, size: int) -> bool:
         address, handle = ctypes.c_uint64(), _Handle()
         try:
-            _driver()
+            driver = _driver()
         except OSError:  # AMD's
             return False
         torch.cuda.current_stream(self.device).synchronize()  # the driver's context is torch's
-        if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
+        if driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
             return False
-        if _driver().cuIpcGetMemHandle(ctypes.byref(handle), address):
-            _driver().cuMemFree_v2(address)
+        if driver.cuIpcGetMemHandle(ctypes.byref(handle), address):
+            driver.cuMemFree_v2(address)
             return False
         self._chunks.append((address.value, torch.as_tensor(_Bytes(address.value, size), device=self.device)))
         self._handles.append(bytes(handle).hex())

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.training.checkpoints.stored import BITS
 from assay.values.shared_memory import OpenedMemory, SharedMemory
 
 CPU = torch.device("cpu")
-_RAW = {2: torch.int16, 4: torch.int32, 8: torch.int64, 1: torch.uint8}
-"""Integers of each width in bytes: NumPy has no bfloat16, so tensors are written as their bits."""
 
 
 def record_of(folder: Path, rank: int = 0) -> Path:
@@ -131,4 +130,5 @@ def _bits(tensor: Tensor) -> memoryview:
     # A copy: storage that NumPy has seen cannot be resized, and then counts as memory that torch did not allocate.
     whole = (tensor.detach().cpu() if tensor.is_cuda else tensor.detach().clone()).contiguous()
     vector = whole if whole.ndim else whole[None]
-    return vector.view(_RAW[whole.element_size()]).numpy().reshape(-1).view(np.uint8).data
+    # NumPy has no bfloat16, so tensors are written as their bits.
+    return vector.view(BITS[whole.element_size()]).numpy().reshape(-1).view(np.uint8).data

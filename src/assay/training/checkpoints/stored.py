@@ -24,8 +24,8 @@ from assay.training.checkpoints.state import stateful_parts
 
 OPTIMIZER = "optimizer.safetensors"
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers of each width in bytes, as which tensors are compared: a NaN then equals itself."""
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers of each width in bytes, as which tensors are compared, digested and written: a NaN then equals itself."""
 
 Entries = Iterator[tuple[str, str, Any]]
 """(name in the file, name for a person, value)."""
@@ -113,5 +113,5 @@ def _equal(live: Any, stored: Tensor, rows: int | None) -> bool:
 def _same_bits(one: Tensor, other: Tensor) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    bits = _BITS[one.element_size()]
+    bits = BITS[one.element_size()]
     return torch.equal(*(piece.cpu().contiguous().view(-1).view(bits) for piece in (one, other)))

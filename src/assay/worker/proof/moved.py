@@ -16,9 +16,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from assay.instruments.memory.storages import storages
 from assay.parallel.dtensor import local
 from assay.step.program import Step
+from assay.training.checkpoints.stored import BITS
 
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers of each width in bytes."""
 _AT_ONCE = 2**22
 """Elements that are summed at once, in int64."""
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
@@ -99,7 +98,7 @@ def _digest(parameter: Tensor) -> int:
 
 def weighted_sum(tensor: Tensor) -> int:
     """Return the digest of a tensor on its own device. No change of a single element leaves it."""
-    bits = tensor.contiguous().reshape(-1).view(_BITS[tensor.element_size()])
+    bits = tensor.contiguous().reshape(-1).view(BITS[tensor.element_size()])
     places = torch.arange(min(_AT_ONCE, len(bits)), device=bits.device)
     total = torch.zeros((), dtype=torch.int64, device=bits.device)
     for number, part in enumerate(torch.split(bits, _AT_ONCE)):
