@@ -5,6 +5,8 @@ these tests are skipped. With `ASSAY_SCREENSHOTS` each view is also kept as a pi
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,22 +54,36 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
 
 
 Open = Callable[..., "Page"]
+Serve = Callable[[Path], str]
 
 
 @pytest.fixture
-def opened(browser: "Browser", served: tuple[str, dict[str, str]]) -> Iterator[Open]:
-    """A function that opens an address, and at the end fails for every message of a browser's console."""
+def serve() -> Iterator[Serve]:
+    """A function that starts a dashboard of a home and returns its address."""
+    with ExitStack() as started:
+        yield lambda home: started.enter_context(dashboard(home))
+
+
+@pytest.fixture
+def opened(browser: "Browser", served: tuple[str, dict[str, str]], serve: Serve) -> Iterator[Open]:
+    """A function that opens an address, and at the end fails for every message of a browser's console.
+
+    It asks for `serve`, so pages are closed before their dashboard stops: pages ask again every few seconds.
+    """
     messages: list[str] = []
     contexts = []
 
-    def open_page(path: str, width: int = 1280, scheme: str = "light", address: str = served[0]) -> "Page":
+    def open_page(
+        path: str, width: int = 1280, scheme: str = "light", address: str = served[0], watched: bool = True
+    ) -> "Page":
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(1000 * LONGEST)
-        page.on("console", lambda one: messages.append(f"{path}: {one.type}: {one.text}"))
-        page.on("pageerror", lambda error: messages.append(f"{path}: {error}"))
-        page.on("requestfailed", lambda one: messages.append(f"{path}: {one.url} {one.failure}"))
+        if watched:
+            page.on("console", lambda one: messages.append(f"{path}: {one.type}: {one.text}"))
+            page.on("pageerror", lambda error: messages.append(f"{path}: {error}"))
+            page.on("requestfailed", lambda one: messages.append(f"{path}: {one.url} {one.failure}"))
         page.goto(address + path)
         return page
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.browsers import LONGEST, dashboard, training
+from support.browsers import LONGEST, training
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 Open = Callable[..., "Page"]
+Serve = Callable[[Path], str]
 
 VIEWS = {
     "runs": "/",
@@ -76,9 +77,9 @@ def test_a_view_is_sound(view: str, width: int, scheme: str, opened: Open, serve
     assert found.violations_count == 0, found.generate_report()
 
 
-def test_the_curves_of_a_run_move_while_it_trains(opened: Open, tmp_path: Path) -> None:
-    with training(tmp_path, steps=1_000_000), dashboard(tmp_path) as address:
-        page = opened("/", address=address)
+def test_the_curves_of_a_run_move_while_it_trains(opened: Open, serve: Serve, tmp_path: Path) -> None:
+    with training(tmp_path, steps=1_000_000):
+        page = opened("/", address=serve(tmp_path))
         for _ in range(LONGEST):
             page.reload()
             link = page.query_selector("main a[href^='/runs/']")
@@ -94,7 +95,6 @@ def test_the_curves_of_a_run_move_while_it_trains(opened: Open, tmp_path: Path) 
         assert page.inner_text("#step") != step
         page.wait_for_function("() => document.querySelector('#now').innerText.endsWith(' MiB')")
         kept(page, "live")
-        page.goto("about:blank")
 
 
 def test_the_view_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> None:

@@ -8,13 +8,22 @@ async function show(address, { keep = false } = {}) {
   const number = ++latest;
   const url = new URL(address, location.href);
   url.searchParams.set("part", "table");
-  const answer = await fetch(url);
+  let answer;
+  try {
+    answer = await fetch(url);
+  } catch {
+    said("The dashboard does not answer. Is it still running?");
+    return;
+  }
   if (number !== latest) return; // a later question has been asked
+  said("");
   if (!answer.ok) { location.assign(address); return; }
   // The server's own page, with all text escaped; it has no scripts, and the policy would run none.
   target.innerHTML = await answer.text();
   if (!keep) history.replaceState(null, "", address);
 }
+
+function said(text) { document.getElementById("said").textContent = text; }
 
 function address() {
   const values = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
