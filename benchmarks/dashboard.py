@@ -27,9 +27,8 @@ from assay.dashboard.serving import collect_rarely
 from assay.optimizations import resolved
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.entry import entry_of
-from assay.store.index import Store
-from assay.store.reconcile import begun
+from assay.store.index import Store, entry_of
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder, RunSpec
 
 FILTERS = (

@@ -10,7 +10,7 @@ from assay.config import Home
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.sealed import open_file
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.studies.folder import StudyFolder
 from support.browsers import dashboard
 from support.comparisons import record

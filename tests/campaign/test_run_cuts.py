@@ -12,7 +12,7 @@ import pytest
 from assay.config import Home
 from assay.records.status import Status
 from assay.store.event_log import Event, parse_event, read_log
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import _EventsFile, _line
 from campaign.sound import Sound, goes_on_bit_for_bit

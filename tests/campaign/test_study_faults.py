@@ -18,7 +18,7 @@ from assay.launch import run_lock
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.store import run_folder
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.studies import folder as study_folder
 from assay.studies.execution import run as module

@@ -14,7 +14,7 @@ from assay.config.run import Spec
 from assay.launch.run_lock import _locked
 from assay.records.evidence import Evidence
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder
 from cli.conftest import TINY, Assay
 from support.children import Fake, make_ready

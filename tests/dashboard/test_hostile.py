@@ -18,7 +18,7 @@ from assay.launch.prepare import ReadyRun
 from assay.records.evidence import Evidence
 from assay.records.run import Sample
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder
 from support.comparisons import record

@@ -14,7 +14,7 @@ from assay.dashboard import serving
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.liveness import this_process
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step
 

@@ -20,10 +20,9 @@ from assay.launch.prepare import ReadyRun
 from assay.launch.spawn import start
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.entry import entry_of
-from assay.store.index import Store
+from assay.store.index import Store, entry_of
 from assay.store.liveness import is_running
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from support.children import FAKE_WORKER, Fake, gone, make_ready
 

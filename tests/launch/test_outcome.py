@@ -8,7 +8,7 @@ from assay.config import Home
 from assay.launch.outcome import ending
 from assay.launch.run_lock import claimed
 from assay.records.status import Status
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from support.children import make_ready
 
 KILLED = "killed by signal 9, perhaps by the system because memory ran out"

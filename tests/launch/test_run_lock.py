@@ -15,7 +15,7 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.listing import reconcile
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from support.children import Fake, make_ready
 

@@ -10,8 +10,8 @@ from assay.errors import UsageError
 from assay.launch.resume import continued
 from assay.launch.spawn import start
 from assay.store.cells import folded, studies_by_run
-from assay.store.entry import Entry
 from assay.store.event_log import append
+from assay.store.index import Entry
 from assay.store.lookup import find
 from support.children import Fake, make_ready
 

@@ -10,7 +10,7 @@ import pytest
 from assay.config import Home
 from assay.errors import StorageError, UsageError
 from assay.launch.prepare import ReadyRun
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 
 

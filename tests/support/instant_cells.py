@@ -18,7 +18,7 @@ from assay.records.events import GO
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.event_log import Event, append
-from assay.store.figures import RunFigures, result_of
+from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from assay.studies.execution import ready as preparing
 from support.fake_child import NO_PROCESS

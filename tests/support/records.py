@@ -6,7 +6,7 @@ from assay.config import Home
 from assay.launch.prepare import ReadyRun
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from support.children import make_ready
 

@@ -15,7 +15,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.figures import RunFigures, result_of
+from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunFolder, RunSpec
 from support.children import Fake, make_ready
 from support.records import say

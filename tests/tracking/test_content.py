@@ -83,7 +83,7 @@ def test_a_run_that_has_only_begun_has_a_copy(home: Home, recorded: Recorded) ->
     folder = recorded()
     folder.result_file.unlink()
     folder.events_file.unlink()
-    from assay.store.reconcile import settle
+    from assay.store.result import settle
 
     assert ending(settle(RunFolder(folder.path)), 0.0).summary["steps"] == 0
 

@@ -16,7 +16,7 @@ from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.records.status import Status
 from assay.store import history
-from assay.store.reconcile import compose, settle
+from assay.store.result import compose, settle
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
 from assay.worker.main import conclude

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, Stack, configure, title_of
+from assay.config.base import absolute
 from assay.config.home import Home, home_of
-from assay.config.paths import absolute
 
 if TYPE_CHECKING:
     from assay.api.step_results import MeasuredStep

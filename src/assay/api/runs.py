@@ -12,7 +12,7 @@ from assay.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from assay.api.run_results import RunTable, TrainedRun
     from assay.store.arrivals import Brought
-    from assay.store.entry import Entry
+    from assay.store.index import Entry
     from assay.store.run_folder import RunFolder
 
 __all__ = ["diff", "export_archive", "import_archive", "listing", "ls", "removable", "rm", "show", "track", "tracking"]
@@ -48,7 +48,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "TrainedRun":
     """Return the present result of a run. Raises `UsageError` if there is none of this name."""
     from assay.api.run_results import TrainedRun
     from assay.store.lookup import find
-    from assay.store.reconcile import settle
+    from assay.store.result import settle
 
     place = home_of(home)
     return TrainedRun.of(settle(find(place, name)), place)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import Json, RunName
-from assay.records.exits import Exit
+from assay.records.status import Exit
 
 _NAMED = 5
 """Most files that an import names one by one."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config import DataConfig, Home
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
 from assay.data.records import Reading

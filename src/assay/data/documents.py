@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config import DataConfig
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.data.compressed import form_of
 from assay.data.records import FORMS, Reading
 from assay.data.saved import saved_splits

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.data.compressed import form_of, opened
 from assay.data.marks import marked_encoding
 from assay.data.records import FORMS, NoRecords, Reading, record_texts

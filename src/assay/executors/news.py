@@ -19,7 +19,7 @@ from assay.executors.base import (
 from assay.records.study import Cell
 from assay.records.timing import Round
 from assay.store.event_log import Event
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 
 _PIECES: Mapping[str, Piece] = {"start": "start", "block": "block", "finish": "finish"}

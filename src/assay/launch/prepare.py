@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.home import Home
-from assay.config.run import ResolvedRun, Run, identity
+from assay.config.run import KNOWN_VOCABULARIES, ResolvedRun, Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine

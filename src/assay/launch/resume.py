@@ -18,7 +18,7 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.cells import studies_by_run
 from assay.store.lookup import find
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 
 BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.target_loss", "ranks", "oversubscribe")

@@ -19,7 +19,7 @@ from assay.launch.prepare import ReadyRun
 from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
 from assay.store.liveness import is_alive
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from assay.training.schedules import bent
 

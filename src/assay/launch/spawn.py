@@ -21,7 +21,6 @@ from assay.launch.forked import ForkServer
 from assay.launch.neighbours import RUN_VARIABLE
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed
-from assay.launch.surroundings import surroundings
 from assay.optimizations import mesh_of
 from assay.platforms import own_session
 from assay.store.liveness import this_process
@@ -83,7 +82,7 @@ def fork_server(home: Home) -> ForkServer:
 
 def environment(home: Home) -> dict[str, str]:
     """Return the environment of a measured process."""
-    return {**surroundings(home), **_SURROUNDINGS}
+    return {**home.environment(), **_SURROUNDINGS}
 
 
 def _spawn(

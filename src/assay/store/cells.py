@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from assay.config.home import Home
-from assay.store.entry import Entry
+from assay.store.index import Entry
 
 _STARTED = re.compile(rb'"event": ?"cell_start"[^\n]*?"run": ?"([^"\n]+)"')
 _RECORDED = re.compile(rb'"run": ?"([^"\n]+)"')

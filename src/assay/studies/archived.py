@@ -12,7 +12,7 @@ from assay.records.status import Status
 from assay.sealed import open_file
 from assay.store.lookup import find as find_run
 from assay.store.lookup import run_folders
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder, folders
 from assay.studies.folder import find as find_study

@@ -24,8 +24,8 @@ from assay.optimizations import Unavailable
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
+from assay.store.result import loss_spread
 from assay.store.run_folder import RunFolder
-from assay.store.spread import loss_spread
 from assay.training.stops import (
     BudgetReached,
     Diverged,
@@ -164,7 +164,7 @@ def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | 
     own = findings.result(status, reason)
     if findings.position is not None:
         return own
-    from assay.store.reconcile import compose
+    from assay.store.result import compose
 
     return compose(folder, status, reason).model_copy(update={"phase_seconds": own.phase_seconds, "memory": own.memory})
 

@@ -23,7 +23,7 @@ from assay.records.run import RunResult, Sample
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
-from assay.store.figures import RunFigures, result_of
+from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunSpec
 
 if TYPE_CHECKING:

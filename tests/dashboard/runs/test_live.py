@@ -10,7 +10,7 @@ from assay.dashboard.runs.live import UNMEASURED, RunCourse, point
 from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from support.dashboards import batches, client
 from support.records import made, say, step
 

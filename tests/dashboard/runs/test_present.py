@@ -11,7 +11,7 @@ from assay.hardware.resident import Resident
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.liveness import this_process
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder
 from support.dashboards import client
 from support.records import made, say, step

@@ -10,7 +10,7 @@ from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.event_log import Log
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder
 from support.dashboards import client
 from support.records import made, say, step

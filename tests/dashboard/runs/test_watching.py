@@ -12,7 +12,7 @@ from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.listing import reconcile
-from assay.store.reconcile import begun
+from assay.store.result import begun
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step
 

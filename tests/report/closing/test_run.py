@@ -12,7 +12,7 @@ from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.timing import Block
 from assay.report.closing.run import closing
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from support.children import make_ready
 from support.comparisons import record
 

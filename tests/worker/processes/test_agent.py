@@ -10,7 +10,7 @@ from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claimed
 from assay.records.status import Status
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.agent import _conclude
 from assay.worker.processes.channel import PARENT_GONE

@@ -29,7 +29,7 @@ _NEEDED = {
 _HEAD_DIM = {"qwen3": 128}
 """Width of a head where the configuration does not say it; the others divide the width by the heads."""
 _TURNS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-"""Limits between slowed and kept rotations, the same in all Llamas since 3.1 (`assay.model.rotary`)."""
+"""Limits between slowed and kept rotations, the same in all Llamas since 3.1 (`assay.model.attention`)."""
 
 
 def alike(config: ModelConfig) -> bool:

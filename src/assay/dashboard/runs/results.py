@@ -11,7 +11,7 @@ from pathlib import Path
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.liveness import is_running
-from assay.store.reconcile import begun, settle
+from assay.store.result import begun, settle
 from assay.store.run_folder import RunFolder
 
 _MOST_RESULTS = 32

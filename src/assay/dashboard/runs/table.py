@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from assay.errors import legible
 from assay.report.runs import COLUMNS, FIGURES, SPARE, row, unlike
 from assay.store.cells import folded
-from assay.store.entry import Entry
+from assay.store.index import Entry
 
 PER_PAGE = 100
 TITLES = tuple(name for name in COLUMNS if name != "created")

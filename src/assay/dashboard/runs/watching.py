@@ -15,9 +15,8 @@ from urllib.parse import quote
 
 from assay.config.home import Home
 from assay.errors import first_line
-from assay.store.entry import TYPES, Entry, entry_of
 from assay.store.event_log import Event, read_since
-from assay.store.index import SCHEMA
+from assay.store.index import SCHEMA, TYPES, Entry, entry_of
 from assay.store.listing import stamps
 
 _INTERVAL_SECONDS = 1.0
@@ -63,7 +62,7 @@ class Watch:
 
     def _entry(self, run: str, stamp: int) -> Entry:
         """Return a run's present entry; for a run whose files cannot be read, only the reason is known."""
-        from assay.store.reconcile import settle
+        from assay.store.result import settle
         from assay.store.run_folder import RunFolder
 
         folder = RunFolder(self.home.runs / run)
@@ -89,7 +88,7 @@ class _Growing:
 
     def entry(self) -> Entry:
         from assay.store.liveness import is_running
-        from assay.store.reconcile import begun, settle
+        from assay.store.result import begun, settle
 
         if not is_running(self._folder):
             if not self._dead or self._entry is None:

@@ -16,7 +16,7 @@ from assay.records.status import Status
 from assay.records.study import Cell, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import Round
 from assay.store.event_log import Event
-from assay.store.reconcile import ended_unseen, settle
+from assay.store.result import ended_unseen, settle
 from assay.store.run_folder import RunFolder
 from assay.studies.drift import NUDGED
 from assay.studies.folder import StudyPlan

@@ -11,7 +11,7 @@ results, and never run again except with `force`.
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
-from assay.config.data import DataConfig
+from assay.config.run import DataConfig
 from assay.hardware import Machine
 from assay.hardware.detect import installed_version, torch_version
 from assay.records.environment import Environment

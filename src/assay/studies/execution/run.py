@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 
-from assay.config.data import DataConfig
 from assay.config.home import Home
-from assay.config.run import Run
+from assay.config.run import DataConfig, Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError, shown
 from assay.executors import executor

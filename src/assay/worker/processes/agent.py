@@ -28,7 +28,7 @@ import psutil
 from assay.errors import StorageError
 from assay.platforms import closed
 from assay.records.status import Status
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 from assay.worker.processes.exit import leave

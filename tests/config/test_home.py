@@ -3,11 +3,10 @@
 import pytest
 
 from assay.config import Home
-from assay.launch.surroundings import surroundings
 
 
 def test_the_compilers_cache_is_in_the_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    assert surroundings(home)["TORCHINDUCTOR_CACHE_DIR"] == str(home.cache / "torchinductor")
+    assert home.environment()["TORCHINDUCTOR_CACHE_DIR"] == str(home.cache / "torchinductor")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
-    assert surroundings(home)["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere"
+    assert home.environment()["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere"

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from assay.config import ModelConfig
 from assay.config.hf import config_from_hf
-from assay.store.kept import kept_of, origin
+from assay.store.trained_model import kept_of, origin
 
 LLAMA = {
     "model_type": "llama",

@@ -4,8 +4,7 @@ import ast
 from pathlib import Path
 
 import assay.cli
-from assay.records.exits import MEANINGS, Exit
-from assay.records.status import Status
+from assay.records.status import MEANINGS, Exit, Status
 
 CLI = Path(assay.cli.__file__).parent
 

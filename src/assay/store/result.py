@@ -2,12 +2,19 @@
 
 `result_of` is the only builder of a `RunResult`. A process that measures a run knows its figures, and adds the facts
 that only its memory has. For a process that ended without a result the same figures come from its events.
+
+A run with status RUNNING is believed only while its process is alive. The events of a dead run give its steps, tokens,
+losses, blocks and evidence. Facts that only its memory held are lost, and stay None.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite, sqrt
+from statistics import fmean
 from typing import Any, Self
 
+from assay.errors import StorageError, UsageError
 from assay.records.events import EvaluationEvent
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.run import RunResult
@@ -15,8 +22,13 @@ from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.store import history
 from assay.store.event_log import Event
-from assay.store.run_folder import RunSpec
-from assay.store.spread import loss_spread
+from assay.store.liveness import is_here, is_running
+from assay.store.run_folder import RunFolder, RunSpec
+
+LEAST_STEPS = 10
+"""Least number of losses that have a spread."""
+
+_UNSEEN = "its process and its parent ended without a result"
 
 
 @dataclass
@@ -29,7 +41,7 @@ class RunFigures:
     train_loss: float | None = None
     """Loss of the last step, in nats per token."""
     loss_spread: float | None = None
-    """Deviation of the last losses about their line (`store.spread`)."""
+    """Deviation of the last losses about their line (`loss_spread`)."""
     evaluation: EvaluationEvent | None = None
     """Last evaluation."""
     first_step_seconds: float | None = None
@@ -119,3 +131,96 @@ def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFig
         extra=figures.extra,
         **facts,
     )
+
+
+def ended_unseen(result: RunResult) -> bool:
+    """True if a reader found the run dead. Its parent, if it lives, knows a better reason."""
+    return (result.reason or "").startswith(_UNSEEN)
+
+
+def begun(spec: RunSpec) -> RunResult:
+    """The result of a run of which only the configuration and the prediction are known."""
+    return result_of(spec, Status.RUNNING, None, RunFigures())
+
+
+def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
+    """Compose a result from a run's events. Raises `UsageError` if `run.json` cannot be read."""
+    spec, log = folder.spec(), folder.log()
+    figures = RunFigures.of_events(log.events)
+    proven = status is not Status.RUNNING and any(one.verdict for one in figures.evidence)
+    return result_of(
+        spec,
+        *_with_damage(status, reason, log.damaged),
+        figures,
+        proven_until="beginning" if proven else None,
+    )
+
+
+def _with_damage(status: Status, reason: str | None, lines: int) -> tuple[Status, str | None]:
+    """Status and reason of a run, with a remark if lines of its log are damaged."""
+    if lines == 0:
+        return status, reason
+    said = f"{lines} line{'s' if lines > 1 else ''} of events.jsonl cannot be read, so figures may be incomplete"
+    over = Status.DAMAGED if status is Status.KILLED else status
+    return over, f"{reason}; {said}" if reason else said
+
+
+def settle(folder: RunFolder, *, recorded: bool = True) -> RunResult:
+    """Return a run's present result; a dead run without a result is recorded as killed, unless `recorded` is false.
+
+    Raises `UsageError` if `run.json` cannot be read.
+    """
+    try:
+        result = folder.result()
+        if folder.stands and not is_running(folder):
+            return _standing(folder, recorded)
+        if result is None and not is_running(folder):
+            # Read again: a process that has ended since then may have written its result.
+            result = folder.result() or _killed(folder, recorded)
+    except UsageError as error:
+        return compose(folder, Status.DAMAGED, str(error))
+    return result or compose(folder, Status.RUNNING, None)
+
+
+def _standing(folder: RunFolder, recorded: bool) -> RunResult:
+    """Return the result of before a resume that trained no step, and put it back if `recorded`."""
+    earlier = folder.standing()
+    if recorded:
+        with suppress(StorageError):  # the records of a read-only home stay where they are
+            folder.restore()
+    return earlier
+
+
+def _killed(folder: RunFolder, recorded: bool) -> RunResult:
+    result = compose(folder, Status.KILLED, _UNSEEN)
+    if recorded and _seen_dead(folder):
+        with suppress(StorageError):  # the runs of a read-only home can still be listed
+            folder.write_result(result)
+    return result
+
+
+def _seen_dead(folder: RunFolder) -> bool:
+    """False if the process was on another host: a clock that is set makes it look silent, so nothing is written."""
+    with suppress(UsageError):
+        known = folder.process()
+        return known is None or is_here(known)
+    return True
+
+
+def loss_spread(losses: Sequence[float | None]) -> float | None:
+    """Return the standard deviation, in nats per token, of the last losses about their least-squares line.
+
+    It tells how jagged the end of a training curve is. A loss still falls there, so its plain deviation would measure
+    the slope as well. `losses` has the training loss of each step. The last tenth of them counts, and at least
+    `LEAST_STEPS`. The line takes two degrees of freedom. The result is None for fewer losses, and if one of the last
+    was not finite.
+    """
+    last = losses[-max(LEAST_STEPS, len(losses) // 10) :]
+    finite = [loss for loss in last if loss is not None and isfinite(loss)]
+    if len(finite) < max(LEAST_STEPS, len(last)):
+        return None
+    middle, mean = (len(finite) - 1) / 2, fmean(finite)
+    slope = fmean((step - middle) * (loss - mean) for step, loss in enumerate(finite))
+    slope /= fmean((step - middle) ** 2 for step in range(len(finite)))
+    residuals = [loss - mean - slope * (step - middle) for step, loss in enumerate(finite)]
+    return sqrt(sum(one * one for one in residuals) / (len(finite) - 2))
