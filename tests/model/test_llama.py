@@ -22,8 +22,7 @@ from assay.errors import UsageError
 from assay.model import GPT
 from assay.model.attention import Rotary
 from assay.model.cache import KeyValueCache
-from assay.model.hf import load_hf, save_hf
-from assay.model.hf.tensors import to_hf
+from assay.model.hf import load_hf, save_hf, to_hf
 from support.models import random_ids, random_model, with_sdpa
 
 transformers = pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ import assay
 from assay.api.run_results import TrainedRun
 from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
-from assay.model.own.part import own_batches
+from assay.model.own_model import own_batches
 from assay.optimizations import resolved
 from assay.store.run_folder import RunFolder
 from support.docs import DOCS

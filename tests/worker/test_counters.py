@@ -17,7 +17,7 @@ from assay.step.program import Figures, MicroBatch, Program, Step
 from assay.training.evaluation import EvaluationSample, Windows
 from assay.training.step_record import Position, StepRecord
 from assay.worker import build as worker_build
-from assay.worker import memory as worker_memory
+from assay.worker import ending
 from assay.worker import session as worker_session
 from support.runs import run_folder
 from support.workers import ended
@@ -189,7 +189,7 @@ def test_an_evaluation_of_other_windows_is_wrong(
 def test_a_peak_below_what_lives_together_is_wrong(
     corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = worker_memory.memory_pass
+    honest = ending.memory_pass
 
     def half(*arguments: Any, **options: Any) -> MemoryPass:
         found = honest(*arguments, **options)
@@ -198,7 +198,7 @@ def test_a_peak_below_what_lives_together_is_wrong(
 
     plain = result_of(tmp_path / "plain", corpus, measure_memory=True)
     assert plain.status is Status.DONE
-    monkeypatch.setattr(worker_memory, "memory_pass", half)
+    monkeypatch.setattr(ending, "memory_pass", half)
     result = result_of(tmp_path, corpus, measure_memory=True)
     assert result.status is Status.WRONG_VALUES
     assert result.reason is not None

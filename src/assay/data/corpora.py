@@ -28,8 +28,7 @@ from assay.config.base import absolute
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
 from assay.data.records import Reading
-from assay.data.saved import saved_splits
-from assay.data.sources import documents, files_at, folder_files, join_documents
+from assay.data.sources import documents, files_at, folder_files, join_documents, saved_splits
 from assay.data.tally import OTHER_SPLIT, Tally
 from assay.errors import UsageError, meant
 from assay.records.corpus import Remark

@@ -19,8 +19,7 @@ from assay.config import DataConfig
 from assay.config.base import absolute
 from assay.data.compressed import form_of
 from assay.data.records import FORMS, Reading
-from assay.data.saved import saved_splits
-from assay.data.sources import documents, files_at
+from assay.data.sources import documents, files_at, saved_splits
 from assay.data.tally import OTHER_SPLIT, Tally
 from assay.errors import UsageError, first_line
 from assay.records.corpus import Remark

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.data.compressed import COMPRESSED, form_of, opened
-from assay.data.marks import marked_encoding
+from assay.data.compressed import COMPRESSED, form_of, marked_encoding, opened
 from assay.data.tally import NULL, Tally
 from assay.errors import UsageError
 

@@ -6,17 +6,20 @@ file is one document, taken verbatim, and must be text in the given encoding wit
 recursively in the order of their paths, without hidden names. What of a folder is not text is left out and counted. A
 file that is named, or matched by a glob, must be text. Documents are joined; a line break is inserted after one that
 does not end in one.
+
+A data set that `datasets` saved with several splits has a folder for each. Its data are Arrow streams, which need
+pyarrow and not `datasets`.
 """
 
 import codecs
 import glob
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from assay.config.base import absolute
-from assay.data.compressed import form_of, opened
-from assay.data.marks import marked_encoding
+from assay.data.compressed import form_of, marked_encoding, opened
 from assay.data.records import FORMS, NoRecords, Reading, record_texts
 from assay.data.tally import (
     CARRIAGE_RETURNS,
@@ -34,6 +37,8 @@ _METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
 _CACHE = "cache-"
 """Start of the name of a file that `datasets` keeps beside them for itself."""
 _BINARY = Reason("with NUL bytes, so no text")
+_SPLITS = "dataset_dict.json"
+_VALIDATION = ("validation", "valid", "val", "dev")
 
 
 def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
@@ -174,3 +179,22 @@ def _remark(text: str, path: Path, tally: Tally) -> None:
         tally.add(CARRIAGE_RETURNS, path, path.stat().st_size)
     if text.startswith("\ufeff"):
         tally.add(MARKED, path, path.stat().st_size)
+
+
+def saved_splits(folder: Path) -> dict[str, Path]:
+    """Return the folder of each split, by its name here: `train`, `validation` or `test`, or else its own name.
+
+    Empty if the folder is no such data set. Raises `UsageError` if its list of splits is damaged or has no `train`.
+    """
+    try:
+        names = json.loads((folder / _SPLITS).read_bytes())["splits"]
+        found = {str(name): folder / str(name) for name in names}
+    except OSError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder / _SPLITS} is damaged; save the data set again") from error
+    if "train" not in found:
+        there = ", ".join(found) or "none"
+        raise UsageError(f"{folder} is a data set without a split 'train' (it has {there}); name the folder of a split")
+    validation = next((name for name in _VALIDATION if name in found), None)
+    return {"validation" if name == validation else name: place for name, place in found.items()}

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from assay.model.tally import Tally
+from assay.model.loss import Tally
 from assay.step.settings import settings
 
 MicroBatch = tuple[Tensor, Tensor]

@@ -75,7 +75,7 @@ def _gpt(run: ResolvedRun, weights: Mapping[str, Tensor] | None) -> tuple[nn.Mod
 
 
 def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
-    from assay.model.own.part import load_own
+    from assay.model.own_model import load_own
 
     own = load_own(run)
     return own.part, Weights(initialize=given(own.weights), tied=own.tied, buffers=own.buffers)
@@ -83,7 +83,7 @@ def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
 
 def _with_own(program: Program) -> Program:
     """Return the program of a user's model with its batches, its count of targets, and its buffers in checkpoints."""
-    from assay.model.own.part import Buffers, batches_of, tally_of
+    from assay.model.own_model import Buffers, batches_of, tally_of
 
     if program.weights.buffers:
         program = replace(program, stateful={"buffers": Buffers(program.parts[0])})

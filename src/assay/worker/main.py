@@ -3,6 +3,10 @@
 Under torchrun the arguments are ``PRESET|FILE [KEY=VALUE]... [--with NAME]...`` or ``--resume RUN …``, as for ``assay
 train``. Then no parent has prepared a folder, and the processes prepare it themselves (`rendezvous`).
 
+It is pinned to its cores before torch starts its threads, which then stay there, too. A process that may move between
+cores finds its caches empty after each move, so its times would depend on what else the machine does. Several pinned
+processes do not disturb each other.
+
 The child stays small until its start is granted: the session imports torch, in a phase of its own. Every outcome after
 that becomes a status with a reason. `result.json`, the last event and the exit code agree on it. An unexpected error
 leaves its traceback in the log.
@@ -41,7 +45,6 @@ from assay.training.stops import (
 )
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
-from assay.worker.processes.cores import pin
 from assay.worker.processes.root_cause import put_on_record
 from assay.worker.proof.process import ReferenceProcess
 from assay.worker.result import Findings
@@ -179,3 +182,23 @@ def _disk(error: Exception) -> str:
 def _seconds_since_start() -> float:
     """Seconds since the process started, in which the interpreter and the package were loaded."""
     return max(0.0, time.time() - psutil.Process().create_time())
+
+
+def pin(cores: Sequence[int] | None) -> None:
+    """Pin this process, as one of the ranks of its machine, to its share of the cores; None leaves it free.
+
+    Raises `UsageError` if the system refuses.
+    """
+    if cores is None:
+        return
+    rank, ranks = (int(os.environ.get(name, default)) for name, default in (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1)))
+    try:
+        os.sched_setaffinity(0, share(cores, rank, ranks))
+    except (AttributeError, OSError) as error:
+        raise UsageError(f"this system cannot pin a process to the cores {list(cores)} ({error})") from error
+
+
+def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
+    """Return the cores of one rank: equal parts, in order; fewer cores than ranks are shared by turns."""
+    each = len(cores) // ranks
+    return cores[rank * each : (rank + 1) * each] if each else (cores[rank % len(cores)],)

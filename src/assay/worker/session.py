@@ -26,14 +26,20 @@ from assay.training.loop import Loop
 from assay.training.probes import RouterStatistics
 from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stopped
 from assay.values.watch import UpdateWatch
+from assay.worker.blocks import BLOCKS
 from assay.worker.build import build_loop, device_of, starting
 from assay.worker.counters import Counters
-from assay.worker.ending import add_gradient_probe, add_sample, documents_left_out, documents_seen
+from assay.worker.ending import (
+    add_gradient_probe,
+    add_sample,
+    count_tensors,
+    documents_left_out,
+    documents_seen,
+    measure_memory,
+)
 from assay.worker.environment import same_versions, versions
-from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
-from assay.worker.plan import BLOCKS
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.ending import has_trained, prove_at_end, unchanged
 from assay.worker.proof.process import ReferenceProcess, values_folder

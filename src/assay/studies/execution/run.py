@@ -24,8 +24,7 @@ from assay.optimizations import resolved
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged
 from assay.studies.execution.deadline import Deadline, with_rest
-from assay.studies.execution.fold import Progress, fold, record_of
-from assay.studies.execution.gather import gathered
+from assay.studies.execution.fold import Progress, fold, gathered, record_of
 from assay.studies.execution.modes import Mode, elsewhere, kept
 from assay.studies.execution.order import in_order, shuffled, waves_in_order
 from assay.studies.execution.ready import (

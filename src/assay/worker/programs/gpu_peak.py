@@ -109,7 +109,7 @@ def _step(own: str, run: ResolvedRun, given: tuple[int, ...]) -> Callable[[], An
     """Return the step that the user's function makes. Raises `_ModelError` if it makes a model."""
     from torch import nn
 
-    from assay.model.own.part import OwnModel
+    from assay.model.own_model import OwnModel
 
     made = called(own, run.model.own_folder, *given)
     if isinstance(made, nn.Module | OwnModel):

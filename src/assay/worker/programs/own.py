@@ -43,7 +43,7 @@ def main() -> int:
 def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
     """Yield what the rows of a user's batches have, or null without such batches; then a trace, if it is asked for."""
     from assay.fake.first_steps import check_program
-    from assay.model.own.part import own_batches
+    from assay.model.own_model import own_batches
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with blamed(resolved.model.own, "model"):

@@ -2,7 +2,7 @@ import pytest
 
 from assay.config import validate
 from assay.optimizations import resolved
-from assay.worker.plan import WorkPlan, block_pieces, plan, steps_left
+from assay.worker.blocks import WorkPlan, block_pieces, plan, steps_left
 
 
 @pytest.mark.parametrize("steps", range(60))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import UsageError
-from assay.model.own.part import OwnModel, OwnPart
+from assay.model.own_model import OwnModel, OwnPart
 
 
 def part_of(returned: Any) -> OwnPart:

@@ -24,8 +24,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from assay.config.run import ResolvedRun
 from assay.config.source import called
 from assay.errors import UsageError
-from assay.model.own.batches import MakeBatches, MakeValidation, OwnBatches
-from assay.model.tally import Count, Tally
+from assay.model.loss import Count, Tally
+from assay.model.own_batches import MakeBatches, MakeValidation, OwnBatches
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Count]]
 """(model, inputs, targets) → mean loss over all targets, or the summed loss and the number of targets that it counted.

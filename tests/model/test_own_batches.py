@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
 from assay.errors import UsageError
-from assay.model.own.batches import OwnBatches
+from assay.model.own_batches import OwnBatches
 from assay.optimizations import resolved
 
 ROWS = 6

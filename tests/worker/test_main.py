@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from assay.errors import UsageError
-from assay.worker.processes.cores import pin, share
+from assay.worker.main import pin, share
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_process_is_pinned_as_a_rank_of_its_machine(monkeypatch: pytest.Monkey
 def test_all_threads_of_a_pinned_process_stay_on_its_core() -> None:
     last = max(os.sched_getaffinity(0))
     code = (
-        "import os, threading; from assay.worker.processes.cores import pin\n"
+        "import os, threading; from assay.worker.main import pin\n"
         f"pin([{last}])\n"
         "thread = threading.Thread(target=lambda: print(os.sched_getaffinity(0)))\n"
         "thread.start(); thread.join()"

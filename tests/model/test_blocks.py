@@ -4,8 +4,8 @@ from torch import nn
 
 from assay.config import ModelConfig
 from assay.model import GPT
-from assay.model.own.blocks import blocks_of
-from assay.model.own.part import OwnModel, OwnPart
+from assay.model.blocks import blocks_of
+from assay.model.own_model import OwnModel, OwnPart
 
 
 def lines(count: int) -> list[nn.Linear]:

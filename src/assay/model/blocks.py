@@ -24,7 +24,7 @@ def blocks_of(parts: Iterable[nn.Module]) -> dict[nn.Module, int]:
     }
     if own:
         return own
-    from assay.model.own.part import OwnPart  # the GPT's blocks were found above, and need no code of a user's own
+    from assay.model.own_model import OwnPart  # the GPT's blocks were found above, and need no code of a user's own
 
     told = [block for part in parts if isinstance(part, OwnPart) for block in part.blocks]
     if told:
