@@ -103,11 +103,24 @@ class BlockEvent(RunEvent):
         return Block.of(self.model_dump())
 
 
+class RouterLayer(Record):
+    """Routing statistics of one layer of a mixture of experts."""
+
+    model_config = ConfigDict(extra="allow", ser_json_inf_nan="null")
+
+    tokens: tuple[int, ...]
+    """Number of times each expert was chosen, dropped choices included."""
+    dropped: float | None
+    """Share of the choices that were dropped because the expert was full."""
+    balance: float | None
+    """Load-balancing loss without its coefficient; 1 if all is even."""
+
+
 class RouterEvent(RunEvent):
     """Routing statistics of a mixture of experts since the evaluation before, by layer."""
 
     event: Literal["router"]
-    layers: Annotated[list[dict[str, Any]], Field(strict=True)]
+    layers: tuple[RouterLayer, ...]
 
 
 class ValuesEvent(RunEvent):

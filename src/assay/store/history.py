@@ -8,7 +8,7 @@ one process, and only those of the last process are valid. Times belong to one m
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from statistics import mean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -18,6 +18,7 @@ from assay.records.events import (
     EvidenceEvent,
     NoteEvent,
     RouterEvent,
+    RouterLayer,
     RunEvent,
     StartEvent,
     StepEvent,
@@ -80,10 +81,10 @@ def evidence(events: Iterable[Event]) -> list[Evidence]:
     return [Evidence(optimization=one.optimization, observed=one.observed, verdict=one.verdict) for one in said]
 
 
-def routers(events: Iterable[Event]) -> list[dict[str, Any]]:
+def routers(events: Iterable[Event]) -> tuple[RouterLayer, ...]:
     """The last process's newest routing statistics by layer; empty if there are none."""
     said = _of_last_process(events, "router", RouterEvent)
-    return said[-1].layers if said else []
+    return said[-1].layers if said else ()
 
 
 def split_tokens(events: Iterable[Event]) -> int | None:

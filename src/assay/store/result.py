@@ -7,7 +7,7 @@ A run with status RUNNING is believed only while its process is alive. The event
 losses, blocks and evidence. Facts that only its memory held are lost, and stay None.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite, sqrt
@@ -17,7 +17,7 @@ from typing import Any, Self
 from assay.errors import StorageError, UsageError
 from assay.records.events import EvaluationEvent
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.run import RunResult
+from assay.records.run import Extra, RunResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.store import history
@@ -56,15 +56,13 @@ class RunFigures:
     blocks: Sequence[Block] = ()
     evidence: Sequence[Evidence] = ()
     values: ValueProof | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Facts that only some runs have, by name."""
+    extra: Extra = field(default_factory=Extra)
 
     @classmethod
     def of_events(cls, events: Sequence[Event]) -> Self:
         """Return the figures that an event log gives."""
         steps, evaluations = history.steps(events), history.evaluations(events)
         steady = [step for step in history.steps(history.of_last_mesh(events)) if step.phase == "steady"]
-        extra = {"routers": history.routers(events), "notes": history.notes(events)}
         return cls(
             steps=steps[-1].step + 1 if steps else 0,
             tokens=sum(step.tokens for step in steps),
@@ -80,7 +78,7 @@ class RunFigures:
             blocks=history.blocks(events),
             evidence=history.evidence(events),
             values=history.values(events),
-            extra={name: value for name, value in extra.items() if value},
+            extra=Extra.of(routers=history.routers(events), notes=history.notes(events)),
         )
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
+from assay.records.events import RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block, Quartiles
 from assay.store import history
@@ -127,9 +128,9 @@ class RunObserver:
             if evaluation.step == self.values.drawn_evaluation:
                 self.values.evaluated(evaluation)
             self._channel.event("evaluation", **evaluation.facts())
-            if layers := [asdict(layer) for layer in self.routers.take()]:
+            if layers := [RouterLayer(**asdict(layer)) for layer in self.routers.take()]:
                 self._findings.routers = layers
-                self._channel.event("router", step=evaluation.step, layers=layers)
+                self._channel.event("router", step=evaluation.step, layers=[one.model_dump() for one in layers])
 
     def progressed(self, done: int, total: int) -> None:
         """Report how many parts of the current phase are done."""

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from assay.config.run import ResolvedRun
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
-from assay.records.events import EvaluationEvent
+from assay.records.events import EvaluationEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
-from assay.records.run import RunResult, Sample
+from assay.records.run import Extra, RunResult, Sample, TraceSummary
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
@@ -110,7 +110,7 @@ class Findings:
     """False in a cell without times."""
     heap: Mapping[str, int] = field(default_factory=dict)
     """Figures of the heap in a step of the timed blocks; empty if it was not counted there."""
-    routers: list[dict[str, Any]] = field(default_factory=list)
+    routers: Sequence[RouterLayer] = ()
     """Routing statistics of each layer between the last two evaluations."""
     loss_scale: float | None = None
     """Loss scale of the last step, if losses are scaled."""
@@ -141,8 +141,9 @@ class Findings:
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
         )
-        notes = [*self.notes, *mispredicted(result)]
-        return result.model_copy(update={"extra": {**result.extra, "notes": notes}}) if notes else result
+        if notes := (*self.notes, *mispredicted(result)):
+            return result.model_copy(update={"extra": result.extra.model_copy(update={"notes": notes})})
+        return result
 
     def _figures(self) -> RunFigures:
         found = RunFigures(
@@ -155,7 +156,12 @@ class Findings:
             blocks=self.blocks,
             evidence=self.evidence,
             values=self.values,
-            extra=self._extra(),
+            extra=Extra.of(
+                trace=trace_summary(self.trace) if self.trace else None,
+                routers=self.routers,
+                loss_scale=self.loss_scale,
+                counters=dict(self.counters),
+            ),
         )
         if self.position is None:
             return found
@@ -196,18 +202,8 @@ class Findings:
         peaks = ("tensors_peak_bytes", "process_peak_bytes")
         return own.model_copy(update={name: highest(getattr(one, name) for one in self.ranks) for name in peaks})
 
-    def _extra(self) -> dict[str, Any]:
-        trace = trace_summary(self.trace) if self.trace else None
-        found = {
-            "trace": trace,
-            "routers": self.routers,
-            "loss_scale": self.loss_scale,
-            "counters": dict(self.counters),
-        }
-        return {name: value for name, value in found.items() if value}
 
-
-def trace_summary(trace: Trace) -> Mapping[str, Any]:
+def trace_summary(trace: Trace) -> TraceSummary:
     """Summary of a trace for reports: contractions by phase and dtype, FLOPs by phase, bytes, host reads."""
     contractions: dict[str, dict[str, int]] = {}
     flops: dict[str, int] = {}
@@ -216,17 +212,17 @@ def trace_summary(trace: Trace) -> Mapping[str, Any]:
         if operation.operation_class == "contraction":
             by_dtype = contractions.setdefault(operation.phase, {})
             by_dtype[operation.dtype] = by_dtype.get(operation.dtype, 0) + operation.count
-    return {
-        "contractions": contractions,
-        "flops": flops,
-        "forwards": trace.forwards,
-        "saved_bytes": dict(trace.memory.saved_bytes),
-        "parameter_bytes": trace.memory.parameter_bytes,
-        "gradient_bytes": trace.memory.gradient_bytes,
-        "optimizer_state_bytes": trace.memory.optimizer_state_bytes,
-        "shared_parameters": [list(names) for names in trace.shared_parameters],
-        "synchronizations": dict(trace.synchronizations),
-    }
+    return TraceSummary(
+        contractions=contractions,
+        flops=flops,
+        forwards=trace.forwards,
+        saved_bytes=dict(trace.memory.saved_bytes),
+        parameter_bytes=trace.memory.parameter_bytes,
+        gradient_bytes=trace.memory.gradient_bytes,
+        optimizer_state_bytes=trace.memory.optimizer_state_bytes,
+        shared_parameters=tuple(tuple(names) for names in trace.shared_parameters),
+        synchronizations=dict(trace.synchronizations),
+    )
 
 
 def missing(

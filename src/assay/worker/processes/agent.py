@@ -163,10 +163,6 @@ def _last_line(log: Path) -> str:
     return "its log has no message"
 
 
-if __name__ == "__main__":
-    leave(main())
-
-
 @contextmanager
 def killed_in_the_end(program: str, ranks: int, grace_seconds: float = GRACE_SECONDS) -> Iterator[set[int]]:
     """Watch this process's `ranks` children that run `program`, while the block lasts.
@@ -212,3 +208,7 @@ def _works(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
+
+
+if __name__ == "__main__":
+    leave(main())
