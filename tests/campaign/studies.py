@@ -91,8 +91,8 @@ def repaired(home: Home, whole: dict[str, object], patience_seconds: float = PAT
 def ended(folder: StudyFolder, home: Home) -> dict[str, str]:
     """The slow reference: run of each cell whose start any log names, and that has ended by itself."""
     logs = (folder.events_file, *(folder.path / "waves").glob("*.jsonl"))
-    starts = (event for log in logs for event in read_log(log).events if event["event"] == "cell_start")
-    results = {event["cell"]: RunFolder(home.runs / event["run"]).result() for event in starts}
+    starts = (event for log in logs for event in read_log(log).events if event.event == "cell_start")
+    results = {event.cell: RunFolder(home.runs / event.run).result() for event in starts}
     return {name: one.run for name, one in results.items() if one is not None and one.status is Status.DONE}
 
 

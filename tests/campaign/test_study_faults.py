@@ -80,7 +80,7 @@ def test_a_second_coordinator_is_refused_while_the_first_lives(tmp_path: Path, m
     monkeypatch.setenv("FAKE", "rates slow")
     home = Home(tmp_path / "one-")
     first = run(home, "long")
-    until(lambda: any(event["event"] == "cell_start" for one in folders(home) for event in one.events()), "no cell")
+    until(lambda: any(event.event == "cell_start" for one in folders(home) for event in one.events()), "no cell")
     folder = find(home, "last")
     with pytest.raises(UsageError, match=f"another process is running the study {folder.id}; wait for it, or stop it"):
         resumed(home)
@@ -94,7 +94,7 @@ def test_a_second_coordinator_is_refused_while_the_first_lives(tmp_path: Path, m
     assert first.wait() == 130
     assert stop.wait() == 0, stop.output.read_text()
     assert recorded(home).ending is StudyEnding.INTERRUPTED
-    starts = [event["cell"] for event in folder.events() if event["event"] == "cell_start"]
+    starts = [event.cell for event in folder.events() if event.event == "cell_start"]
     assert len(starts) == len(set(starts))
     again = command(home.root, "study", "stop", "last")
     assert again.wait() == 2

@@ -43,7 +43,7 @@ def test_an_id_shows_time_and_configuration() -> None:
 def test_a_torn_last_line_is_left_out(folder: RunFolder, cut: int) -> None:
     whole = b'{"event": "any", "step": 0}\n{"event": "any", "step": 1}\n'
     folder.events_file.write_bytes(whole + b'{"event": "any", "step": 2}\n'[:-cut])
-    assert [event["step"] for event in folder.events()] == ([0, 1, 2] if cut == 1 else [0, 1])
+    assert [event.step for event in folder.events()] == ([0, 1, 2] if cut == 1 else [0, 1])
 
 
 def test_no_events_yet(folder: RunFolder) -> None:

@@ -50,7 +50,7 @@ def test_a_repeated_block_changes_nothing_of_the_training(corpus: Prepared, tmp_
     assert (repeated.steps, repeated.tokens) == (plain.steps, plain.tokens)
     assert repeated.step_seconds is not None
     assert repeated.step_seconds.count == 15
-    assert sum(event["event"] == "step" for event in folder.events()) == 24
+    assert sum(event.event == "step" for event in folder.events()) == 24
     assert repeated.memory.tensors_peak_bytes == plain.memory.tensors_peak_bytes
     weights = [
         checkpoint.read_state(tmp_path / name / "checkpoints" / "step-00000024") for name in ("plain", "repeated")
@@ -146,11 +146,11 @@ def test_a_mixtures_routers_are_put_on_record_at_each_evaluation(corpus: Prepare
     model = {"n_expert": 4, "expert_capacity": 0.5}
     folder = run_folder(tmp_path / "run", corpus, {"steps": 10, "eval_interval": 4}, model=model)
     result = ended(folder)
-    told = [event for event in folder.events() if event["event"] == "router"]
-    assert [event["step"] for event in told] == [4, 8, 10]
+    told = [event for event in folder.events() if event.event == "router"]
+    assert [event.step for event in told] == [4, 8, 10]
     for event, steps in zip(told, (4, 4, 2), strict=True):
-        assert [sum(layer["tokens"]) for layer in event["layers"]] == [steps * 4 * 16 * 2] * 2
-    assert [list(layer.tokens) for layer in result.extra.routers] == [one["tokens"] for one in told[-1]["layers"]]
+        assert [sum(layer.tokens) for layer in event.layers] == [steps * 4 * 16 * 2] * 2
+    assert [list(layer.tokens) for layer in result.extra.routers] == [list(one.tokens) for one in told[-1].layers]
     said = dict(summary.lines(result))["routers"]
     assert said.startswith(f"balance by layer {told[-1]['layers'][0]['balance']:.3f} ")
     assert said.endswith("% dropped")
@@ -205,8 +205,8 @@ def test_an_optimizer_is_proven_in_the_first_step_that_is_watched_and_not_skippe
     folder = run_folder(tmp_path / "run", corpus, training, optimizations=f"fp16_mixed+{optimization}")
     result = ended(folder)
     assert (result.status, [one.verdict for one in result.evidence]) == (Status.DONE, [True, True]), result.reason
-    told = [event for event in folder.events() if event["event"] == "step"]
-    watched = [event["skipped"] for event in told if event["phase"] == "trace"]
+    told = [event for event in folder.events() if event.event == "step"]
+    watched = [event.skipped for event in told if event.phase == "trace"]
     assert len(watched) > 1
     assert watched == [True] * (len(watched) - 1) + [False]
     assert len(told) == result.steps == 60
@@ -330,7 +330,7 @@ def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path:
     assert list(result.extra.notes) == [
         "the checkpoint step-00000008 is damaged; continuing from the checkpoint before it"
     ]
-    assert [event["text"] for event in folder.events() if event["event"] == "note"] == list(result.extra.notes)
+    assert [event.text for event in folder.events() if event.event == "note"] == list(result.extra.notes)
 
 
 def test_a_run_starts_from_anothers_weights(corpus: Prepared, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]"
         running = folder.running
         events, offset = folder.events_since(offset)
         yield from from_events(events, plan.waves, plan.protocol.blocks, place, plan.id)
-        if not running or (events and events[-1]["event"] == "over"):
+        if not running or (events and events[-1].event == "over"):
             return
         time.sleep(_POLL_SECONDS)
 

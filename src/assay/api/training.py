@@ -98,13 +98,13 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
     try:
         try:
             for event in child.events():
-                tell(event)
+                tell(event.line())
         except KeyboardInterrupt:
             child.interrupt()
             with suppress(OSError):  # nothing can be shown on a closed terminal
                 tell(_event("interrupting"))
                 for event in child.events():
-                    tell(event)
+                    tell(event.line())
             child.result()
         except Exception:
             child.interrupt()

@@ -15,13 +15,12 @@ from statistics import fmean
 from typing import Any, Self
 
 from assay.errors import StorageError, UsageError
-from assay.records.events import EvaluationEvent
+from assay.records.events import EvaluationEvent, LogEvent
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.run import Extra, RunResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.store import history
-from assay.store.event_log import Event
 from assay.store.liveness import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
 
@@ -59,7 +58,7 @@ class RunFigures:
     extra: Extra = field(default_factory=Extra)
 
     @classmethod
-    def of_events(cls, events: Sequence[Event]) -> Self:
+    def of_events(cls, events: Sequence[LogEvent]) -> Self:
         """Return the figures that an event log gives."""
         steps, evaluations = history.steps(events), history.evaluations(events)
         steady = [step for step in history.steps(history.of_last_mesh(events)) if step.phase == "steady"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
+from assay.records.events import CellStartEvent
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.sealed import open_file
@@ -115,7 +116,7 @@ def _check_against(here: RunFolder, arriving: RunResult) -> None:
 
 def runs_of(study: StudyFolder, home: Home) -> dict[RunFolder, str]:
     """Return the folders of a study's runs, of every attempt, that are still in the home, each with its cell's name."""
-    names = {event["run"]: event["cell"] for event in study.events() if event["event"] == "cell_start"}
+    names = {event.run: event.cell for event in study.events() if isinstance(event, CellStartEvent)}
     record = study.record()
     if record is not None:
         names |= {one.result.run: one.cell.name for one in (*record.cells, *record.nudged)}

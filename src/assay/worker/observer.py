@@ -8,11 +8,10 @@ from pathlib import Path
 
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
-from assay.records.events import RouterLayer
+from assay.records.events import LogEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block, Quartiles
 from assay.store import history
-from assay.store.event_log import Event
 from assay.training.evaluation import Evaluation
 from assay.training.probes import RouterStatistics
 from assay.training.step_record import StepRecord
@@ -55,7 +54,7 @@ class RunObserver:
         self.evaluations = 0
         """Evaluations of this process."""
 
-    def recall(self, earlier: list[Event], step: int) -> None:
+    def recall(self, earlier: list[LogEvent], step: int) -> None:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one.step < step and one.phase == "steady"]
         self._findings.steady = SteadySteps(

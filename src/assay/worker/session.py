@@ -18,7 +18,7 @@ from assay.instruments.rates.gpu_state import GpuSampler
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.proofs.aside import kept_aside
-from assay.records.events import AGAIN
+from assay.records.events import AGAIN, typed
 from assay.store import history
 from assay.store.event_log import Event
 from assay.store.run_folder import RunFolder
@@ -165,7 +165,7 @@ class Session:
             "split_tokens": built.split_tokens,
             "forked": self._forked,
         }
-        begun: list[Event] = [*earlier, {"event": "start", **start}]
+        begun = [*earlier, typed({"event": "start", **start})]
         unproven, say = history.unproven_steps(begun), self.observer.say_values
         self.observer.values = ValueCheck(self.folder, loop, self.channel, self._reference, say, unproven)
         self.channel.event("start", **start)

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from assay.config.home import Home
 from assay.errors import first_line
-from assay.store.event_log import Event, read_since
+from assay.records.events import EvaluationEvent, LogEvent, StepEvent
+from assay.store.event_log import read_since
 from assay.store.index import SCHEMA, TYPES, Entry, entry_of
 from assay.store.listing import stamps
 
@@ -102,12 +103,12 @@ class _Growing:
         return self._entry
 
 
-def _figures(event: Event) -> dict[str, Any]:
+def _figures(event: LogEvent) -> dict[str, Any]:
     """Columns of an entry that an event gives anew."""
-    if event["event"] == "step":
-        return {"steps": event["step"] + 1, "train_loss": event["loss"]}
-    if event["event"] == "evaluation":
-        return {"val_loss": event["loss"]}
+    if isinstance(event, StepEvent):
+        return {"steps": event.step + 1, "train_loss": event.loss}
+    if isinstance(event, EvaluationEvent):
+        return {"val_loss": event.loss}
     return {}
 
 

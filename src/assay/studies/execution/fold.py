@@ -16,10 +16,11 @@ from assay.errors import UsageError
 from assay.executors.base import Wave
 from assay.executors.elsewhere import WaveFiles
 from assay.executors.ended import cell_result
+from assay.records.events import CellEndEvent, CellStartEvent, LogEvent, RoundEvent
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import Round
-from assay.store.event_log import Event, read_log
+from assay.store.event_log import read_log
 from assay.store.result import ended_unseen, settle
 from assay.store.run_folder import RunFolder
 from assay.studies.drift import NUDGED
@@ -56,7 +57,7 @@ class Progress:
         return found
 
 
-def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
+def fold(plan: StudyPlan, events: Sequence[LogEvent], home: Home) -> Progress:
     """Return the results of all cells whose runs have ended, in the order of their ends."""
     cells = {cell.name: cell for cell in plan.cells}
     done = Progress()
@@ -64,18 +65,16 @@ def fold(plan: StudyPlan, events: Sequence[Event], home: Home) -> Progress:
     started: dict[tuple[str, int], str] = {}
     rounds: dict[tuple[int, int], Round] = {}
     for event in events:
-        if event["event"] == "cell_start" and event["cell"] in cells:
-            cell = cells[event["cell"]]
-            run, wave = event["run"], event["wave"]
+        if isinstance(event, CellStartEvent) and event.cell in cells:
+            cell, run, wave = cells[event.cell], event.run, event.wave
             if started.get((cell.name, wave), run) != run:
                 # The cell starts again in this wave, so these rounds are of an earlier attempt at the wave.
                 rounds = {key: one for key, one in rounds.items() if one.wave != wave}
             started[cell.name, wave] = run
             runs[cell.name] = (cell, run, wave)
             done.waves = max(done.waves, wave + 1)
-        elif event["event"] == "round":
-            ended = Round.model_validate(event["round"], strict=False)
-            rounds[ended.wave, ended.number] = ended
+        elif isinstance(event, RoundEvent):
+            rounds[event.round.wave, event.round.number] = event.round
     done.cells = [found for one in runs.values() if (found := _ended(*one, home)) is not None]
     kept = {one.wave for one in done.cells}
     done.rounds = [one for one in rounds.values() if one.wave in kept]
@@ -123,7 +122,7 @@ def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
     return cell_result(cell, wave, result, folder.events())
 
 
-_LASTING = frozenset({"cell_start", "cell_end", "round"})
+_LASTING = (CellStartEvent, CellEndEvent, RoundEvent)
 
 
 def gathered(folder: StudyFolder) -> None:
@@ -133,17 +132,17 @@ def gathered(folder: StudyFolder) -> None:
         files = WaveFiles(folder.path, int(log.stem))
         if files.running:
             raise UsageError(f"wave {files.number} of the study {folder.id} still runs; {files.stop} would stop it")
-        for event in _missing([event for event in read_log(log).events if event["event"] in _LASTING], known):
-            folder.append(event)
+        for event in _missing([event for event in read_log(log).events if isinstance(event, _LASTING)], known):
+            folder.append(event.line())
 
 
-def _missing(told: Sequence[Event], known: Sequence[Event]) -> list[Event]:
+def _missing(told: Sequence[LogEvent], known: Sequence[LogEvent]) -> list[LogEvent]:
     """Return a wave's events that the study's log lacks, without starts of cells that it has started again since.
 
     Attempts at a wave may have the same rounds, so only what is known since the start of this attempt counts.
     """
-    starts = [known.index(event) for event in told if event["event"] == "cell_start" and event in known]
+    starts = [known.index(event) for event in told if isinstance(event, CellStartEvent) and event in known]
     since = known[min(starts) :] if starts else ()
-    again = {event["cell"] for event in since if event["event"] == "cell_start" and event not in told}
+    again = {event.cell for event in since if isinstance(event, CellStartEvent) and event not in told}
     missing = [event for event in told if event not in since]
-    return [event for event in missing if event["event"] != "cell_start" or event["cell"] not in again]
+    return [event for event in missing if not isinstance(event, CellStartEvent) or event.cell not in again]
