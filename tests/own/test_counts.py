@@ -134,7 +134,7 @@ def test_a_budget_is_spent_by_counted_targets(folder: Path) -> None:
     assert [event.tokens for event in steps] == counted[:21]
     blocks = [event for event in RunFolder(folder / "home" / "runs" / run.run).events() if event.event == "block"]
     steady = [event.tokens for event in steps if event.phase == "steady"]
-    assert sum(block["tokens"] for block in blocks) == sum(steady)
+    assert sum(block.tokens for block in blocks) == sum(steady)
     assert run.step_seconds is not None
     mean = round(sum(steady) / len(steady))
     assert run.tokens_per_second == pytest.approx(mean / run.step_seconds.median)

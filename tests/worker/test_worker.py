@@ -66,7 +66,7 @@ def test_its_phases_are_named_and_sum_to_the_wall_clock(whole: RunFolder) -> Non
     assert phases <= set(result.phase_seconds)
     assert phases <= set(result.memory.phases)
     start = next(event for event in whole.events() if event.event == "start")
-    wall = whole.result_file.stat().st_mtime - start["process_started"]
+    wall = whole.result_file.stat().st_mtime - start.process_started
     assert sum(result.phase_seconds.values()) == pytest.approx(wall, abs=0.5)
     steady = sum(block.seconds for block in result.blocks)
     assert steady <= result.phase_seconds["steady"]
