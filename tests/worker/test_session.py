@@ -152,7 +152,7 @@ def test_a_mixtures_routers_are_put_on_record_at_each_evaluation(corpus: Prepare
         assert [sum(layer.tokens) for layer in event.layers] == [steps * 4 * 16 * 2] * 2
     assert [list(layer.tokens) for layer in result.extra.routers] == [list(one.tokens) for one in told[-1].layers]
     said = dict(summary.lines(result))["routers"]
-    assert said.startswith(f"balance by layer {told[-1]['layers'][0]['balance']:.3f} ")
+    assert said.startswith(f"balance by layer {told[-1].layers[0].balance:.3f} ")
     assert said.endswith("% dropped")
 
 
