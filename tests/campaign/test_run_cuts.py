@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
-from assay.records.events import typed
+from assay.records.events import event_of
 from assay.records.status import Status
 from assay.store.event_log import Event, parse_event, read_log
 from assay.store.result import settle
@@ -69,7 +69,7 @@ def test_an_event_after_a_cut_at_any_byte_is_a_line_of_its_own(sound: Sound, tmp
         _EventsFile(folder.events_file).append(_line(LATER))
         log = read_log(folder.events_file)
         kept = [parse_event(line) for line in content[:length].split(b"\n")[:-1]]
-        assert (log.events, log.damaged) == ([*kept, typed(LATER)], 0), length
+        assert (log.events, log.damaged) == ([*kept, event_of(LATER)], 0), length
 
 
 @pytest.mark.parametrize("every", LINES)

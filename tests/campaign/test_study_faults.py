@@ -22,7 +22,7 @@ from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.studies import folder as study_folder
 from assay.studies.execution import run as module
-from assay.studies.execution.study_listing import listed, standing
+from assay.studies.execution.study_listing import list_study, study_state
 from assay.studies.folder import find, folders
 from campaign.studies import contents, is_exact, recorded, repaired, resumed, run, undisturbed
 from support import fake_studies
@@ -138,8 +138,8 @@ def test_a_clock_that_jumps_changes_neither_cells_nor_liveness(
         elif isinstance(news, Started):
             alive.add(news.run)
         folder = find(home, "last")
-        assert listed(folder, home).status == "running"
-        assert standing(folder, home).process
+        assert list_study(folder, home).status == "running"
+        assert study_state(folder, home).process
         if executor == "local" and timed and not stopped:  # others may end while this looks
             assert {settle(RunFolder(home.runs / one)).status for one in alive} <= {Status.RUNNING}
         if isinstance(news, Ended) and not stopped:
@@ -147,8 +147,8 @@ def test_a_clock_that_jumps_changes_neither_cells_nor_liveness(
             raise KeyboardInterrupt
 
     how = module.Execution(home, 2, None, "test", silent, look, executor, timed=timed, hours=1.0)
-    assert module.measured(CELLS, BASE, how).ending is StudyEnding.INTERRUPTED
-    record = module.resumed(find(home, "last"), how)
+    assert module.measure_design(CELLS, BASE, how).ending is StudyEnding.INTERRUPTED
+    record = module.resume_study(find(home, "last"), how)
     assert record.ending is StudyEnding.COMPLETE
     assert {one.result.status for one in record.cells} == {Status.DONE}
     assert contents(record) == whole

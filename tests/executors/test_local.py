@@ -10,7 +10,7 @@ from assay.executors.base import Conducted, Ended, News, Planned, RoundEnded, St
 from assay.executors.ended import curve_of
 from assay.executors.news import from_events, to_event
 from assay.launch.neighbours import Account, Accounts, Trees
-from assay.records.events import StepEvent, typed
+from assay.records.events import StepEvent, event_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.studies.plan import waves
@@ -218,5 +218,5 @@ def test_the_log_of_a_study_keeps_it() -> None:
     (first, *_) = run(Stage()).rounds
     event = to_event(RoundEnded(first))
     assert event is not None
-    (again,) = from_events([typed(json.loads(json.dumps(event)))], waves(CELLS, 9), 5, Home("nowhere"))
+    (again,) = from_events([event_of(json.loads(json.dumps(event)))], waves(CELLS, 9), 5, Home("nowhere"))
     assert again == RoundEnded(first)

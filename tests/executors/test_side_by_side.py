@@ -15,7 +15,7 @@ from assay.errors import StorageError
 from assay.executors.base import Ended, Interrupting, News, Started, Stepped, Work
 from assay.executors.local import Local
 from assay.executors.side_by_side import _Living
-from assay.records.events import LogEvent, typed
+from assay.records.events import LogEvent, event_of
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, StudyEnding
@@ -52,8 +52,8 @@ class Child(AbstractContextManager["Child"]):
             stage.most = max(stage.most, len(stage.alive))
 
     def events(self) -> Iterator[LogEvent]:
-        yield typed({"event": "phase", "name": "steady"})
-        yield typed({"event": "step", "step": 0, "loss": 2.5, "seconds": 0.1, "tokens": 8})
+        yield event_of({"event": "phase", "name": "steady"})
+        yield event_of({"event": "step", "step": 0, "loss": 2.5, "seconds": 0.1, "tokens": 8})
         self.stage.release.wait(0.02)
 
     def turn(self, word: str = "") -> Iterator[LogEvent]:

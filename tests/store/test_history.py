@@ -6,17 +6,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.records.events import LogEvent, StepEvent, typed
+from assay.records.events import LogEvent, StepEvent, event_of
 from assay.records.evidence import ValueProof
 from assay.store import history
 
 
 def start(at: int = 0, **facts: Any) -> LogEvent:
-    return typed({"event": "start", "resumed_at": at, **facts})
+    return event_of({"event": "start", "resumed_at": at, **facts})
 
 
 def step(index: int, process: int = 0, tokens: int = 8) -> LogEvent:
-    return typed({"event": "step", "step": index, "loss": 1.0, "seconds": 0.1, "tokens": tokens, "process": process})
+    return event_of({"event": "step", "step": index, "loss": 1.0, "seconds": 0.1, "tokens": tokens, "process": process})
 
 
 def process_of(one: StepEvent) -> int:
@@ -30,14 +30,14 @@ def test_steps_beyond_the_checkpoint_are_taken_back() -> None:
 
 def test_an_evaluation_at_the_checkpoint_stands() -> None:
     figures = {"loss": 1.0, "perplexity": 2.7, "bits_per_byte": 1.4}
-    seen = [typed({"event": "evaluation", "step": done, **figures}) for done in (2, 4)]
+    seen = [event_of({"event": "evaluation", "step": done, **figures}) for done in (2, 4)]
     assert [one.step for one in history.evaluations([start(), *seen, start(2)])] == [2]
     assert [one.step for one in history.evaluations([start(), *seen, start(4)])] == [2, 4]
 
 
 def test_only_the_last_process_has_blocks() -> None:
     rest = {"steps": 3, "median_step_seconds": 0.5, "tokens": 24, "process_peak_bytes": None}
-    blocks = [typed({"event": "block", "seconds": seconds, **rest}) for seconds in (1.0, 2.0)]
+    blocks = [event_of({"event": "block", "seconds": seconds, **rest}) for seconds in (1.0, 2.0)]
     assert [one.seconds for one in history.blocks([start(), blocks[0], start(), blocks[1], step(0)])] == [2.0]
     assert history.blocks([]) == []
 
@@ -67,9 +67,9 @@ def test_the_present_history_is_that_of_an_uninterrupted_reader(processes: list[
 
 def test_a_value_check_is_read_back_and_a_damaged_one_is_none() -> None:
     proof = ValueProof(verdict=False, failures=("the loss in step 0 is off",), steps=3)
-    written = typed(json.loads(json.dumps({"event": "values", "proof": proof.model_dump(mode="json")})))
+    written = event_of(json.loads(json.dumps({"event": "values", "proof": proof.model_dump(mode="json")})))
     assert history.values([start(), written]) == proof
-    assert history.values([start(), typed({"event": "values", "proof": {"steps": "many"}})]) is None
+    assert history.values([start(), event_of({"event": "values", "proof": {"steps": "many"}})]) is None
     assert history.values([start()]) is None
 
 
@@ -80,9 +80,9 @@ def test_the_tokens_of_a_step_are_a_mean_of_steady_ones() -> None:
 
 
 def test_steps_of_a_process_that_showed_nothing_are_unproven_once_another_goes_on_from_them() -> None:
-    right = typed({"event": "values", "proof": ValueProof(verdict=True, steps=3).model_dump(mode="json")})
-    broken = typed({"event": "values", "proof": ValueProof(broken="its process ended").model_dump(mode="json")})
-    wrong = typed(
+    right = event_of({"event": "values", "proof": ValueProof(verdict=True, steps=3).model_dump(mode="json")})
+    broken = event_of({"event": "values", "proof": ValueProof(broken="its process ended").model_dump(mode="json")})
+    wrong = event_of(
         {"event": "values", "proof": ValueProof(failures=("a loss is off",), steps=3).model_dump(mode="json")}
     )
     assert history.unproven_steps([start()]) == 0

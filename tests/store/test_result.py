@@ -17,7 +17,7 @@ from assay.launch.run_lock import _locked
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import liveness as alive
-from assay.store.result import begun, compose, loss_spread, settle
+from assay.store.result import begun_result, compose, loss_spread, settle
 from assay.store.run_folder import RunFolder, RunProcess
 from support.records import made, say, step
 
@@ -147,7 +147,7 @@ def test_an_unreadable_result_is_damaged(home: Home, ready_run: ReadyRun, conten
 def test_a_flipped_digit_is_found(home: Home, ready_run: ReadyRun) -> None:
     """What is left is good JSON, with another figure in it."""
     folder = made(home, ready_run)
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 1234}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 1234}))
     folder.result_file.write_bytes(folder.result_file.read_bytes().replace(b'"steps": 1234', b'"steps": 1834'))
     assert settle(folder).status is Status.DAMAGED
 
@@ -169,7 +169,7 @@ def settle_the_dead(folder: RunFolder) -> RunResult:
 def resumed(home: Home, ready: ReadyRun) -> tuple[RunFolder, RunResult]:
     """A done run that a process resumed and began, which then died before its first step."""
     folder = made(home, ready)
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6}))
     earlier = folder.result()
     assert earlier is not None
     folder.prepare(folder.spec().model_copy(update={"preset": "another"}))

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from assay.config import ModelConfig
 from assay.config.hf import config_from_hf
-from assay.store.trained_model import kept_of, origin
+from assay.store.trained_model import kept_parts, origin
 
 LLAMA = {
     "model_type": "llama",
@@ -59,7 +59,7 @@ def started(folder: Path, **changes: object) -> ModelConfig:
 
 def test_files_and_ids_stay_and_a_shorter_context_changes_nothing(folder: Path) -> None:
     changes = {"context_length": 16, "dropout": 0.2, "init_std": 0.02}
-    found = kept_of(started(folder, **changes), text_of("a", "b", "c"), "float32")
+    found = kept_parts(started(folder, **changes), text_of("a", "b", "c"), "float32")
     assert set(found.kept) == set(FILES)
     assert all(found.files[name] == (folder / name).read_bytes() for name in FILES)
     assert found.files["config.json"] == {**LLAMA, "dtype": "float32"}
@@ -67,7 +67,7 @@ def test_files_and_ids_stay_and_a_shorter_context_changes_nothing(folder: Path) 
 
 
 def test_settings_that_a_run_changed_are_in_the_configuration_and_printed(folder: Path) -> None:
-    found = kept_of(started(folder, context_length=128, tie_embeddings=True), text_of("a", "b", "c"), "bfloat16")
+    found = kept_parts(started(folder, context_length=128, tie_embeddings=True), text_of("a", "b", "c"), "bfloat16")
     values = found.files["config.json"]
     assert values == {**LLAMA, "max_position_embeddings": 128, "tie_word_embeddings": True}
     assert set(found.differs) == {"max_position_embeddings 64 → 128", "tie_word_embeddings null → true"}
@@ -75,20 +75,20 @@ def test_settings_that_a_run_changed_are_in_the_configuration_and_printed(folder
 
 def test_positions_that_were_cut_are_said(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(GPT2))
-    found = kept_of(started(folder, context_length=16), text_of("a", "b", "c"), "float32")
+    found = kept_parts(started(folder, context_length=16), text_of("a", "b", "c"), "float32")
     assert found.files["config.json"] == {**GPT2, "n_positions": 16, "n_ctx": 16}
 
 
 @pytest.mark.parametrize("text", [text_of("a", "c", "b"), None])
 def test_another_tokenizer_takes_ids_and_templates_with_it(folder: Path, text: str | None) -> None:
-    found = kept_of(started(folder), text, "bfloat16")
+    found = kept_parts(started(folder), text, "bfloat16")
     assert set(found.files) == {"config.json"}
     assert found.files["config.json"] == {**LLAMA, "bos_token_id": None, "eos_token_id": None}
     assert "the tokenizer, which is the run's own, without chat template" in found.differs[-1]
 
 
 def test_a_run_that_began_with_none_keeps_none(tmp_path: Path) -> None:
-    assert kept_of(ModelConfig(), None, "float32").files == {}
+    assert kept_parts(ModelConfig(), None, "float32").files == {}
     gone = ModelConfig(init_from=str(tmp_path / "gone"))
     assert origin(gone) is None
-    assert "has no configuration of a checkpoint any more" in kept_of(gone, None, "float32").differs[0]
+    assert "has no configuration of a checkpoint any more" in kept_parts(gone, None, "float32").differs[0]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from assay.records.events import AGAIN, GO, EvaluationEvent, LogEvent, StartEvent, StepEvent, typed
+from assay.records.events import AGAIN, GO, EvaluationEvent, LogEvent, StartEvent, StepEvent, event_of
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell
@@ -68,11 +68,11 @@ class FakeChild(AbstractContextManager["FakeChild"]):
         self._stage.working = self._cell.name
         if piece != "end":
             self._stage.log.append((self._cell.name, piece))
-        yield typed({"event": "phase", "name": "steady"})
+        yield event_of({"event": "phase", "name": "steady"})
         if "block" in piece:
-            yield typed({"event": "step", "step": 3, "loss": 2.5, "seconds": 0.1, "tokens": 8})
-            yield typed({"event": "step", "step": 4, "loss": None, "seconds": 0.1, "tokens": 8})
-            yield typed({"event": "block", **self._block((self._cell.name, piece) in self._stage.disturbed)})
+            yield event_of({"event": "step", "step": 3, "loss": 2.5, "seconds": 0.1, "tokens": 8})
+            yield event_of({"event": "step", "step": 4, "loss": None, "seconds": 0.1, "tokens": 8})
+            yield event_of({"event": "block", **self._block((self._cell.name, piece) in self._stage.disturbed)})
         self._stage.working = None
         if self._stage.interrupts_at == (self._cell.name, piece):
             raise KeyboardInterrupt

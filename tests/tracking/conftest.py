@@ -10,7 +10,7 @@ import pytest
 
 from assay.config import Home
 from assay.launch import prepare
-from assay.records.events import typed
+from assay.records.events import event_of
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
@@ -77,7 +77,7 @@ def record(home: Home, run: str = "20260101-000000-abcdef-0001-best", **training
 
 
 def result(spec: RunSpec) -> RunResult:
-    figures = RunFigures.of_events(list(map(typed, EVENTS)))
+    figures = RunFigures.of_events(list(map(event_of, EVENTS)))
     figures.evidence = [Evidence(optimization="lion", observed="2 of 2 parameters", verdict=True)]
     figures.values = ValueProof(verdict=True)
     memory = Memory(tensors_peak_bytes=1000, process_peak_bytes=3_000_000_000)

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from assay.config import TrainingConfig
-from assay.training.schedules import bent, schedule
+from assay.training.schedules import describe_bend, schedule
 
 
 def nanogpt(it: int, learning_rate: float, min_lr: float, warmup_iters: int, lr_decay_iters: int) -> float:
@@ -46,7 +46,7 @@ def test_a_run_shorter_than_its_warm_up_only_warms_up() -> None:
 def test_a_change_that_bends_the_schedule_is_a_sentence_with_both_rates() -> None:
     short = TrainingConfig(steps=20, warmup_steps=2, learning_rate=1e-3, min_learning_rate=1e-4)
     long = short.model_copy(update={"steps": 30})
-    said = bent(short, long, 20)
+    said = describe_bend(short, long, 20)
     before, now, then = schedule(short)(19), schedule(long)(20), schedule(short)(20)
     assert f"goes from {before:.3g} to {now:.3g}, and would have been {then:.3g}" in (said or "")
     assert "training.steps=30 in place of 20" in (said or "")
@@ -55,8 +55,8 @@ def test_a_change_that_bends_the_schedule_is_a_sentence_with_both_rates() -> Non
 @pytest.mark.parametrize("fixed", [{"decay_steps": 20}, {"schedule": "constant"}])
 def test_more_steps_alone_bend_no_schedule_that_does_not_end_with_them(fixed: dict[str, object]) -> None:
     short = TrainingConfig.model_validate({"steps": 20, "warmup_steps": 2, **fixed})
-    assert bent(short, short.model_copy(update={"steps": 30}), 20) is None
-    assert bent(short, short.model_copy(update={"tokens": 10**6}), 20) is None
+    assert describe_bend(short, short.model_copy(update={"steps": 30}), 20) is None
+    assert describe_bend(short, short.model_copy(update={"tokens": 10**6}), 20) is None
 
 
 def test_the_step_after_the_last_has_the_lowest_rate() -> None:

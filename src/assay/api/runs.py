@@ -110,10 +110,10 @@ def export_archive(
     are left out, and `on_note` receives a sentence on each; one that is named is refused.
     """
     from assay.store.archive import pack
-    from assay.studies.archived import chosen
+    from assay.studies.archived import chosen_folders
 
     place = home_of(home).checked()
-    folders, damaged = chosen(place, _listed(names), _listed(studies))
+    folders, damaged = chosen_folders(place, _listed(names), _listed(studies))
     for sentence in damaged:
         on_note(sentence)
     pack(place, folders, Path(path), checkpoints=checkpoints)
@@ -128,11 +128,11 @@ def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -
     has.
     """
     from assay.store.arrivals import unpack
-    from assay.studies.archived import judged
+    from assay.studies.archived import check_study
 
     place = home_of(home).checked()
     with place.provisional():
-        return unpack(Path(path), place, lambda folder: judged(folder, place))
+        return unpack(Path(path), place, lambda folder: check_study(folder, place))
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

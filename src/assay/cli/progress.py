@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from assay.launch.progress import Meter, RunLines, remark
-from assay.records.events import PrepareEvent, typed
+from assay.records.events import PrepareEvent, event_of
 from assay.store.event_log import Event
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Bar:
 
     def __call__(self, line: Event) -> None:
         """Redraw the bar, and print a remark if the event has one."""
-        event = typed(line)
+        event = event_of(line)
         self._meter.hear(event)
         meter = self._meter
         if isinstance(event, PrepareEvent) and event.fraction is not None:

@@ -84,7 +84,7 @@ def check_size(text: str, what: str) -> None:
             raise UsageError(f"{what} has more than {_MOST_NODES} values; write fewer")
 
 
-def parsed(text: str, what: str, expected: str, parse: Callable[[str], Parsed]) -> Parsed:
+def parse_mapping(text: str, what: str, expected: str, parse: Callable[[str], Parsed]) -> Parsed:
     """Return the values of a YAML text, which `parse` builds once its size is checked and it is a mapping or empty.
 
     Raises `UsageError` with one sentence about `what`; `expected` ends it if the text is no mapping.

@@ -29,7 +29,7 @@ def form_of(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def open_decompressed(path: Path) -> Iterator[IO[bytes]]:
     """Open a file as decompressed bytes. Raises `UsageError` if it cannot be decompressed, `OSError` as `open` does."""
     suffix = path.suffix.lower()
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.data.compressed import COMPRESSED, form_of, marked_encoding, opened
+from assay.data.compressed import COMPRESSED, form_of, marked_encoding, open_decompressed
 from assay.data.tally import NULL, Tally
 from assay.errors import UsageError
 
@@ -234,7 +234,7 @@ def _holds_strings(kind: Any) -> bool:
 
 
 def _whole(path: Path) -> bytes:
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         return stream.read()
 
 
@@ -248,7 +248,7 @@ def _decoded(path: Path, reading: Reading) -> Iterator[io.TextIOWrapper]:
     """Open a file as text with its line ends. Raises `UsageError` at bytes that are not in the encoding."""
     encoding = "utf-8-sig" if reading.encoding == "utf-8" else reading.encoding  # a byte order mark is no record
     try:
-        with opened(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
+        with open_decompressed(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
             yield text
     except UnicodeError as error:
         raise UsageError(f"{path} is not {reading.encoding}: {error}; {_remedy(path)}") from error
@@ -256,7 +256,7 @@ def _decoded(path: Path, reading: Reading) -> Iterator[io.TextIOWrapper]:
 
 def _remedy(path: Path) -> str:
     """Return which encoding to set, as far as the first bytes tell."""
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         marked = marked_encoding(stream.read(_BEGINNING_BYTES))
     return f"set data.encoding={marked}" if marked else "set data.encoding"
 

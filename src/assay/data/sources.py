@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from assay.config.base import absolute
-from assay.data.compressed import form_of, marked_encoding, opened
+from assay.data.compressed import form_of, marked_encoding, open_decompressed
 from assay.data.records import FORMS, NoRecords, Reading, record_texts
 from assay.data.tally import (
     CARRIAGE_RETURNS,
@@ -150,7 +150,7 @@ def _plain(path: Path, reading: Reading, tally: Tally) -> str | None:
     most = -1
     if limit is not None:  # a character has at most four bytes, and in UTF-8 a byte of text is one of the file
         most = 4 + (limit if reading.encoding == "utf-8" else 4 * limit)
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         raw = stream.read(most)
     at = ""
     try:

@@ -64,7 +64,7 @@ class WaveFiles(NamedTuple):
         return is_locked(self.log)
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     """True if a package can be imported."""
     try:
         return find_spec(package) is not None

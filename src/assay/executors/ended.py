@@ -15,7 +15,7 @@ _DIGITS = 6
 
 def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[LogEvent]) -> CellResult:
     """Return a cell with its result, its losses, and how it began, which are in the events of its run."""
-    begun = history.forked(events)
+    begun = history.was_forked(events)
     return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(events), forked=begun)
 
 

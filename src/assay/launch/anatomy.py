@@ -18,7 +18,7 @@ from assay.records.status import Status
 _CHILD = (sys.executable, "-P", "-m", "assay.worker.programs.anatomy")
 
 
-def taken_apart(
+def measure_anatomy(
     run: Run, home: Home, progress: Progress, *, operators: bool = False, snapshot: Path | None = None
 ) -> Anatomy:
     """Measure the anatomy of a run's step on this machine, on request with every operator of one more step.

@@ -16,9 +16,9 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from assay.config.base import absolute
-from assay.config.fit import adopted, check_fit
+from assay.config.fit import adopt_shape, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
-from assay.config.hf.files import WEIGHTS, is_adapter, missing, shard_of
+from assay.config.hf.files import WEIGHTS, is_adapter, needed_files, shard_of
 from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
@@ -84,7 +84,7 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
     found = tensors_in(_files(folder, hugging_face=hugging_face))
     model = run.model.model_copy(update={"init_from": str(folder)})
     if theirs is not None:
-        model = adopted(model, theirs)
+        model = adopt_shape(model, theirs)
         theirs = with_own_head(theirs, model, found) if hugging_face else theirs
         check_fit(model, theirs, source, hugging_face=hugging_face)
     if model.vocab_size is not None and found:
@@ -102,7 +102,7 @@ def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
     if not is_hugging_face(folder) or any(folder.glob("*.safetensors")):
         return with_initial_weights(run, home)
     theirs = config_from_hf(folder)
-    model = adopted(run.model.model_copy(update={"init_from": str(folder)}), theirs)
+    model = adopt_shape(run.model.model_copy(update={"init_from": str(folder)}), theirs)
     check_fit(model, theirs, str(run.model.init_from), hugging_face=True)
     return run.model_copy(update={"model": model})
 
@@ -112,9 +112,9 @@ def _folder(source: str, home: Home) -> Path:
     if not os.path.isdir(place):
         return _checkpoint_of(source, home)
     if not any(place.glob("*.safetensors")):
-        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {missing(place)}")
+        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {needed_files(place)}")
     if is_adapter(place):
-        raise UsageError(f"model.init_from={source} has no weights of a model: {missing(place)}")
+        raise UsageError(f"model.init_from={source} has no weights of a model: {needed_files(place)}")
     return place
 
 

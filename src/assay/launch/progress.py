@@ -24,7 +24,7 @@ from assay.records.events import (
     ProgressEvent,
     StartEvent,
     StepEvent,
-    typed,
+    event_of,
 )
 from assay.store.event_log import Event
 from assay.units import format_bytes, format_count, format_seconds
@@ -193,7 +193,7 @@ class RunLines:
 
     def __call__(self, line: Event) -> None:
         """Print the line for an event, if it has one."""
-        event = typed(line)
+        event = event_of(line)
         self._meter.hear(event)
         text = remark(event)
         if text is None and isinstance(event, StepEvent) and self._due():

@@ -25,7 +25,7 @@ BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.tar
 """Keys that a resume may change: the budget and the number of processes."""
 
 
-def continued(
+def run_to_resume(
     home: Home, name: str, overrides: Sequence[str], techniques: Sequence[Spec] = ()
 ) -> tuple[RunFolder, Run]:
     """Return the folder of a run to resume, and the run with its new budget.

@@ -38,7 +38,7 @@ from assay.model.gpt import TIED
 from assay.model.weights import (
     NOTHING,
     Beside,
-    checked,
+    check_state,
     new_folder,
     parameter_shapes,
     read_safetensors,
@@ -72,7 +72,7 @@ class Family:
         whole = config.model_copy(update={"bias": True, "qkv_bias": None}) if padded else config
         for ours, shape in parameter_shapes(whole).items():
             names = self.naming.names(ours)
-            place = unchanged(ours, names) if ours == TIED[0][0] else self.place(ours, names, config)
+            place = unchanged_place(ours, names) if ours == TIED[0][0] else self.place(ours, names, config)
             yield place, tuple(one.shape for one in place.write(torch.empty(shape, device="meta")))
 
 
@@ -85,7 +85,7 @@ def _alone(tensor: Tensor) -> Sequence[Tensor]:
     return (tensor,)
 
 
-def unchanged(ours: str, theirs: tuple[str, ...]) -> TensorNames:
+def unchanged_place(ours: str, theirs: tuple[str, ...]) -> TensorNames:
     """Return the place of a tensor that is the same in both."""
     return TensorNames(ours, theirs, _one, _alone)
 
@@ -96,7 +96,7 @@ def _gpt2_place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> Tens
         return _turned(ours, theirs, lambda x: _by_head(_turn(x), config), lambda x: _turn(_by_kind(x, config)))
     if inner.startswith(("attention.", "mlp.")):
         return _turned(ours, theirs, _turn, _turn)
-    return unchanged(ours, theirs)
+    return unchanged_place(ours, theirs)
 
 
 def _turned(
@@ -145,7 +145,7 @@ GPT2 = Family(naming.GPT2, _gpt2_place, _check_gpt2)
 def _llama_place(ours: str, theirs: tuple[str, ...], config: ModelConfig) -> TensorNames:
     if where(ours).inner == "attention.qkv":
         return TensorNames(ours, theirs, lambda found: _grouped(found, config), lambda rows: _apart(rows, config))
-    return unchanged(ours, theirs)
+    return unchanged_place(ours, theirs)
 
 
 def _grouped(found: Sequence[Tensor], config: ModelConfig) -> Tensor:
@@ -252,7 +252,7 @@ def to_hf(state: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]
     """
     family = _family(config)
     family.check(config)
-    weights = checked(state, config, "the model")
+    weights = check_state(state, config, "the model")
     tensors, dtype = {}, next(iter(weights.values())).dtype
     for place, shapes in family.places(config):
         padding = (torch.zeros(shape, dtype=dtype) for shape in shapes)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from assay.config.run import ResolvedRun
-from assay.config.source import called
+from assay.config.source import call_function
 from assay.errors import UsageError
 from assay.model.loss import Count, Tally
 from assay.model.own_batches import MakeBatches, MakeValidation, OwnBatches
@@ -160,7 +160,7 @@ def _made(run: ResolvedRun) -> OwnModel:
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices):
         torch.manual_seed(run.seed)
-        made = called(config.own, config.own_folder, config)
+        made = call_function(config.own, config.own_folder, config)
     own = OwnModel(made) if isinstance(made, nn.Module) else made
     if not isinstance(own, OwnModel):
         raise UsageError(f"{config.own} returned a {type(made).__name__}; return a torch module or an assay.OwnModel")

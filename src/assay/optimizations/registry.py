@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.config.extensions import VARIABLE, check_methods, classes, extension_folder, imported, modules
+from assay.config.extensions import VARIABLE, check_methods, classes, extension_folder, import_file, modules
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Numerics, Optimization, Stage
@@ -82,7 +82,7 @@ def search(folder: Path) -> list[str]:
     """
     names = _names(folder)
     for name in names:
-        _added[name] = _only_optimization(imported(_file_of(folder, name), name))
+        _added[name] = _only_optimization(import_file(_file_of(folder, name), name))
     return names
 
 

@@ -307,6 +307,6 @@ KINDS: dict[str, type[LogEvent]] = {
 """Types of events by kind; any other kind is a `LogEvent`."""
 
 
-def typed(event: dict[str, Any]) -> LogEvent:
+def event_of(event: dict[str, Any]) -> LogEvent:
     """Return an event of its kind. Raises `ValidationError` if a field that its readers need is missing or wrong."""
     return KINDS.get(event.get("event", ""), LogEvent).model_validate(event)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from assay.files import open_regular, read_file, refused
-from assay.records.events import LogEvent, typed
-from assay.records.possible import check_possible, parsed
+from assay.records.events import LogEvent, event_of
+from assay.records.possible import check_possible, parse_json
 from assay.sealed import open_line, seal_line
 from assay.units import json_text
 
@@ -89,13 +89,13 @@ def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[LogEvent],
 def parse_event(line: bytes) -> LogEvent | None:
     """Parse a line as an event; None if it is not one, or lacks a required field of its kind."""
     try:
-        event = parsed(open_line(line))
+        event = parse_json(open_line(line))
     except (ValueError, RecursionError):
         return None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return None
     try:
-        found = typed(event)
+        found = event_of(event)
         check_possible(found)
     except ValueError:
         return None

@@ -90,7 +90,7 @@ def split_tokens(events: Iterable[LogEvent]) -> int | None:
     return None if start is None else start.split_tokens
 
 
-def forked(events: Iterable[LogEvent]) -> bool | None:
+def was_forked(events: Iterable[LogEvent]) -> bool | None:
     """Return True if the last process was forked from a server; None if it did not say."""
     start = _last_start(events)
     return None if start is None else start.forked

@@ -66,7 +66,7 @@ def is_alive(known: RunProcess) -> bool:
     return now is not None and _same(known, now)
 
 
-def locked(file: IO[bytes]) -> bool:
+def try_lock(file: IO[bytes]) -> bool:
     """Lock an open file for this process; False if another process holds it. Raises `OSError` if files have no locks.
 
     A reader that looks whether the file is locked (`is_locked`) holds it for an instant, so the first refusal is none.

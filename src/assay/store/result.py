@@ -135,7 +135,7 @@ def ended_unseen(result: RunResult) -> bool:
     return (result.reason or "").startswith(_UNSEEN)
 
 
-def begun(spec: RunSpec) -> RunResult:
+def begun_result(spec: RunSpec) -> RunResult:
     """The result of a run of which only the configuration and the prediction are known."""
     return result_of(spec, Status.RUNNING, None, RunFigures())
 

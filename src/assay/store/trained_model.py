@@ -69,7 +69,7 @@ def origin(config: ModelConfig) -> Path | None:
     return None
 
 
-def kept_of(config: ModelConfig, tokenizer: str | None, dtype: str) -> Kept:
+def kept_parts(config: ModelConfig, tokenizer: str | None, dtype: str) -> Kept:
     """Return what an export keeps. `tokenizer` is the text of the run's tokenizer.json, None if there is none.
 
     `dtype` is that of the exported weights, such as ``float32``. Raises `UsageError` if the checkpoint is damaged.
@@ -183,13 +183,13 @@ class Trained:
         except UsageError as error:
             complaint = f"without a tokenizer: {error}"
         dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
-        kept = kept_of(self.config, text, dtype) if form == "hf" else Kept()
+        kept = kept_parts(self.config, text, dtype) if form == "hf" else Kept()
         own = {} if _TOKENIZER in kept.files else beside
         save(weights, self.config, folder, {**own, **kept.files})
         return Exported(complaint, kept)
 
 
-def trained(home: Home, name: str) -> Trained:
+def find_trained(home: Home, name: str) -> Trained:
     """Find the newest undamaged checkpoint of the run that `name` means. Raises `UsageError` if there is none."""
     folder = find(home, name)
     spec = folder.spec()

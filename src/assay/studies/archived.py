@@ -27,7 +27,7 @@ class Chosen(NamedTuple):
     """Sentences on runs and studies of a home that are left out, because nobody could read them elsewhere."""
 
 
-def chosen(home: Home, runs: Sequence[str], studies: Sequence[str]) -> Chosen:
+def chosen_folders(home: Home, runs: Sequence[str], studies: Sequence[str]) -> Chosen:
     """Return the folders of these runs, of these studies, and of the studies' runs; without names all of a home.
 
     Runs whose process has died are settled first. Damaged ones are left out. Raises `UsageError` if one is still
@@ -79,7 +79,7 @@ def _left_out(reason: str, name: str, silently: bool) -> str:
     return f"left out {name}: {reason}"
 
 
-def judged(path: Path, home: Home) -> list[ModelConfig]:
+def check_study(path: Path, home: Home) -> list[ModelConfig]:
     """Return the models in the records of a study that is brought here.
 
     Raises `UsageError` if a record cannot be read, or is that of another study. It may also have no other result of a

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from assay.config.home import Home
 from assay.errors import one_line
 from assay.executors.base import Ended, News, Planned
-from assay.records.events import BeginEvent, typed
+from assay.records.events import BeginEvent, event_of
 from assay.store.event_log import Event
 from assay.tracking import checked
 from assay.tracking.process import Failed, TrackerProcess
@@ -57,7 +57,7 @@ class Tracking:
 
     def event(self, event: Event) -> None:
         """Receive an event of `assay.train`: when the run has begun, it is followed."""
-        begun = typed(event)
+        begun = event_of(event)
         if isinstance(begun, BeginEvent):
             self._finish()
             self._followed = begun.run

@@ -22,7 +22,7 @@ def schedule(training: TrainingConfig) -> Callable[[int], float]:
     return rate
 
 
-def bent(before: TrainingConfig, after: TrainingConfig, done: int) -> str | None:
+def describe_bend(before: TrainingConfig, after: TrainingConfig, done: int) -> str | None:
     """Return a sentence if a run that goes on after `done` steps with other settings has other rates; else None."""
     was, now = schedule(before), schedule(after)
     if done == 0 or all(was(step) == now(step) for step in (done, done + 1, max(before.steps, after.steps))):

@@ -14,7 +14,7 @@ from assay.parallel.ranks import Ranks
 from assay.records.memory import Memory
 from assay.step.graphs import StepGraphs
 from assay.store.run_folder import RunFolder
-from assay.store.trained_model import trained
+from assay.store.trained_model import find_trained
 from assay.training.loop import Loop
 from assay.training.sample import sample
 from assay.training.stops import Interrupted, Unread, is_out_of_memory
@@ -100,7 +100,7 @@ def add_sample(findings: Findings, folder: RunFolder) -> None:
     if findings.spec.config.model.own is not None or (findings.parameters or 0) > MOST_PARAMETERS:
         return
     try:
-        found = trained(Home(folder.path.parent.parent), folder.id)
+        found = find_trained(Home(folder.path.parent.parent), folder.id)
         findings.sample = sample(found.checkpoint, found.config, found.tokenizer())
     except (UsageError, RuntimeError, MemoryError) as error:
         findings.notes.append(f"no text was sampled: {first_line(error)}")
@@ -134,7 +134,7 @@ def add_gradient_probe(findings: Findings, folder: RunFolder, ranks: Ranks, chan
 
 def _add(findings: Findings, folder: RunFolder, tell: Callable[[int, int], None]) -> None:
     run = findings.spec.config
-    found = trained(Home(folder.path.parent.parent), folder.id)
+    found = find_trained(Home(folder.path.parent.parent), folder.id)
     findings.gradient_probe = agreement(
         found.model(),
         found.data_folder,

@@ -76,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if folder.spec_file.exists():
         how = {"sample": options.sample, "forked": options.forked}
         return _work(folder, _channel(folder, options.turns), options.turns, "import", **how)
-    from assay.worker.processes.torchrun import Asked, gathered
+    from assay.worker.processes.torchrun import Asked, join_run
 
     try:
         asked = Asked(options.source, options.overrides, options.optimizations, options.resume)
-        with gathered(asked) as (folder, channel):
+        with join_run(asked) as (folder, channel):
             return _work(folder, channel, None, "gathering")
     except (UsageError, StorageError) as error:
         status = Status.UNAVAILABLE if isinstance(error, UsageError) else Status.FAILED

@@ -133,7 +133,7 @@ class Findings:
             parameters=self.parameters,
             phase_seconds=self.phases.seconds(),
             memory=memory,
-            missing=dict(missing(memory, self.blocks, self.spec.config, heap=self.counts_heap)),
+            missing=dict(missing_figures(memory, self.blocks, self.spec.config, heap=self.counts_heap)),
             ranks=self.ranks,
             sample=self.sample,
             gradients=self.gradients,
@@ -225,7 +225,7 @@ def trace_summary(trace: Trace) -> TraceSummary:
     )
 
 
-def missing(
+def missing_figures(
     memory: Memory, blocks: Sequence[Block], run: ResolvedRun, *, heap: bool = True
 ) -> Iterator[tuple[str, str]]:
     """Yield the name of each figure that was to be measured and is None, with the reason.

@@ -12,7 +12,7 @@ from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.listing import reconcile
-from assay.store.result import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step
 
@@ -22,7 +22,7 @@ def watch(home: Home) -> watching.Watch:
 
 
 def end(folder: RunFolder, **changes: object) -> None:
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6, **changes}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6, **changes}))
 
 
 def test_it_lists_what_the_store_lists(home: Home, ready_run: ReadyRun) -> None:

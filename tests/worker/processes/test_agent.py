@@ -10,11 +10,11 @@ import pytest
 from assay.config import Home
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
-from assay.launch.run_lock import claimed
+from assay.launch.run_lock import claim_folder
 from assay.records.status import Status
 from assay.store.result import compose
 from assay.store.run_folder import RunFolder
-from assay.worker.processes.agent import _conclude, killed_in_the_end
+from assay.worker.processes.agent import _conclude, kill_stragglers
 from assay.worker.processes.channel import PARENT_GONE
 from assay.worker.processes.root_cause import End
 
@@ -23,7 +23,7 @@ DAMAGED = "every checkpoint is damaged; start a new run"
 
 @pytest.fixture
 def folder(ready_run: ReadyRun, home: Home) -> Iterator[RunFolder]:
-    with claimed(ready_run, home) as claim:
+    with claim_folder(ready_run, home) as claim:
         yield claim.folder
 
 
@@ -104,7 +104,7 @@ def workers() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 def test_remaining_processes_are_killed_after_the_grace(workers: list["subprocess.Popen[bytes]"]) -> None:
     first, *left = workers
-    with killed_in_the_end(NAME, 3, grace_seconds=0.1) as killed:
+    with kill_stragglers(NAME, 3, grace_seconds=0.1) as killed:
         time.sleep(1.0)
         assert (killed, [one.poll() for one in workers]) == (set(), [None] * 3)
         first.terminate()

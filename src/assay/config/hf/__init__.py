@@ -47,4 +47,4 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
 
 def hf_config(config: ModelConfig) -> dict[str, Any]:
     """Return the `config.json` of a model that one of the families can express."""
-    return llama.written(config) if llama.alike(config) else gpt2.written(config)
+    return llama.config_values(config) if llama.alike(config) else gpt2.config_values(config)

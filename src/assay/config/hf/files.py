@@ -37,7 +37,7 @@ def shard_of(folder: Path) -> Mapping[str, str] | None:
     if (folder / WEIGHTS).exists():
         return None
     if not index.exists():
-        raise UsageError(f"{folder} has no {WEIGHTS}; {missing(folder)}")
+        raise UsageError(f"{folder} has no {WEIGHTS}; {needed_files(folder)}")
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not all(Path(str(shard)).name == shard for shard in shards.values()):
         raise UsageError(f"{index} does not list shards of this folder; download it again")
@@ -49,7 +49,7 @@ def is_adapter(folder: Path) -> bool:
     return (folder / "adapter_config.json").exists() and not (folder / WEIGHTS).exists()
 
 
-def missing(folder: Path) -> str:
+def needed_files(folder: Path) -> str:
     """Return what a folder without a readable checkpoint needs."""
     if pickled := next(iter(sorted((*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))), None):
         return (

@@ -76,7 +76,7 @@ def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     }
 
 
-def written(config: ModelConfig) -> dict[str, Any]:
+def config_values(config: ModelConfig) -> dict[str, Any]:
     """Return the `config.json` of a model that this family can express."""
     kind = kind_of(config)
     slowed = {

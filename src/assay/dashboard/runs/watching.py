@@ -89,14 +89,14 @@ class _Growing:
 
     def entry(self) -> Entry:
         from assay.store.liveness import is_running
-        from assay.store.result import begun, settle
+        from assay.store.result import begun_result, settle
 
         if not is_running(self._folder):
             if not self._dead or self._entry is None:
                 self._entry, self._dead = entry_of(settle(self._folder, recorded=False), 0), True
             return self._entry
         if self._entry is None or self._dead:
-            self._entry, self._offset, self._dead = entry_of(begun(self._folder.spec()), 0), 0, False
+            self._entry, self._offset, self._dead = entry_of(begun_result(self._folder.spec()), 0), 0, False
         events, self._offset = read_since(self._folder.events_file, self._offset, _CHUNK_BYTES)
         for event in events:
             self._entry = self._entry._replace(**_figures(event))

@@ -125,7 +125,7 @@ def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
 _LASTING = (CellStartEvent, CellEndEvent, RoundEvent)
 
 
-def gathered(folder: StudyFolder) -> None:
+def gather_waves(folder: StudyFolder) -> None:
     """Add what earlier waves did to the study's log. Raises `UsageError` if a wave still runs."""
     known = folder.events()
     for log in sorted((folder.path / "waves").glob("[0-9]*.jsonl")):

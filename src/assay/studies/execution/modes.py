@@ -35,7 +35,7 @@ class Mode(StrEnum):
 _FAULTS = frozenset({Status.FAILED, Status.KILLED, Status.TIMED_OUT, Status.UNAVAILABLE, Status.DAMAGED})
 
 
-def kept(cells: Iterable[CellResult], mode: Mode) -> list[CellResult]:
+def cells_to_keep(cells: Iterable[CellResult], mode: Mode) -> list[CellResult]:
     """Return the finished cells that a mode does not run again."""
     if mode is Mode.FORCE:
         return []

@@ -77,7 +77,7 @@ def _launch(folder: RunFolder, ranks: int, turns: Sequence[str]) -> list[End]:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import elastic_launch
 
-    with killed_in_the_end(_PROGRAM, ranks) as killed:
+    with kill_stragglers(_PROGRAM, ranks) as killed:
         try:
             launch = elastic_launch(_config(folder, ranks), sys.executable)
             launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
@@ -164,7 +164,7 @@ def _last_line(log: Path) -> str:
 
 
 @contextmanager
-def killed_in_the_end(program: str, ranks: int, grace_seconds: float = GRACE_SECONDS) -> Iterator[set[int]]:
+def kill_stragglers(program: str, ranks: int, grace_seconds: float = GRACE_SECONDS) -> Iterator[set[int]]:
     """Watch this process's `ranks` children that run `program`, while the block lasts.
 
     Yields the set of process numbers of those that had to be killed.
