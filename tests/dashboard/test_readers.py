@@ -13,7 +13,7 @@ from assay.config import Home
 from assay.dashboard import serving
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step

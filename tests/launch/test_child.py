@@ -21,7 +21,7 @@ from assay.launch.spawn import start
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.index import Store, entry_of
-from assay.store.liveness import is_running
+from assay.store.processes import is_running
 from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from support.children import FAKE_WORKER, Fake, gone, make_ready

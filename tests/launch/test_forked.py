@@ -16,7 +16,7 @@ from assay.data import Prepared
 from assay.launch.forked import ForkedProcess, ForkServer
 from assay.launch.spawn import fork_server
 from assay.records.status import Status
-from assay.store.liveness import is_locked, try_lock
+from assay.store.processes import is_locked, try_lock
 from assay.store.run_folder import RunFolder
 from support.children import NO_SERVER, gone
 from support.faults import until

@@ -17,7 +17,7 @@ from assay.hardware.step_times import StepTimes
 from assay.launch.rates import set_aside_damaged
 from assay.store.event_log import append
 from assay.store.foreign import ForeignCode, check_own_code, remember
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder, StudyPlan
 from support.children import make_ready

@@ -16,7 +16,7 @@ from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import _locked
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store import liveness as alive
+from assay.store import processes as alive
 from assay.store.result import begun_result, compose, loss_spread, settle
 from assay.store.run_folder import RunFolder, RunProcess
 from support.records import made, say, step

@@ -15,10 +15,10 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.records.memory import Memory
 from assay.records.timing import Block
 from assay.store.run_folder import RunFolder
-from assay.training.sample import LONGEST
+from assay.training.sampled_text import LONGEST
 from assay.training.stops import Interrupted
 from assay.worker.ending import MOST_PARAMETERS, add_gradient_probe, add_sample
-from assay.worker.result import Findings, missing_figures
+from assay.worker.result import RunFindings, missing_figures
 from support.comparisons import record
 from support.trained import Trained, maker
 
@@ -81,9 +81,9 @@ def test_a_run_on_batches_of_ones_own_lacks_what_needs_text_or_validation() -> N
     assert all(without.values())
 
 
-def sampled(folder: RunFolder, **fields: object) -> Findings:
+def sampled(folder: RunFolder, **fields: object) -> RunFindings:
     """Findings of a run, with a text if it has one."""
-    findings = Findings(folder.spec(), phases=None, **fields)
+    findings = RunFindings(folder.spec(), phases=None, **fields)
     add_sample(findings, folder)
     return findings
 
@@ -127,13 +127,13 @@ class Told:
         return len(self.parts) >= self.stop_after
 
 
-def probed(folder: RunFolder, told: Told | None = None, ranks: Ranks = ALONE) -> Findings:
+def probed(folder: RunFolder, told: Told | None = None, ranks: Ranks = ALONE) -> RunFindings:
     """Findings of a run that asks for the comparison."""
     told = told or Told()
     spec = folder.spec()
     training = spec.config.training.model_copy(update={"gradient_probe": MICRO_BATCHES})
     run = spec.config.model_copy(update={"training": training})
-    findings = Findings(spec.model_copy(update={"config": run}), phases=told)
+    findings = RunFindings(spec.model_copy(update={"config": run}), phases=told)
     add_gradient_probe(findings, folder, ranks, told)
     return findings
 

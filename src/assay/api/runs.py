@@ -68,8 +68,8 @@ def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict
 
 def removable(names: str | Sequence[str], *, home: Home | Path | str | None = None) -> "list[RunFolder]":
     """Return the folders of runs to delete. Raises `UsageError` if one is running, or is a symbolic link."""
-    from assay.store.liveness import is_running
     from assay.store.lookup import find
+    from assay.store.processes import is_running
 
     place = home_of(home)
     folders = list({folder.id: folder for folder in (find(place, name) for name in _listed(names))}.values())

@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay.config.fit import SHAPE
-from assay.config.reading import as_corpus, check_size, one_sentence, parse_mapping, read_text
 from assay.config.run import Run, Spec
+from assay.config.yaml_text import as_corpus, check_size, one_sentence, parse_mapping, read_text
 from assay.errors import UsageError, first_line, meant, shown
 
 

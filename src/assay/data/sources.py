@@ -20,7 +20,7 @@ from pathlib import Path
 
 from assay.config.base import absolute
 from assay.data.compressed import form_of, marked_encoding, open_decompressed
-from assay.data.records import FORMS, NoRecords, Reading, record_texts
+from assay.data.records import FORMS, NoRecords, ReadingRules, record_texts
 from assay.data.tally import (
     CARRIAGE_RETURNS,
     HIDDEN,
@@ -110,7 +110,7 @@ def join_documents(documents: Iterable[str], limit_bytes: int | None = None) -> 
     return "".join(parts)
 
 
-def documents(paths: Iterable[Path], reading: Reading, tally: Tally) -> Iterator[str]:
+def documents(paths: Iterable[Path], reading: ReadingRules, tally: Tally) -> Iterator[str]:
     """Yield the documents of files, in order; what is left out is added to the tally.
 
     Raises `UsageError` with the file's name if it cannot be read; a lenient reading leaves out files that are not text.
@@ -122,7 +122,7 @@ def documents(paths: Iterable[Path], reading: Reading, tally: Tally) -> Iterator
             raise UsageError(f"{path} cannot be read ({error.strerror or error}); repair it or leave it out") from error
 
 
-def _documents_of(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
+def _documents_of(path: Path, reading: ReadingRules, tally: Tally) -> Iterator[str]:
     if form_of(path) in FORMS:
         try:
             yield from record_texts(path, reading, tally)
@@ -138,13 +138,13 @@ def _documents_of(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
         yield text
 
 
-def _syntax(path: Path, reading: Reading) -> Reason:
+def _syntax(path: Path, reading: ReadingRules) -> Reason:
     return Reason(
         f"{form_of(path)} without records that have {reading.text_field!r}, read as plain text", "read as it is"
     )
 
 
-def _plain(path: Path, reading: Reading, tally: Tally) -> str | None:
+def _plain(path: Path, reading: ReadingRules, tally: Tally) -> str | None:
     """Return a file's text; None if it is left out. Carriage returns and a byte order mark are kept, and counted."""
     limit, name = reading.limit_bytes, reading.encoding.upper()
     most = -1

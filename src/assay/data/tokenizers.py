@@ -116,7 +116,7 @@ _REPLACEMENT = "\ufffd"
 _KEY = "assay_tokenizer"
 
 
-class Piece(NamedTuple):
+class EncodedPiece(NamedTuple):
     """Ids of a part of a text."""
 
     ids: Ids
@@ -140,7 +140,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> Ids:
         """Return the ids of a text, `[tokens]`, unsigned. Raises `UsageError` for a character without an id."""
 
-    def encode_long(self, text: str) -> Iterator[Piece]:
+    def encode_long(self, text: str) -> Iterator[EncodedPiece]:
         """Yield the ids of a text in pieces."""
 
     def decode(self, ids: Ids) -> str:
@@ -157,11 +157,11 @@ class _CutAnywhere:
     def encode(self, text: str) -> Ids:
         """Return the ids of a text."""
 
-    def encode_long(self, text: str) -> Iterator[Piece]:
+    def encode_long(self, text: str) -> Iterator[EncodedPiece]:
         """Yield ids in pieces, cut between any characters."""
         for start in range(0, len(text), _PIECE_CHARACTERS):
             piece = text[start : start + _PIECE_CHARACTERS]
-            yield Piece(self.encode(piece), len(piece))
+            yield EncodedPiece(self.encode(piece), len(piece))
 
 
 class ByteTokenizer(_CutAnywhere):
@@ -244,7 +244,7 @@ class LibraryTokenizer:
         with self._known_text():
             return np.asarray(self._library.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
 
-    def encode_long(self, text: str) -> Iterator[Piece]:
+    def encode_long(self, text: str) -> Iterator[EncodedPiece]:
         """Yield ids in pieces, cut where a byte-level tokenizer splits anyway; several are encoded in parallel."""
         cuts = pieces(text) if self._spelling.cuts_before_line_breaks else iter([text] if text else [])
         while batch := list(islice(cuts, _PIECES_AT_ONCE)):
@@ -252,7 +252,7 @@ class LibraryTokenizer:
                 encodings = self._library.encode_batch(batch, add_special_tokens=False)
             for piece, encoding in zip(batch, encodings, strict=True):
                 ids = np.asarray(encoding.ids, dtype=np.uint32)
-                yield Piece(ids, len(piece), self._spelling.unknown(piece, ids, encoding))
+                yield EncodedPiece(ids, len(piece), self._spelling.unknown(piece, ids, encoding))
 
     @contextmanager
     def _known_text(self) -> Iterator[None]:

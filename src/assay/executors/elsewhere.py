@@ -22,7 +22,7 @@ from assay.files import refused, write_file
 from assay.records.events import OverEvent
 from assay.records.study import Cell, StudyEnding
 from assay.store.event_log import read_since
-from assay.store.liveness import is_locked
+from assay.store.processes import is_locked
 from assay.store.run_folder import RunFolder
 
 POLL_SECONDS = 0.2

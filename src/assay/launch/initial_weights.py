@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from assay.config.base import absolute
 from assay.config.fit import adopt_shape, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
-from assay.config.hf.files import WEIGHTS, is_adapter, needed_files, shard_of
+from assay.config.hf.checkpoint_files import WEIGHTS, is_adapter, needed_files, shard_of
 from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
@@ -36,7 +36,7 @@ _CHUNK_BYTES = 2**24
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StoredTensor:
     """One tensor of a file."""
 
     path: Path
@@ -57,7 +57,7 @@ class Tensor:
             raw = np.frombuffer(stream.read(self.nbytes), np.uint8).reshape(-1, max(1, width))
         return not (raw[:, :-1].any() or (raw[:, -1] & 0x7F).any())
 
-    def equals(self, other: "Tensor") -> bool:
+    def equals(self, other: "StoredTensor") -> bool:
         """Return whether both have the same bits; tensors of two dtypes or shapes have not."""
         if (self.dtype, self.shape) != (other.dtype, other.shape):
             return False
@@ -152,14 +152,14 @@ def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
     return [folder / one for one in sorted(set(shards.values()))]
 
 
-def _check_ours(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
+def _check_ours(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
     """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
     shapes = {name: one.shape for name, one in found.items() if name != OUR_OUTPUT or name in wanted}
     _refuse(_differing(wanted, shapes), source)
 
 
-def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
+def _check_theirs(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
     """Raise `UsageError` as `_check_ours` for a Hugging Face checkpoint, or if it is tied and has another head."""
     naming = naming_of(model)
     wanted: dict[str, tuple[int, ...]] = {}
@@ -185,7 +185,7 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) 
         )
 
 
-def _check_names_and_kinds(there: Mapping[str, Tensor], known: str, prefix: str, source: str) -> None:
+def _check_names_and_kinds(there: Mapping[str, StoredTensor], known: str, prefix: str, source: str) -> None:
     """Raise `UsageError` for weights that are rounded for inference, and for names that a wrapper has prefixed.
 
     `known` is the name of a tensor that every such checkpoint has.
@@ -220,11 +220,11 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "missing" if shape is None else "×".join(map(str, shape))
 
 
-def tensors_in(files: Iterable[Path]) -> dict[str, Tensor]:
+def tensors_in(files: Iterable[Path]) -> dict[str, StoredTensor]:
     """Return the tensors of safetensors files by name. Raises `UsageError` if a file is missing or damaged."""
     from safetensors import SafetensorError, safe_open
 
-    found: dict[str, Tensor] = {}
+    found: dict[str, StoredTensor] = {}
     for path in files:
         try:
             with safe_open(path, framework="numpy"):  # checks the whole header
@@ -234,13 +234,13 @@ def tensors_in(files: Iterable[Path]) -> dict[str, Tensor]:
     return found
 
 
-def _header(path: Path) -> dict[str, Tensor]:
+def _header(path: Path) -> dict[str, StoredTensor]:
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         entries = json.loads(stream.read(length))
     entries.pop("__metadata__", None)
     return {
-        name: Tensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
+        name: StoredTensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
         for name, one in entries.items()
         for first, last in (one["data_offsets"],)
     }

@@ -18,10 +18,10 @@ from assay.files import refused
 from assay.launch.prepare import ReadyRun
 from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
-from assay.store.liveness import is_alive
+from assay.store.processes import is_alive
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
-from assay.training.schedules import describe_bend
+from assay.training.learning_rate import describe_bend
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from assay.launch.prepare import ReadyRun
 from assay.launch.run_lock import claim_folder
 from assay.optimizations import mesh_of
 from assay.platforms import own_session
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder
 
 WORKER = (sys.executable, "-P", "-m", "assay.worker")

@@ -29,7 +29,7 @@ from assay.config import ModelConfig
 from assay.config.fit import check_fit
 from assay.config.hf import CONFIG, config_from_hf, hf_config
 from assay.config.hf import tensors as naming
-from assay.config.hf.files import WEIGHTS, shard_of
+from assay.config.hf.checkpoint_files import WEIGHTS, shard_of
 from assay.config.hf.gpt2 import ACTIVATIONS
 from assay.config.hf.llama import alike, kind_of
 from assay.config.hf.tensors import OUTPUT, Naming, where, with_own_head

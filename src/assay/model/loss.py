@@ -25,7 +25,7 @@ Count = Tensor | float
 
 
 @dataclass(eq=False)
-class Tally:
+class TargetTally:
     """Targets that a user's own loss counted, in its last forward and in all forwards of a step."""
 
     last: Count = 0

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from assay.config.run import ResolvedRun
 from assay.config.source import call_function
 from assay.errors import UsageError
-from assay.model.loss import Count, Tally
+from assay.model.loss import Count, TargetTally
 from assay.model.own_batches import MakeBatches, MakeValidation, OwnBatches
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Count]]
@@ -69,7 +69,7 @@ class OwnPart(nn.Module):
         self.model = own.model
         self.batches = batches
         self.blocks = tuple(own.blocks)  # a tuple registers no module a second time
-        self.tally = Tally()
+        self.tally = TargetTally()
         self._loss = own.loss or _mean_loss
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def batches_of(parts: Iterable[nn.Module]) -> OwnBatches | None:
     return next((part.batches for part in parts if isinstance(part, OwnPart)), None)
 
 
-def tally_of(parts: Iterable[nn.Module]) -> Tally | None:
+def tally_of(parts: Iterable[nn.Module]) -> TargetTally | None:
     """Return the count of targets of a user's own loss in a program with these parts."""
     return next((part.tally for part in parts if isinstance(part, OwnPart)), None)
 

@@ -21,7 +21,7 @@ from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 
 
-class Sample(Record):
+class SampledText(Record):
     """A short text that the trained model wrote when its run had ended."""
 
     prompt: str
@@ -138,7 +138,7 @@ class RunResult(Record):
     proven_until: Literal["beginning", "end"] | None = None
     """`end` if a step traced after the last checkpoint showed the same; None without evidence and in older records."""
     environment: Environment | None = None
-    sample: Sample | None = None
+    sample: SampledText | None = None
     """A text of the trained model; None for cells of studies, larger models, several ranks, and older records."""
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None

@@ -21,7 +21,7 @@ from assay.records.run import Extra, RunResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.store import history
-from assay.store.liveness import is_here, is_running
+from assay.store.processes import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
 
 LEAST_STEPS = 10

@@ -28,7 +28,7 @@ from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
 from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
-from assay.store.liveness import is_alive, is_here, is_locked, this_process, try_lock
+from assay.store.processes import is_alive, is_here, is_locked, this_process, try_lock
 from assay.store.run_folder import RunProcess
 
 Kind = TypeVar("Kind", "StudyPlan", "ComparisonRecord")

@@ -29,7 +29,7 @@ from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
 from assay.training.initial import given_weights, nudge_weights
-from assay.training.schedules import schedule
+from assay.training.learning_rate import schedule
 
 
 def baseline(

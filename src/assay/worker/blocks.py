@@ -35,7 +35,7 @@ from assay.training.loop import Loop
 from assay.training.step_record import StepRecord
 from assay.training.stops import EarlyEnd, Unread
 from assay.worker.phases import Phases
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 WARMUP = 2
 BLOCKS = 5
@@ -110,7 +110,7 @@ class TimedBlocks:
     """Runs the timed blocks of one run, and reports each to `say`."""
 
     def __init__(
-        self, phases: Phases, findings: Findings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
+        self, phases: Phases, findings: RunFindings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
     ) -> None:
         self.steady: list[StepRecord] = []
         """Timed steps of the current block."""

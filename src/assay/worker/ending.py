@@ -16,11 +16,11 @@ from assay.step.graphs import StepGraphs
 from assay.store.run_folder import RunFolder
 from assay.store.trained_model import find_trained
 from assay.training.loop import Loop
-from assay.training.sample import sample
+from assay.training.sampled_text import sample
 from assay.training.stops import Interrupted, Unread, is_out_of_memory
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 
 def count_tensors(phases: Phases, device: torch.device) -> None:
@@ -36,7 +36,7 @@ def count_tensors(phases: Phases, device: torch.device) -> None:
     phases.tensors_peak = peak
 
 
-def measure_memory(loop: Loop, findings: Findings, tell: Callable[[int, int], None], *, heap: bool) -> Memory:
+def measure_memory(loop: Loop, findings: RunFindings, tell: Callable[[int, int], None], *, heap: bool) -> Memory:
     """Measure one more step, which is discarded. If memory or data run out, add a note, because the run itself is done.
 
     The heap is counted if `heap` says so.
@@ -92,7 +92,7 @@ MOST_PARAMETERS = 20_000_000
 """Size up to which a text takes about a second on one core."""
 
 
-def add_sample(findings: Findings, folder: RunFolder) -> None:
+def add_sample(findings: RunFindings, folder: RunFolder) -> None:
     """Add a text to the findings, unless the model is a user's own or has more than 20 million parameters.
 
     A text that cannot be had is a note, because the run itself is done.
@@ -109,7 +109,7 @@ def add_sample(findings: Findings, folder: RunFolder) -> None:
 _STOPPED = "interrupted while gradients were compared, after all steps; its last checkpoint is kept"
 
 
-def add_gradient_probe(findings: Findings, folder: RunFolder, ranks: Ranks, channel: Channel) -> None:
+def add_gradient_probe(findings: RunFindings, folder: RunFolder, ranks: Ranks, channel: Channel) -> None:
     """Add the comparison of as many micro-batches as the run asks for.
 
     One that cannot be had is a note, because the run itself is done. Raises `Interrupted`, on every rank.
@@ -132,7 +132,7 @@ def add_gradient_probe(findings: Findings, folder: RunFolder, ranks: Ranks, chan
         raise Interrupted(_STOPPED)
 
 
-def _add(findings: Findings, folder: RunFolder, tell: Callable[[int, int], None]) -> None:
+def _add(findings: RunFindings, folder: RunFolder, tell: Callable[[int, int], None]) -> None:
     run = findings.spec.config
     found = find_trained(Home(folder.path.parent.parent), folder.id)
     findings.gradient_probe = agreement(

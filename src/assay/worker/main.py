@@ -47,7 +47,7 @@ from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
 from assay.worker.processes.root_cause import put_on_record
 from assay.worker.proof.process import ReferenceProcess
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 _STATUS: dict[type[EarlyEnd], Status] = {
     TargetReached: Status.DONE,
@@ -104,7 +104,7 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
-    findings = Findings(folder.spec(), phases, counts_heap=turns != 0)
+    findings = RunFindings(folder.spec(), phases, counts_heap=turns != 0)
 
     def work() -> None:
         if _speaks():
@@ -147,7 +147,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     return Status.DONE, None
 
 
-def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
+def _record(folder: RunFolder, channel: Channel, findings: RunFindings, status: Status, reason: str | None) -> int:
     try:
         folder.write_result(_found(folder, findings, status, reason))
         if status is Status.DONE:
@@ -161,7 +161,7 @@ def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Sta
     return status.exit_code
 
 
-def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | None) -> RunResult:
+def _found(folder: RunFolder, findings: RunFindings, status: Status, reason: str | None) -> RunResult:
     """Results of this process; if it reached no step, those that the earlier processes had logged."""
     findings.loss_spread = loss_spread([step.loss for step in history.steps(folder.events())])
     own = findings.result(status, reason)

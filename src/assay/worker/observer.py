@@ -18,11 +18,11 @@ from assay.training.step_record import StepRecord
 from assay.values.rates import LearningRates
 from assay.values.watch import UpdateWatch
 from assay.worker.blocks import TimedBlocks
-from assay.worker.counters import Counters
+from assay.worker.counter_checks import Counters
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings, SteadySteps
+from assay.worker.result import RunFindings, SteadySteps
 
 
 class RunObserver:
@@ -41,7 +41,7 @@ class RunObserver:
         self,
         channel: Channel,
         phases: Phases,
-        findings: Findings,
+        findings: RunFindings,
         ranks: Ranks,
         gpu: GpuSampler,
         trained: Callable[[], None],

@@ -19,7 +19,7 @@ from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
-from assay.records.run import Extra, RunResult, Sample, TraceSummary
+from assay.records.run import Extra, RunResult, SampledText, TraceSummary
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
@@ -79,7 +79,7 @@ class SteadySteps:
 
 # More than 20 fields: it becomes the published record, whose fields it fills one by one.
 @dataclass
-class Findings:
+class RunFindings:
     """All results of the child so far."""
 
     spec: RunSpec
@@ -115,7 +115,7 @@ class Findings:
     loss_scale: float | None = None
     """Loss scale of the last step, if losses are scaled."""
     ranks: tuple[RankResult, ...] = ()
-    sample: Sample | None = None
+    sample: SampledText | None = None
     """A text of the trained model."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """Number of steps and of evaluations whose rows were held against the slow rule."""

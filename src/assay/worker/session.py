@@ -28,7 +28,7 @@ from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, early_
 from assay.values.watch import UpdateWatch
 from assay.worker.blocks import BLOCKS
 from assay.worker.build import build_loop, device_of, starting
-from assay.worker.counters import Counters
+from assay.worker.counter_checks import Counters
 from assay.worker.ending import (
     add_gradient_probe,
     add_sample,
@@ -44,7 +44,7 @@ from assay.worker.processes.channel import Channel
 from assay.worker.proof.ending import check_unchanged, has_trained, prove_at_end
 from assay.worker.proof.process import ReferenceProcess, values_folder
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 from assay.worker.steps import ProvenSteps
 
 _LONG_SECONDS = 60.0
@@ -59,7 +59,7 @@ class Session:
         folder: RunFolder,
         channel: Channel,
         phases: Phases,
-        findings: Findings,
+        findings: RunFindings,
         turns: int | None,
         reference: ReferenceProcess | None,
         *,

@@ -24,7 +24,7 @@ from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
 from assay.worker.proof.ending import traced_step
 from assay.worker.proof.middle import Middle
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 
 class ProvenSteps:
@@ -33,7 +33,7 @@ class ProvenSteps:
     def __init__(
         self,
         loop: Loop,
-        findings: Findings,
+        findings: RunFindings,
         phases: Phases,
         observer: RunObserver,
         optimizations: Sequence[Optimization],

@@ -10,7 +10,7 @@ from assay.dashboard.runs.present import Present, why_not
 from assay.hardware.resident import Resident
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.dashboards import client

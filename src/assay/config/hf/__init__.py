@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.config.hf import gpt2, llama
-from assay.config.hf.files import read_json as read_json
+from assay.config.hf.checkpoint_files import read_json as read_json
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 

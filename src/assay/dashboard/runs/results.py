@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.liveness import is_running
+from assay.store.processes import is_running
 from assay.store.result import begun_result, settle
 from assay.store.run_folder import RunFolder
 

@@ -88,7 +88,7 @@ class _Growing:
         self._dead = False
 
     def entry(self) -> Entry:
-        from assay.store.liveness import is_running
+        from assay.store.processes import is_running
         from assay.store.result import begun_result, settle
 
         if not is_running(self._folder):

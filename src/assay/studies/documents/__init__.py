@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.config.reading import parse_mapping, read_text
+from assay.config.yaml_text import parse_mapping, read_text
 from assay.errors import among, meant, shown
 
 _FOLDER = Path(__file__).parent

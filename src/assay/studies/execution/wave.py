@@ -24,7 +24,7 @@ from assay.hardware import detect
 from assay.platforms import STOPPING
 from assay.records.study import StudyEnding
 from assay.store.event_log import append
-from assay.store.liveness import try_lock
+from assay.store.processes import try_lock
 from assay.studies.drift import NUDGED
 from assay.studies.execution.ready import ready_cells, side_by_side, starter
 from assay.studies.folder import StudyFolder

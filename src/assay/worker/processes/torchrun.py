@@ -24,7 +24,7 @@ from assay.launch.progress import RunLines
 from assay.launch.resume import run_to_resume, same_corpus
 from assay.launch.run_lock import claim_folder
 from assay.optimizations import mesh_of
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import Channel, SilentChannel, TorchrunChannel
 

@@ -29,7 +29,7 @@ from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
 from assay.worker.observer import RunObserver
 from assay.worker.proof.moved import digests, state_digests, state_fault, unmoved_parameters
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 
 def traced_step(
@@ -79,7 +79,9 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks, watched: i
     _raise_first(ranks, fault)
 
 
-def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimization], observer: RunObserver) -> None:
+def prove_at_end(
+    loop: Loop, findings: RunFindings, optimizations: Sequence[Optimization], observer: RunObserver
+) -> None:
     """Trace a discarded step at the end of the run, and check its values.
 
     Raises `NoEffect` if it is not the step that was proven, and `WrongValues` if it computes other values. Earlier

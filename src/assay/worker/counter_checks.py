@@ -23,7 +23,7 @@ from assay.training.stops import WrongValues
 from assay.units import format_bytes, format_seconds
 from assay.values.rows import StepRows
 from assay.values.windows import EvaluatedWindows
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 
 class Counters:
@@ -52,7 +52,7 @@ class Counters:
         """Hold the windows and the targets of an evaluation."""
         self._say(self._windows.fault(evaluation))
 
-    def conclude(self, position: Position, findings: Findings) -> None:
+    def conclude(self, position: Position, findings: RunFindings) -> None:
         """Hold the totals of this process, and record what was held. Raises `WrongValues` on all ranks together."""
         steps, tokens = position.step - self._began[0], position.tokens - self._began[1]
         if self._wrong(tokens, steps * self._run.tokens_per_step):

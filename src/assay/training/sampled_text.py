@@ -14,13 +14,13 @@ from assay.config.sampling import PROMPT, SEED, TEMPERATURE, TOKENS
 from assay.data import Tokenizer
 from assay.model.generate import generate, pieces
 from assay.model.weights import load_model
-from assay.records.run import Sample
+from assay.records.run import SampledText
 
 LONGEST = 200
 """Most characters of the text."""
 
 
-def sample(checkpoint: Path, config: ModelConfig, tokenizer: Tokenizer) -> Sample:
+def sample(checkpoint: Path, config: ModelConfig, tokenizer: Tokenizer) -> SampledText:
     """Continue a line break by at most 200 characters, with the weights of a checkpoint, on the CPU.
 
     Raises `UsageError` if the weights cannot be read, or if the model's outputs are not finite.
@@ -28,7 +28,7 @@ def sample(checkpoint: Path, config: ModelConfig, tokenizer: Tokenizer) -> Sampl
     given = tokenizer.encode(PROMPT).tolist()
     drawn = generate(load_model(checkpoint, config), given, TOKENS, TEMPERATURE, seed=SEED)
     text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, drawn)
-    return Sample(prompt=PROMPT, text=_beginning(text), temperature=TEMPERATURE, seed=SEED)
+    return SampledText(prompt=PROMPT, text=_beginning(text), temperature=TEMPERATURE, seed=SEED)
 
 
 def _beginning(text: Iterable[str]) -> str:

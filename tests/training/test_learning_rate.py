@@ -3,7 +3,7 @@ import math
 import pytest
 
 from assay.config import TrainingConfig
-from assay.training.schedules import describe_bend, schedule
+from assay.training.learning_rate import describe_bend, schedule
 
 
 def nanogpt(it: int, learning_rate: float, min_lr: float, warmup_iters: int, lr_decay_iters: int) -> float:
