@@ -30,7 +30,9 @@ def _is_folder(entry: Any) -> bool:
 
 
 def _pages(folder: str) -> list[str]:
-    return [f"{folder}{path.name}" for path in sorted((HERE / folder).glob("*.md"))]
+    """Return the pages of a folder, and those of its subfolders: the one README that each has."""
+    found = [*sorted((HERE / folder).glob("*.md")), *sorted((HERE / folder).glob("*/README.md"))]
+    return [path.relative_to(HERE).as_posix() for path in found]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
