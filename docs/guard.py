@@ -107,7 +107,7 @@ class _Stream(io.StringIO):
 
 
 def build(home: Home) -> dict[str, str]:
-    """Fill a home with records and with runs of an older home; return ids of studies, and words of commands, by name."""
+    """Fill a home with records and runs of an older home; return ids of studies, and words of commands, by name."""
     from assay.studies.folder import StudyFolder
     from support.scaled import scaled_record
 
