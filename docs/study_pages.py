@@ -180,12 +180,15 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def write_pages(folders: list[Path], place: Path) -> None:
-    """Write the page of each study that has a record, with its data, into a folder of its name."""
+    """Write the page of each study that has a record, with its data, into a folder of its name.
+
+    It is `page.html` there, because the site has the README as `index.html`.
+    """
     for folder in folders:
         if (folder / ARCHIVE).exists():
             (made := place / folder.name).mkdir(parents=True, exist_ok=True)
             for name, content in page_files(folder / ARCHIVE).items():
-                (made / name).write_bytes(content)
+                (made / ("page.html" if name == "index.html" else name)).write_bytes(content)
 
 
 def main(words: list[str]) -> int:

@@ -39,8 +39,8 @@ def test_every_study_is_current(pages: Any, folder: Path, monkeypatch: pytest.Mo
 def test_a_page_is_written_from_a_record(pages: Any, tmp_path: Path) -> None:
     folder = DOCS / "studies" / "wikitext-recipe-gradients"
     assert pages.main(["--pages", str(tmp_path), folder.name]) == 0
-    assert sorted(one.name for one in (tmp_path / folder.name).iterdir()) == sorted(pages.PAGE)
-    assert (tmp_path / folder.name / "index.html").read_text().startswith("<!doctype html>")
+    assert sorted(one.name for one in (tmp_path / folder.name).iterdir()) == sorted(["page.html", *pages.PAGE[1:]])
+    assert (tmp_path / folder.name / "page.html").read_text().startswith("<!doctype html>")
 
 
 def test_files_that_differ_or_are_missing_or_too_many_are_named(pages: Any, tmp_path: Path) -> None:
