@@ -27,9 +27,8 @@ from assay.dashboard.serving import collect_rarely
 from assay.optimizations import resolved
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.entry import entry_of
-from assay.store.index import Store
-from assay.store.reconcile import begun
+from assay.store.index import Store, entry_of
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec
 
 FILTERS = (
@@ -75,7 +74,7 @@ def filled(home: Home, count: int) -> None:
 def _result(run: Run) -> RunResult:
     identity, created = "0123456789ab", "2026-11-24"
     spec = RunSpec(id="none", created=created, identity=identity, preset="demo", config=resolved(run), data_folder="")
-    return begun(spec).model_copy(update={"tokens_per_second": 31200.0})
+    return begun_result(spec).model_copy(update={"tokens_per_second": 31200.0})
 
 
 def timed(ask: Callable[[int], None], repeats: int, clock: Callable[[], float]) -> tuple[float, float]:

@@ -23,7 +23,7 @@ import psutil
 
 from assay.config import Home, load
 from assay.optimizations import resolved
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder, RunSpec
 
 _RUNS = 8

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.config import ModelConfig, TrainingConfig
-from assay.model.hf.tensors import from_hf
+from assay.model.hf import from_hf
 
 Batch = tuple[Tensor, Tensor]
 Update = Callable[[Batch, float], float]

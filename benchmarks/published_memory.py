@@ -21,7 +21,7 @@ from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.devices import absent_device
 from assay.absent.launch import run_absent
 from assay.absent.toolchain import environment
-from assay.studies.documents import published
+from assay.studies.documents import with_published
 
 HERE = Path(__file__).parent
 SHAPES = {"default": "Default", "context": "Context x2", "layers": "Layers x2", "embeddings": "Embeddings x2"}
@@ -71,7 +71,7 @@ def deviation(figures: Figures, shape: str, cell: str) -> Deviation:
 
 def published_figures(name: str) -> dict[str, float]:
     """Memory that a document of the library prints, in its unit, by the name of the row."""
-    return {row["name"]: row["figures"][0] for row in published({"library": name})["rows"]}
+    return {row["name"]: row["figures"][0] for row in with_published({"library": name})["rows"]}
 
 
 def second_document(python: str, beside: list[str]) -> Iterator[str]:

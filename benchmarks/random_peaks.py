@@ -178,11 +178,11 @@ def built(run: Run) -> "Step":
 
 def forget_tables() -> None:
     """Masks, tables and a gradient that earlier cells left would be missing from what this one makes."""
-    from assay.model import attention, balance, rotary
+    from assay.model import attention, balance
     from assay.optimizations.vocab_padding import model as padding
 
     balance._factor.noted = None
-    for table in (attention._future, padding._barred, rotary._tables):
+    for table in (attention._future, padding._barred, attention._tables):
         table.cache_clear()
     gc.collect()
 

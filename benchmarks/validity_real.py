@@ -20,7 +20,7 @@ from assay.data.progress import silent
 from assay.optimizations import resolved
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord
-from assay.studies.execution.run import Execution, measured
+from assay.studies.execution.run import Execution, measure_design
 
 CONFIGURATION = ("training.measure_memory=false", "training.eval_batches=1")
 SEEDS = 3
@@ -63,7 +63,7 @@ def _measure(names: Sequence[str], seeds: int, home: Home) -> ComparisonRecord:
         for seed in range(seeds)
         for name in names
     ]
-    record = measured(cells, base, Execution(home, BLOCKS, 300, "demo", silent, lambda news: None))
+    record = measure_design(cells, base, Execution(home, BLOCKS, 300, "demo", silent, lambda news: None))
     if failed := [one.result for one in record.cells if one.result.status is not Status.DONE]:
         raise RuntimeError(f"a process did not finish: {failed[0].status.value}, {failed[0].reason}")
     return record

@@ -8,10 +8,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from assay.config.data import DataConfig
 from assay.config.model import ModelConfig
-from assay.config.run import Run
-from assay.config.training import TrainingConfig
+from assay.config.run import DataConfig, Run, TrainingConfig
 from assay.optimizations.card import field_texts
 
 HEAD = """# Configuration

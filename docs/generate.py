@@ -20,7 +20,7 @@ from plans import plans
 from assay.analysis.catalogue import Catalogue, read, shipped
 from assay.cli.main import app
 from assay.optimizations import Card, card, catalogue
-from assay.records.exits import MEANINGS
+from assay.records.status import MEANINGS
 from assay.report.catalogue import TITLES, card_lines, heading, table
 
 HERE = Path(__file__).parent

@@ -9,9 +9,8 @@ import pytest
 import typer
 
 from assay.cli.main import VERBS, app
-from assay.config.data import DataConfig
 from assay.config.model import ModelConfig
-from assay.config.training import TrainingConfig
+from assay.config.run import DataConfig, TrainingConfig
 from assay.optimizations import catalogue
 from support.docs import DOCS, program
 

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from assay.cli.main import app
-from assay.config import Run, loading
+from assay.config import Run, Spec, loading
 from assay.data import Batches
 from assay.errors import UsageError
 from assay.launch import prepare
+from assay.optimizations import Optimization, registry, resolve
 from assay.optimizations.sdpa_attention import SdpaAttention
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Interrupted
@@ -140,3 +141,20 @@ def test_few_functions_pass_a_setting_on(
     path = parent + child
     assert len(path) <= LONGEST, path
     assert sum(rank(after) < rank(before) for before, after in pairwise(path)) <= MOST_RETURNS, path
+
+
+@pytest.mark.parametrize("process", ["parent", "child"])
+def test_each_process_resolves_the_stack_once(process: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+
+    def counted(spec: Spec) -> Optimization:
+        named.append(spec.name)
+        return resolve(spec)
+
+    monkeypatch.setattr(registry, "_stacks", {})
+    monkeypatch.setattr(registry, "resolve", counted)
+    if process == "parent":
+        in_parent(tmp_path, TECHNIQUE, monkeypatch)
+    else:
+        in_child(tmp_path, TECHNIQUE, SdpaAttention.apply, monkeypatch)
+    assert named == [TECHNIQUE]

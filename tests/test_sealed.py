@@ -46,7 +46,7 @@ def test_no_byte_of_a_line_changes_unnoticed(bit: int) -> None:
         damaged = bytearray(sealed)
         damaged[place] ^= 1 << bit
         event = parse_event(bytes(damaged[:-1]))
-        assert event is None or {name: event.get(name) for name in whole} == whole
+        assert event is None or {name: event.line().get(name) for name in whole} == whole
 
 
 def test_a_damaged_line_break_is_counted(tmp_path: Path) -> None:

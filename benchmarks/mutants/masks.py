@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from assay.config import ResolvedRun
-from assay.model.own.blocks import blocks_of
+from assay.model.blocks import blocks_of
 from assay.step.program import Program, Step
 from mutants.mutant import EVERY, SMALL, Clock, Fault, Mutant, drawn
 from mutants.seams import Pass, Rows, passes

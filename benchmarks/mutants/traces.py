@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from assay.config import ResolvedRun
 from assay.model import Attention, Head
 from assay.model.attention import HandCodedAttention
+from assay.model.blocks import blocks_of
 from assay.model.loss import cross_entropy
-from assay.model.own.blocks import blocks_of
 from assay.step.program import Program, Step
 from mutants.mutant import EVERY, Clock, Fault, Mutant
 from mutants.seams import Pass, Rows, passes

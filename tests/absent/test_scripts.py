@@ -12,7 +12,7 @@ import pytest
 
 from assay.absent.answer import GpuFit
 from assay.estimator.timing.step_time import StepTime
-from assay.records.exits import Exit
+from assay.records.status import Exit
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent]

@@ -43,7 +43,7 @@ def _answers(monkeypatch: pytest.MonkeyPatch, *answers: int | str) -> list[Resol
             raise UsageError(answer)
         return _peak(answer)
 
-    monkeypatch.setattr(checking, "ran", ran)
+    monkeypatch.setattr(checking, "run_on_absent_gpu", ran)
     monkeypatch.setattr(checking, "refusal", lambda: None)
     return asked
 

@@ -10,7 +10,7 @@ from assay.config import Home
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.sealed import open_file
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.studies.folder import StudyFolder
 from support.browsers import dashboard
 from support.comparisons import record
@@ -63,7 +63,7 @@ def test_nothing_of_a_hostile_record_is_executed(opened: Open, serve: Serve, hom
     folder = made(home, ready_run)
     spec = folder.spec().model_copy(update={"preset": HOSTILE})
     say(folder, {"event": "note", "text": HOSTILE}, {"event": "phase", "name": HOSTILE}, step(0), step(1))
-    folder.write_result(begun(spec).model_copy(update={"status": Status.FAILED, "reason": HOSTILE}))
+    folder.write_result(begun_result(spec).model_copy(update={"status": Status.FAILED, "reason": HOSTILE}))
     found = record(seeds=3, name=HOSTILE, question=HOSTILE)
     study = StudyFolder(home.reports / found.id)
     study.path.mkdir()
@@ -86,7 +86,7 @@ def test_a_peak_that_was_not_measured_is_a_dash(opened: Open, serve: Serve, home
     folder = made(home, ready_run)
     block = {"event": "block", "steps": 2, "seconds": 0.2, "median_step_seconds": 0.1, "tokens": 32}
     say(folder, step(0), step(1), {**block, "process_peak_bytes": None})
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE}))
     page = opened(f"/runs/{folder.id}", address=serve(home.root))
     page.wait_for_selector("#plot-loss .main-svg")
     assert page.inner_text("#memory") == "–"

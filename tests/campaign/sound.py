@@ -11,15 +11,14 @@ from assay.config import Home
 from assay.data import Prepared
 from assay.records.status import Status
 from assay.store import history
-from assay.store.entry import Entry
-from assay.store.index import Store
+from assay.store.index import Entry, Store
 from assay.store.listing import reconcile
 from assay.store.run_folder import RunFolder, RunProcess
 from assay.worker.main import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import _EventsFile, _line
 from assay.worker.proof.process import ReferenceProcess
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 from assay.worker.session import Session
 from support.corpora import small_corpus
 from support.runs import run_folder
@@ -52,7 +51,7 @@ def work(folder: RunFolder, dies_after: int | None = None) -> None:
     """Do a run, or go on with it, as the worker does."""
     pen = Pen(folder.events_file, dies_after)
     phases = Phases(pen, "import", 0.0)
-    findings = Findings(folder.spec(), phases)
+    findings = RunFindings(folder.spec(), phases)
     folder.begin()
     session = Session(folder, pen, phases, findings, None, ReferenceProcess.of(folder, folder.spec().config))
     ended = conclude(session.work, lambda: phases.current)

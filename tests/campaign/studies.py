@@ -11,7 +11,7 @@ from assay.store.event_log import read_log
 from assay.store.run_folder import RunFolder
 from assay.studies.execution import run as module
 from assay.studies.execution.modes import Mode
-from assay.studies.execution.study_listing import planned
+from assay.studies.execution.study_listing import read_plan
 from assay.studies.folder import StudyFolder, find, folders
 from support.fake_studies import shape, silent
 from support.faults import PATIENCE_SECONDS, Forked, command, quiet
@@ -46,7 +46,7 @@ def run(home: Home, kind: str, fault: Callable[[], None] = lambda: None) -> Fork
 def resumed(home: Home, heard: list[News] | None = None, mode: Mode = Mode.MISSING) -> ComparisonRecord:
     """Resume the last study in this process."""
     tell = (lambda news: None) if heard is None else heard.append
-    return module.resumed(find(home, "last"), module.Execution(home, 1, None, "", silent, tell), mode)
+    return module.resume_study(find(home, "last"), module.Execution(home, 1, None, "", silent, tell), mode)
 
 
 def contents(record: ComparisonRecord) -> dict[str, object]:
@@ -75,7 +75,7 @@ def repaired(home: Home, whole: dict[str, object], patience_seconds: float = PAT
         assert not list(home.runs.glob("*")), "nothing runs before there is a plan"
         return
     folder = find(home, "last")
-    before, plan = ended(folder, home), planned(folder)
+    before, plan = ended(folder, home), read_plan(folder)
     heard: list[News] = []
     record = resumed(home, heard)
     is_exact(record, whole)
@@ -91,8 +91,8 @@ def repaired(home: Home, whole: dict[str, object], patience_seconds: float = PAT
 def ended(folder: StudyFolder, home: Home) -> dict[str, str]:
     """The slow reference: run of each cell whose start any log names, and that has ended by itself."""
     logs = (folder.events_file, *(folder.path / "waves").glob("*.jsonl"))
-    starts = (event for log in logs for event in read_log(log).events if event["event"] == "cell_start")
-    results = {event["cell"]: RunFolder(home.runs / event["run"]).result() for event in starts}
+    starts = (event for log in logs for event in read_log(log).events if event.event == "cell_start")
+    results = {event.cell: RunFolder(home.runs / event.run).result() for event in starts}
     return {name: one.run for name, one in results.items() if one is not None and one.status is Status.DONE}
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from assay.config import Home
 from assay.records.status import Status
-from assay.store.entry import Entry
+from assay.store.index import Entry
 from assay.store.run_folder import RunFolder
 from campaign.sound import KILLED_AFTER, Sound, goes_on_bit_for_bit, listed
 

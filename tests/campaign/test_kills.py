@@ -116,7 +116,7 @@ def result(folder: RunFolder) -> RunResult:
 def the_right_one(folder: RunFolder, moment: Moment, code: int) -> Status:
     """How this run must be listed, by what its log says; and its record must have the steps of the log."""
     events, found = folder.events(), result(folder)
-    over = next((event["status"] for event in events if event["event"] == "end"), None)
+    over = next((event.status for event in events if event.event == "end"), None)
     assert found.steps == len(history.steps(events)), moment
     if over == Status.DONE:
         return Status.DONE

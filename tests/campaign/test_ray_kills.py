@@ -19,7 +19,7 @@ import pytest
 from assay.config import Home
 from assay.executors.elsewhere import WaveFiles
 from assay.records.study import StudyEnding
-from assay.store.liveness import is_locked
+from assay.store.processes import is_locked
 from assay.studies.folder import find
 from campaign.studies import is_exact, recorded, repaired, run, undisturbed
 from support import fake_wave

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.records.events import event_of
 from assay.records.status import Status
 from assay.store.event_log import Event, parse_event, read_log
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import _EventsFile, _line
 from campaign.sound import Sound, goes_on_bit_for_bit
@@ -53,11 +54,11 @@ def test_figures_of_a_run_cut_at_any_line_are_those_of_its_steps(sound: Sound, t
         left = b"".join(lines[:number])
         for end in (left, left[:-1], left + b'{"event": "st'):
             folder.events_file.write_bytes(end)
-            steps = [one for line in left.splitlines() if (one := parse_event(line)) and one["event"] == "step"]
+            steps = [one for line in left.splitlines() if (one := parse_event(line)) and one.event == "step"]
             found = settle(folder, recorded=False)
             assert found.status is Status.KILLED
             assert found.steps == len(steps)
-            assert found.train_loss == (steps[-1]["loss"] if steps else None)
+            assert found.train_loss == (steps[-1].loss if steps else None)
 
 
 @pytest.mark.parametrize("every", BYTES)
@@ -68,7 +69,7 @@ def test_an_event_after_a_cut_at_any_byte_is_a_line_of_its_own(sound: Sound, tmp
         _EventsFile(folder.events_file).append(_line(LATER))
         log = read_log(folder.events_file)
         kept = [parse_event(line) for line in content[:length].split(b"\n")[:-1]]
-        assert (log.events, log.damaged) == ([*kept, LATER], 0), length
+        assert (log.events, log.damaged) == ([*kept, event_of(LATER)], 0), length
 
 
 @pytest.mark.parametrize("every", LINES)

@@ -12,8 +12,9 @@ import pytest
 from assay.config import Home
 from assay.executors.base import News, Started
 from assay.executors.elsewhere import WaveFiles
+from assay.records.events import LogEvent
 from assay.records.study import ComparisonRecord
-from assay.store.event_log import Event, parse_event
+from assay.store.event_log import parse_event
 from assay.store.run_folder import RunFolder
 from assay.studies.execution.modes import Mode
 from assay.studies.folder import find
@@ -43,13 +44,13 @@ def cut(path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
 
 
-def whole_events(content: bytes) -> list[Event]:
+def whole_events(content: bytes) -> list[LogEvent]:
     """The slow reference: whole lines, the last one perhaps without its line break."""
     return [event for line in content.splitlines() if (event := parse_event(line)) is not None]
 
 
-def started(events: Iterable[Event]) -> set[str]:
-    return {event["cell"] for event in events if event["event"] == "cell_start"}
+def started(events: Iterable[LogEvent]) -> set[str]:
+    return {event.cell for event in events if event.event == "cell_start"}
 
 
 def goes_on(home: Home, kept: set[str], before: ComparisonRecord) -> ComparisonRecord:

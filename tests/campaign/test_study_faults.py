@@ -18,11 +18,11 @@ from assay.launch import run_lock
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.store import run_folder
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.studies import folder as study_folder
 from assay.studies.execution import run as module
-from assay.studies.execution.study_listing import listed, standing
+from assay.studies.execution.study_listing import list_study, study_state
 from assay.studies.folder import find, folders
 from campaign.studies import contents, is_exact, recorded, repaired, resumed, run, undisturbed
 from support import fake_studies
@@ -80,7 +80,7 @@ def test_a_second_coordinator_is_refused_while_the_first_lives(tmp_path: Path, m
     monkeypatch.setenv("FAKE", "rates slow")
     home = Home(tmp_path / "one-")
     first = run(home, "long")
-    until(lambda: any(event["event"] == "cell_start" for one in folders(home) for event in one.events()), "no cell")
+    until(lambda: any(event.event == "cell_start" for one in folders(home) for event in one.events()), "no cell")
     folder = find(home, "last")
     with pytest.raises(UsageError, match=f"another process is running the study {folder.id}; wait for it, or stop it"):
         resumed(home)
@@ -94,7 +94,7 @@ def test_a_second_coordinator_is_refused_while_the_first_lives(tmp_path: Path, m
     assert first.wait() == 130
     assert stop.wait() == 0, stop.output.read_text()
     assert recorded(home).ending is StudyEnding.INTERRUPTED
-    starts = [event["cell"] for event in folder.events() if event["event"] == "cell_start"]
+    starts = [event.cell for event in folder.events() if event.event == "cell_start"]
     assert len(starts) == len(set(starts))
     again = command(home.root, "study", "stop", "last")
     assert again.wait() == 2
@@ -138,8 +138,8 @@ def test_a_clock_that_jumps_changes_neither_cells_nor_liveness(
         elif isinstance(news, Started):
             alive.add(news.run)
         folder = find(home, "last")
-        assert listed(folder, home).status == "running"
-        assert standing(folder, home).process
+        assert list_study(folder, home).status == "running"
+        assert study_state(folder, home).process
         if executor == "local" and timed and not stopped:  # others may end while this looks
             assert {settle(RunFolder(home.runs / one)).status for one in alive} <= {Status.RUNNING}
         if isinstance(news, Ended) and not stopped:
@@ -147,8 +147,8 @@ def test_a_clock_that_jumps_changes_neither_cells_nor_liveness(
             raise KeyboardInterrupt
 
     how = module.Execution(home, 2, None, "test", silent, look, executor, timed=timed, hours=1.0)
-    assert module.measured(CELLS, BASE, how).ending is StudyEnding.INTERRUPTED
-    record = module.resumed(find(home, "last"), how)
+    assert module.measure_design(CELLS, BASE, how).ending is StudyEnding.INTERRUPTED
+    record = module.resume_study(find(home, "last"), how)
     assert record.ending is StudyEnding.COMPLETE
     assert {one.result.status for one in record.cells} == {Status.DONE}
     assert contents(record) == whole

@@ -20,7 +20,7 @@ from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.studies.execution import ready as preparing
 from assay.studies.execution.modes import Mode
-from assay.studies.execution.study_listing import standing
+from assay.studies.execution.study_listing import study_state
 from assay.studies.folder import find
 from campaign.studies import contents, is_exact, repaired, resumed, run, undisturbed
 from support import fake_studies, fake_wave
@@ -115,7 +115,7 @@ def test_a_child_killed_at_any_of_its_events_is_recorded_and_repaired(
         died = {} if word == WORDS - 1 else {victim: Status.KILLED}  # its result is there before its last word
         assert record.ending is StudyEnding.COMPLETE
         assert {one.cell.name: one.result.status for one in record.cells} == dict.fromkeys(whole, Status.DONE) | died
-        state = standing(find(home, "last"), home)
+        state = study_state(find(home, "last"), home)
         assert [name for name, _, _ in state.problems] == [*died]
         assert sum(state.by_status.values()) == len(whole)
         monkeypatch.setattr(preparing, "start", begin)

@@ -9,7 +9,7 @@ import pytest
 
 from assay.absent.devices import ABSENT
 from assay.absent.launch import Launched
-from assay.records.exits import Exit
+from assay.records.status import Exit
 from cli.conftest import Assay
 from support.absent import answer, observation
 

@@ -29,7 +29,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken_apart(run: Any, home: Any, progress: Any, **options: Any) -> Anatomy:
         return FOUND
 
-    monkeypatch.setattr(source, "taken_apart", taken_apart)
+    monkeypatch.setattr(source, "measure_anatomy", taken_apart)
 
 
 @pytest.mark.usefixtures("measured")
@@ -48,7 +48,7 @@ def test_a_technique_without_effect_ends_with_its_own_code(
     assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proofs = (Evidence(optimization="lion", observed="0 of 21 parameters", verdict=False),)
-    monkeypatch.setattr(source, "taken_apart", lambda *_, **options: FOUND.model_copy(update={"evidence": proofs}))
+    monkeypatch.setattr(source, "measure_anatomy", lambda *_, **options: FOUND.model_copy(update={"evidence": proofs}))
     said = assay("anatomy", "demo", "training.steps=5", "--with", "lion:learning_rate=1e-5")
     assert said.code == 3
     assert said.out.startswith("One step of demo training.steps=5 with lion:")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.estimator.capacity import Fitting, Largest
-from assay.records.exits import Exit
+from assay.records.status import Exit
 from cli.conftest import Assay
 
 SHALLOW = ("model.n_embd=256", "model.n_head=4", "model.context_length=128", "model.vocab_size=256")

@@ -25,7 +25,7 @@ def loss(trained: Trained, run: str) -> float:
     import torch
 
     from assay.config import Home
-    from assay.store.trained_model import trained as found_by
+    from assay.store.trained_model import find_trained as found_by
 
     found = found_by(Home(), run)
     model, data = found.model(), open_prepared(found.data_folder)

@@ -14,7 +14,7 @@ from assay.config import Home
 from assay.data import load_tokenizer
 from assay.model.weights import load_model
 from assay.worker.ending import add_sample
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 from cli.conftest import Assay
 from support.trained import Trained
 
@@ -52,7 +52,7 @@ def test_the_likeliest_token_is_what_the_newest_checkpoint_says(assay: Assay, tr
 
 def test_a_run_records_the_beginning_of_what_the_command_writes(assay: Assay, trained: Trained) -> None:
     folder = trained(3)
-    findings = Findings(folder.spec(), phases=None)
+    findings = RunFindings(folder.spec(), phases=None)
     add_sample(findings, folder)
     assert assay("sample", folder.id, "--json").value["text"].startswith(findings.sample.text)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.source import called, names_a_function
+from assay.config.source import call_function, names_a_function
 from assay.errors import UsageError
 
 
@@ -26,4 +26,4 @@ def test_faults_of_the_user_s_code_are_named(tmp_path: Path) -> None:
         ("absent.py:build", "cannot be imported"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            called(name, tmp_path)
+            call_function(name, tmp_path)

@@ -16,9 +16,9 @@ from assay.dashboard.app import build_app
 from assay.dashboard.pages import script_json
 from assay.launch.prepare import ReadyRun
 from assay.records.evidence import Evidence
-from assay.records.run import Sample
+from assay.records.run import SampledText
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder
 from support.comparisons import record
@@ -75,9 +75,9 @@ def hostile_run(home: Home, ready: ReadyRun, text: str, *, ended: bool) -> RunFo
             "reason": text,
             "evidence": (proof,),
             "extra": {"notes": [text]},
-            "sample": Sample(prompt=text, text=text, temperature=0.8, seed=0),
+            "sample": SampledText(prompt=text, text=text, temperature=0.8, seed=0),
         }
-        folder.write_result(begun(spec).model_copy(update=changes))
+        folder.write_result(begun_result(spec).model_copy(update=changes))
     return folder
 
 

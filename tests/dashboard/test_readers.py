@@ -13,8 +13,8 @@ from assay.config import Home
 from assay.dashboard import serving
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.liveness import this_process
-from assay.store.reconcile import begun
+from assay.store.processes import this_process
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step
 
@@ -71,7 +71,7 @@ async def train(folders: Sequence[RunFolder], first: asyncio.Semaphore) -> None:
             say(folder, step(index))
         await asyncio.sleep(0.02)
     for folder in folders:
-        folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+        folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE}))
 
 
 @pytest.mark.slow

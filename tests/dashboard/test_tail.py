@@ -11,7 +11,7 @@ from assay.store.event_log import Event
 
 
 def numbers(events: Sequence[Event]) -> list[dict[str, list[int]]]:
-    return [{"numbers": [event["step"] for event in events]}]
+    return [{"numbers": [event.step for event in events]}]
 
 
 def write(path: Path, *steps: int, end: str = "\n") -> None:
@@ -50,7 +50,7 @@ def test_a_long_log_is_read_in_pieces_and_once(tmp_path: Path, monkeypatch: pyte
     write(log, *range(1000))
     monkeypatch.setattr(tail, "_PIECE_BYTES", 1000)
     read: list[int] = []
-    followed = tail.Tail(log, lambda events: read.extend(event["step"] for event in events) or [])
+    followed = tail.Tail(log, lambda events: read.extend(event.step for event in events) or [])
     for _ in range(3):
         followed.since(0)
     assert read == list(range(1000))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from assay.data.records import Reading
+from assay.data.records import ReadingRules
 from assay.data.sources import cut_utf8, documents, files_at, join_documents
 from assay.data.tally import Tally
 from assay.errors import UsageError
@@ -30,7 +30,7 @@ def remarked(
 ) -> tuple[str, list[str]]:
     """The text of a path, and what is said of the rest."""
     tally = Tally()
-    reading = Reading(field, encoding, Path(path).is_dir(), limit)
+    reading = ReadingRules(field, encoding, Path(path).is_dir(), limit)
     text = join_documents(documents(files_at(str(path), tally), reading, tally), limit)
     return text, [str(remark) for remark in tally.remarks()]
 

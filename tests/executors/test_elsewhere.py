@@ -57,7 +57,7 @@ def test_a_wave_whose_process_is_killed_is_left_for_resume(home: Home, monkeypat
     record = run(home, "here", heard=Killing())
     assert record.ending is StudyEnding.INTERRUPTED
     monkeypatch.delenv("FAKE")
-    resumed = module.resumed(find(home, "last"), module.Execution(home, 1, None, "", silent, lambda news: None))
+    resumed = module.resume_study(find(home, "last"), module.Execution(home, 1, None, "", silent, lambda news: None))
     assert resumed.ending is StudyEnding.COMPLETE
     assert sorted(one.cell.name for one in resumed.cells) == sorted(cell.name for cell in CELLS)
     alive = [one for one in psutil.Process().children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
@@ -92,7 +92,7 @@ def test_a_full_disk_at_an_interrupt_ends_the_waves(home: Home, monkeypatch: pyt
     monkeypatch.setenv("FAKE", "slow")
     monkeypatch.setattr(Path, "touch", full)
     with pytest.raises(StorageError, match="No space left"):
-        module.measured(CELLS, BASE, module.Execution(home, 2, None, "test", silent, interrupt, "here"))
+        module.measure_design(CELLS, BASE, module.Execution(home, 2, None, "test", silent, interrupt, "here"))
     assert {one.process.wait(20) for one in Here.submitted} == {-signal.SIGKILL}
 
 
@@ -131,7 +131,7 @@ def test_a_job_that_is_repeated_counts_once(tmp_path: Path, monkeypatch: pytest.
     assert sorted(one.cell.name for one in record.cells) == sorted(cell.name for cell in CELLS)
     assert sorted((one.wave, one.number) for one in record.rounds) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     how = module.Execution(Home(tmp_path), 1, None, "", silent, lambda news: None)
-    again = module.resumed(find(how.home, "last"), how)
+    again = module.resume_study(find(how.home, "last"), how)
     assert {one.result.run for one in again.cells} == {one.result.run for one in record.cells}
 
 
@@ -143,10 +143,10 @@ def test_results_that_a_lost_coordinator_did_not_copy_are_gathered(home: Home) -
     folder.record_file.unlink()
     heard: list[News] = []
     how = module.Execution(home, 1, None, "", silent, heard.append)
-    record = module.resumed(folder, how)
+    record = module.resume_study(folder, how)
     assert len(record.cells) == len(CELLS)
     assert not [one for one in heard if isinstance(one, Started)], "nothing ran again"
-    again = module.resumed(folder, how, Mode.FORCE)
+    again = module.resume_study(folder, how, Mode.FORCE)
     assert len(again.cells) == len(CELLS)
     assert len({one.result.run for one in (*record.cells, *again.cells)}) == 2 * len(CELLS)
 
@@ -161,10 +161,10 @@ def test_rounds_are_gathered_once_each(home: Home, lines: int) -> None:
     (folder.path / "waves" / "foo.jsonl").write_text("")
     how = module.Execution(home, 1, None, "", silent, lambda news: None)
     for _ in range(2):
-        record = module.resumed(folder, how)
+        record = module.resume_study(folder, how)
         assert sorted((one.wave, one.number) for one in record.rounds) == rounds
-    forced = module.resumed(folder, how, Mode.FORCE)
-    again = module.resumed(folder, how)
+    forced = module.resume_study(folder, how, Mode.FORCE)
+    again = module.resume_study(folder, how)
     assert sorted((one.wave, one.number) for one in again.rounds) == sorted(
         (one.wave, one.number) for one in forced.rounds
     )
@@ -178,4 +178,4 @@ def test_a_wave_that_still_runs_keeps_a_study_from_being_resumed(home: Home) -> 
     with WaveFiles(folder.path, 0).log.open("rb") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         with pytest.raises(UsageError, match="still runs"):
-            module.resumed(folder, module.Execution(home, 1, None, "", silent, lambda news: None))
+            module.resume_study(folder, module.Execution(home, 1, None, "", silent, lambda news: None))

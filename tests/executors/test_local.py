@@ -10,9 +10,9 @@ from assay.executors.base import Conducted, Ended, News, Planned, RoundEnded, St
 from assay.executors.ended import curve_of
 from assay.executors.news import from_events, to_event
 from assay.launch.neighbours import Account, Accounts, Trees
+from assay.records.events import StepEvent, event_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
-from assay.store.run_folder import Event
 from assay.studies.plan import waves
 from support.designs import conduct, design
 from support.fake_child import Stage
@@ -95,14 +95,14 @@ def test_the_loss_of_a_cell_is_kept() -> None:
 
 
 def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:
-    steps: list[Event] = [{"event": "step", "step": n, "loss": 3.0 - n, "seconds": 0.1, "tokens": 8} for n in (0, 1, 3)]
+    steps = [StepEvent(event="step", step=n, loss=3.0 - n, seconds=0.1, tokens=8) for n in (0, 1, 3)]
     assert curve_of(steps).train_loss == (3.0, 2.0)
 
 
 def test_a_curve_has_the_seconds_of_each_step_and_names_the_unsteady_ones() -> None:
     phases = ("first_step", "settling", "steady", None)
-    steps: list[Event] = [
-        {"event": "step", "step": n, "loss": 1.0, "seconds": 0.12345678, "tokens": 8, "phase": phase}
+    steps = [
+        StepEvent(event="step", step=n, loss=1.0, seconds=0.12345678, tokens=8, phase=phase)
         for n, phase in enumerate(phases)
     ]
     curve = curve_of(steps)
@@ -218,5 +218,5 @@ def test_the_log_of_a_study_keeps_it() -> None:
     (first, *_) = run(Stage()).rounds
     event = to_event(RoundEnded(first))
     assert event is not None
-    (again,) = from_events([json.loads(json.dumps(event))], waves(CELLS, 9), 5, Home("nowhere"))
+    (again,) = from_events([event_of(json.loads(json.dumps(event)))], waves(CELLS, 9), 5, Home("nowhere"))
     assert again == RoundEnded(first)

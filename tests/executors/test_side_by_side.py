@@ -15,10 +15,10 @@ from assay.errors import StorageError
 from assay.executors.base import Ended, Interrupting, News, Started, Stepped, Work
 from assay.executors.local import Local
 from assay.executors.side_by_side import _Living
+from assay.records.events import LogEvent, event_of
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, StudyEnding
-from assay.store.event_log import Event
 from support.designs import design
 from support.fake_child import NO_PROCESS, FakeFolder
 from support.faults import until
@@ -51,12 +51,12 @@ class Child(AbstractContextManager["Child"]):
             stage.alive.add(cell.name)
             stage.most = max(stage.most, len(stage.alive))
 
-    def events(self) -> Iterator[Event]:
-        yield {"event": "phase", "name": "steady"}
-        yield {"event": "step", "step": 0, "loss": 2.5, "seconds": 0.1, "tokens": 8}
+    def events(self) -> Iterator[LogEvent]:
+        yield event_of({"event": "phase", "name": "steady"})
+        yield event_of({"event": "step", "step": 0, "loss": 2.5, "seconds": 0.1, "tokens": 8})
         self.stage.release.wait(0.02)
 
-    def turn(self, word: str = "") -> Iterator[Event]:
+    def turn(self, word: str = "") -> Iterator[LogEvent]:
         raise AssertionError("a cell that is not timed takes no turns")
 
     def interrupt(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from assay.instruments.counters import Float8Products, half_again, largest_half_repeated
-from assay.launch import repeated_masks
+from assay.launch import rates
 from assay.step.compiled import CompiledCall
 from assay.worker.programs.repeated_masks import NO_GPU, main
 
@@ -49,8 +49,8 @@ def test_without_a_gpu_nothing_can_be_seen() -> None:
 
 @pytest.mark.parametrize(("program", "answer"), [("print(4096)", 4096), ("print(0)", 0), ("raise SystemExit(2)", None)])
 def test_the_parent_reads_the_answer(monkeypatch: pytest.MonkeyPatch, program: str, answer: int | None) -> None:
-    monkeypatch.setattr(repeated_masks, "_LOOK", (sys.executable, "-c", program))
-    assert repeated_masks.largest_half_repeated() == answer
+    monkeypatch.setattr(rates, "_LOOK", (sys.executable, "-c", program))
+    assert rates.largest_half_repeated() == answer
 
 
 @pytest.mark.gpu

@@ -20,10 +20,9 @@ from assay.launch.prepare import ReadyRun
 from assay.launch.spawn import start
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.entry import entry_of
-from assay.store.index import Store
-from assay.store.liveness import is_running
-from assay.store.reconcile import settle
+from assay.store.index import Store, entry_of
+from assay.store.processes import is_running
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from support.children import FAKE_WORKER, Fake, gone, make_ready
 
@@ -39,7 +38,7 @@ def finished(home: Home, ready: ReadyRun, timeout: float | None = None) -> RunRe
 
 def test_a_run_is_done_and_recorded(home: Home, ready_run: ReadyRun, fake: Fake) -> None:
     with start(ready_run, home) as child:
-        kinds = [event["event"] for event in child.events()]
+        kinds = [event.event for event in child.events()]
         result = child.result()
     assert kinds == ["start", *["phase", "step"] * 6, "evaluation", "end"]
     assert child.finished
@@ -66,11 +65,11 @@ def test_each_turn_is_granted(home: Home, ready_run: ReadyRun, fake: Fake) -> No
     with start(ready_run, home, turns=3) as child:
         pieces, asked = [], []
         while not child.finished:
-            pieces.append([event["event"] for event in child.turn()])
+            pieces.append([event.event for event in child.turn()])
             asked.append(child.upcoming)
             if not child.finished:
                 time.sleep(0.05)
-                assert child.folder.events()[-1]["event"] != "yield"
+                assert child.folder.events()[-1].event != "yield"
         result = child.result()
     assert asked == ["block", "block", "block", "finish", None]
     assert [piece.count("step") for piece in pieces] == [0, 2, 2, 2, 0]
@@ -191,7 +190,7 @@ def test_interrupted_it_saves_and_ends(home: Home, fake: Fake) -> None:
     fake.behaves("slow")
     with start(make_ready(home, steps=500), home) as child:
         for event in child.events():
-            if event["event"] == "step" and event["step"] == 3:
+            if event.event == "step" and event.step == 3:
                 child.interrupt()
         result = child.result()
     assert result.status is Status.INTERRUPTED
@@ -203,7 +202,7 @@ def test_a_stubborn_child_is_killed_after_the_grace(home: Home, ready_run: Ready
     fake.behaves("stubborn2")
     with start(ready_run, home) as child:
         for event in child.events():
-            if event["event"] == "step" and event["step"] == 1:
+            if event.event == "step" and event.step == 1:
                 time.sleep(0.3)
                 child.interrupt(grace_seconds=0.3)
         result = child.result()

@@ -16,7 +16,7 @@ from assay.data import Prepared
 from assay.launch.forked import ForkedProcess, ForkServer
 from assay.launch.spawn import fork_server
 from assay.records.status import Status
-from assay.store.liveness import is_locked, locked
+from assay.store.processes import is_locked, try_lock
 from assay.store.run_folder import RunFolder
 from support.children import NO_SERVER, gone
 from support.faults import until
@@ -151,7 +151,7 @@ def test_a_child_outlives_a_server_that_is_killed(corpus: Prepared, tmp_path: Pa
 def test_the_folder_is_locked_until_the_child_has_ended(server: ForkServer, corpus: Prepared, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", corpus, {"steps": 10**6})
     with folder.log_file.open("ab") as log, folder.lock_file.open("ab") as lock:
-        assert locked(lock)
+        assert try_lock(lock)
         process = server.fork([str(folder.path)], log, lock)
     assert process is not None
     assert is_locked(folder.lock_file)

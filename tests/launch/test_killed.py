@@ -23,7 +23,7 @@ def of_anatomy(home: Home) -> None:
 
 
 def of_a_program(home: Home) -> None:
-    own.traced(make_ready(home).run)
+    own.trace_own_step(make_ready(home).run)
 
 
 def of_a_trace(home: Home) -> None:

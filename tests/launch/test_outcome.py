@@ -6,9 +6,9 @@ import pytest
 
 from assay.config import Home
 from assay.launch.outcome import ending
-from assay.launch.run_lock import claimed
+from assay.launch.run_lock import claim_folder
 from assay.records.status import Status
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from support.children import make_ready
 
 KILLED = "killed by signal 9, perhaps by the system because memory ran out"
@@ -26,7 +26,7 @@ LAUNCHER = f"the launcher of its ranks was {KILLED}, and the ranks could not con
 )
 def test_who_was_killed_is_said(home: Home, ranks: int, own: Status | None, reason: str) -> None:
     ready = make_ready(home)
-    with claimed(replace(ready, run=ready.run.model_copy(update={"ranks": ranks})), home) as claim:
+    with claim_folder(replace(ready, run=ready.run.model_copy(update={"ranks": ranks})), home) as claim:
         if own is not None:
             claim.folder.write_result(compose(claim.folder, own, "its own"))
         found = ending(claim.folder, -9, None, None)
@@ -50,7 +50,7 @@ def test_a_kill_is_out_of_memory_if_the_system_counted_one(
     home: Home, code: int, ranks: int, own: Status | None, status: Status, says: str
 ) -> None:
     ready = make_ready(home)
-    with claimed(replace(ready, run=ready.run.model_copy(update={"ranks": ranks})), home) as claim:
+    with claim_folder(replace(ready, run=ready.run.model_copy(update={"ranks": ranks})), home) as claim:
         if own is not None:
             claim.folder.write_result(compose(claim.folder, own, "its own"))
         found = ending(claim.folder, code, None, None, ran_out=True)

@@ -15,7 +15,7 @@ from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect
 from assay.launch import own
-from assay.launch.own import looked_at, traced
+from assay.launch.own import inspect_own_model, trace_own_step
 from assay.launch.prepare import predict, ready
 from assay.optimizations import resolved
 
@@ -179,7 +179,7 @@ def test_the_peak_of_a_traced_step_is_the_prediction(folder: Path) -> None:
     ],
 )
 def test_a_trace_that_fails_is_a_reason(folder: Path, name: str, says: str) -> None:
-    _, found = looked_at(run_of(folder, name), detect())
+    _, found = inspect_own_model(run_of(folder, name), detect())
     assert says in (found.refused or "")
     assert (found.traced, found.tensors_peak_bytes) == (False, None)
 
@@ -200,16 +200,16 @@ def test_a_trace_that_fails_is_a_reason(folder: Path, name: str, says: str) -> N
 )
 def test_a_faulty_model_is_refused_before_its_run(folder: Path, name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        looked_at(run_of(folder, name), detect())
+        inspect_own_model(run_of(folder, name), detect())
 
 
 @pytest.mark.usefixtures("forked")
 def test_a_technique_that_finds_no_blocks_is_refused_before_the_run_and_what_it_says_works(folder: Path) -> None:
     checkpointed = {"optimizations": ["activation_checkpointing"]}
     with pytest.raises(UsageError, match=r"has 0 blocks .*; name them in assay\.OwnModel\(model, blocks=\[…\]\)"):
-        looked_at(run_of(folder, "unlike", **checkpointed), detect())
-    _, plain = looked_at(run_of(folder, "told"), detect())
-    _, found = looked_at(run_of(folder, "told", **checkpointed), detect())
+        inspect_own_model(run_of(folder, "unlike", **checkpointed), detect())
+    _, plain = inspect_own_model(run_of(folder, "told"), detect())
+    _, found = inspect_own_model(run_of(folder, "told", **checkpointed), detect())
     assert found.traced
     assert (found.tensors_peak_bytes or 0) < (plain.tensors_peak_bytes or 0)
 
@@ -225,20 +225,20 @@ def test_blocks_that_are_not_found_are_refused_before_a_run_that_no_trace_follow
         for name in ("unlike", "told")
     )
     with pytest.raises(UsageError, match=r"has 0 blocks .*; name them in assay\.OwnModel\(model, blocks=\[…\]\)"):
-        looked_at(unlike, detect())
-    looked_at(told, detect())
+        inspect_own_model(unlike, detect())
+    inspect_own_model(told, detect())
 
 
 @pytest.mark.usefixtures("forked")
 def test_a_model_on_the_meta_device_is_predicted(folder: Path) -> None:
-    built = traced(run_of(folder, "words"))
-    assert traced(run_of(folder, "bare")) == built
+    built = trace_own_step(run_of(folder, "words"))
+    assert trace_own_step(run_of(folder, "bare")) == built
 
 
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("fields", [{}, {"optimizations": ["smaller_batch", "gradient_accumulation:micro_batches=2"]}])
 def test_batches_of_ones_own_are_looked_at_and_traced(folder: Path, fields: dict[str, Any]) -> None:
-    rows, found = looked_at(run_of(folder, "table", training={"batch_size": 4, "steps": 2}, **fields), detect())
+    rows, found = inspect_own_model(run_of(folder, "table", training={"batch_size": 4, "steps": 2}, **fields), detect())
     assert rows == OwnRows(targets=2, validation=True)
     assert found.traced, found.refused
     # Weights, two moments and gradients of 3·2 + 2 elements.
@@ -247,7 +247,7 @@ def test_batches_of_ones_own_are_looked_at_and_traced(folder: Path, fields: dict
 
 @pytest.mark.usefixtures("forked")
 def test_batches_are_known_although_the_step_cannot_be_traced(folder: Path) -> None:
-    rows, found = looked_at(run_of(folder, "shapeless"), detect())
+    rows, found = inspect_own_model(run_of(folder, "shapeless"), detect())
     assert rows == OwnRows(targets=2, validation=False)
     assert not found.traced
 
@@ -264,7 +264,7 @@ def test_a_target_loss_needs_validation_batches(folder: Path, tmp_path: Path) ->
 def test_a_trace_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_CHILD", (sys.executable, "-c", "import time; time.sleep(600)"))
     monkeypatch.setattr(own, "_TRACE_SECONDS", 0.2)
-    rows, found = looked_at(run_of(folder, "words"), detect())
+    rows, found = inspect_own_model(run_of(folder, "words"), detect())
     assert (rows, found.refused) == (None, "the program gave no answer within 0.2 seconds")
 
 
@@ -272,6 +272,6 @@ def test_an_accelerators_step_is_not_traced_on_a_cpu(folder: Path, monkeypatch: 
     said = "import json, sys; print('null') if not json.loads(sys.stdin.readline())['trace'] else sys.exit(7)"
     monkeypatch.setattr(own, "_CHILD", (sys.executable, "-c", said))
     monkeypatch.setattr(Machine, "device", lambda machine, asked: "cuda")
-    rows, found = looked_at(run_of(folder, "words"), detect())
+    rows, found = inspect_own_model(run_of(folder, "words"), detect())
     assert rows is None
     assert found.refused == "a trace follows the kernels of a CPU, and this run uses others"

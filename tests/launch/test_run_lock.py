@@ -15,7 +15,7 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.listing import reconcile
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from support.children import Fake, make_ready
 
@@ -83,7 +83,7 @@ def test_a_run_that_another_process_does_is_refused(home: Home, done: RunFolder)
     with (
         claim._locked(done),
         pytest.raises(UsageError, match="still running"),
-        claim.claimed(make_ready(home, steps=12), home, done),
+        claim.claim_folder(make_ready(home, steps=12), home, done),
     ):
         pytest.fail("it is somebody else's")
     assert done.spec_file.read_bytes() == before
@@ -92,7 +92,7 @@ def test_a_run_that_another_process_does_is_refused(home: Home, done: RunFolder)
 
 def test_a_resume_that_bends_the_schedule_is_recorded_each_time(home: Home, done: RunFolder) -> None:
     for steps in (12, 12, 18):  # warm-up is shorter than the run, or there would be no cosine to bend
-        with claim.claimed(make_ready(home, steps=steps, warmup_steps=2), home, done):
+        with claim.claim_folder(make_ready(home, steps=steps, warmup_steps=2), home, done):
             pass
     first, second = done.spec().bends
     assert "training.steps=12 in place of 6" in first

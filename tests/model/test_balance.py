@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from assay.config import ModelConfig
 from assay.model import GPT, MixtureMLP
-from assay.model.balance import scaled_by
+from assay.model.balance import scale_balance
 from support.models import random_ids, random_model
 
 ALPHA = 0.3
@@ -112,9 +112,9 @@ def test_a_backward_that_never_meets_the_loss_must_say_its_factor() -> None:
     model(ids, ids.flip(1)).backward()  # a factor noted in another backward does not count
     with pytest.raises(RuntimeError, match="did not start at the model's summed loss"):
         model.logits(ids).sum().backward()
-    with scaled_by(0.5):
+    with scale_balance(0.5):
         half = gradients(model, model.logits(ids).sum())
-    with scaled_by(torch.tensor(0.0)):
+    with scale_balance(torch.tensor(0.0)):
         none = gradients(model, model.logits(ids).sum())
     router = "blocks.2.mlp.router.weight"
     assert not torch.equal(half[router], none[router])

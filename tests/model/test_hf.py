@@ -12,8 +12,7 @@ from assay.config import ModelConfig
 from assay.config.hf import config_from_hf
 from assay.errors import UsageError
 from assay.model import GPT
-from assay.model.hf import load_hf, save_hf
-from assay.model.hf.tensors import to_hf
+from assay.model.hf import load_hf, save_hf, to_hf
 from assay.model.weights import load_model, save_weights
 from support.models import random_ids, random_model, with_sdpa
 

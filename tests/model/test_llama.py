@@ -20,10 +20,9 @@ from assay.config import ModelConfig, load
 from assay.config.hf import config_from_hf
 from assay.errors import UsageError
 from assay.model import GPT
+from assay.model.attention import Rotary
 from assay.model.cache import KeyValueCache
-from assay.model.hf import load_hf, save_hf
-from assay.model.hf.tensors import to_hf
-from assay.model.rotary import Rotary
+from assay.model.hf import load_hf, save_hf, to_hf
 from support.models import random_ids, random_model, with_sdpa
 
 transformers = pytest.importorskip("transformers")

@@ -14,7 +14,7 @@ from assay.errors import UsageError
 from assay.model import GPT, MixtureMLP, initializer
 from assay.model.generate import generate
 from assay.model.gpt import MLP, GatedMLP, build_mlp
-from assay.model.hf.tensors import to_hf
+from assay.model.hf import to_hf
 from support.models import random_ids, random_model
 
 SHAPE = {"n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 8, "vocab_size": 17, "n_hidden": 24, "bias": False}

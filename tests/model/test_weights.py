@@ -12,7 +12,7 @@ from assay.config import ModelConfig
 from assay.errors import StorageError, UsageError
 from assay.model import GPT
 from assay.model.weights import (
-    checked,
+    check_state,
     load_model,
     new_folder,
     parameter_shapes,
@@ -73,8 +73,8 @@ def test_another_configuration_is_refused_by_the_tensor_that_differs(
 def test_an_alias_of_an_untied_model_is_no_alias() -> None:
     untied = SMALL.model_copy(update={"tie_embeddings": False})
     state = random_model(untied).state_dict()
-    assert "head.projection.weight" in checked(state, untied, "here")
-    assert "head.projection.weight" not in checked(state, SMALL, "here")
+    assert "head.projection.weight" in check_state(state, untied, "here")
+    assert "head.projection.weight" not in check_state(state, SMALL, "here")
 
 
 def test_files_that_are_no_safetensors_are_refused_and_never_unpickled(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from assay.config import ModelConfig, Run, Spec
 from assay.hardware import Accelerator, Machine
-from assay.model.hf.tensors import to_hf
+from assay.model.hf import to_hf
 from assay.model.weights import parameter_shapes, read_weights
 from assay.optimizations import Conflict, Unavailable, resolve
 from assay.training.checkpoints import checkpoint

@@ -9,7 +9,7 @@ import assay
 from assay.api.run_results import TrainedRun
 from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
-from assay.model.own.part import own_batches
+from assay.model.own_model import own_batches
 from assay.optimizations import resolved
 from assay.store.run_folder import RunFolder
 from support.docs import DOCS
@@ -130,11 +130,11 @@ def test_a_budget_is_spent_by_counted_targets(folder: Path) -> None:
     budget = sum(counted[:20]) + 1
     run = trained("tagger", folder, f"training.tokens={budget}", "training.steps=40", optimizations="")
     assert (run.status.value, run.steps, run.tokens) == ("budget_reached", 21, sum(counted[:21]))
-    steps = [event for event in RunFolder(folder / "home" / "runs" / run.run).events() if event["event"] == "step"]
-    assert [event["tokens"] for event in steps] == counted[:21]
-    blocks = [event for event in RunFolder(folder / "home" / "runs" / run.run).events() if event["event"] == "block"]
-    steady = [event["tokens"] for event in steps if event["phase"] == "steady"]
-    assert sum(block["tokens"] for block in blocks) == sum(steady)
+    steps = [event for event in RunFolder(folder / "home" / "runs" / run.run).events() if event.event == "step"]
+    assert [event.tokens for event in steps] == counted[:21]
+    blocks = [event for event in RunFolder(folder / "home" / "runs" / run.run).events() if event.event == "block"]
+    steady = [event.tokens for event in steps if event.phase == "steady"]
+    assert sum(block.tokens for block in blocks) == sum(steady)
     assert run.step_seconds is not None
     mean = round(sum(steady) / len(steady))
     assert run.tokens_per_second == pytest.approx(mean / run.step_seconds.median)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assay.records.evidence import ValueProof
-from assay.records.possible import LARGEST, check_possible, parsed
+from assay.records.possible import LARGEST, check_possible, parse_json
 from assay.records.run import RunResult
 from assay.records.timing import Block, Quartiles
 from support.comparisons import record
@@ -55,8 +55,8 @@ def test_a_curve_with_one_such_figure_is_named() -> None:
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_words_that_json_does_not_have_are_refused(word: str) -> None:
     with pytest.raises(ValueError, match="is no figure"):
-        parsed(f'{{"loss": [{word}]}}')
-    assert parsed(f'{{"loss": "{word}"}}') == {"loss": word}
+        parse_json(f'{{"loss": [{word}]}}')
+    assert parse_json(f'{{"loss": "{word}"}}') == {"loss": word}
 
 
 def test_an_infinite_number_of_a_record_is_found_as_text_and_as_number() -> None:

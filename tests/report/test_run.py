@@ -3,7 +3,7 @@
 from assay.config import Home
 from assay.records.gradients import GradientProbe, NoiseScale
 from assay.records.memory import Memory
-from assay.records.run import Sample
+from assay.records.run import SampledText
 from assay.records.status import Status
 from assay.report.blocks import Table
 from assay.report.formats import UNKNOWN
@@ -38,7 +38,7 @@ def test_workspaces_and_blocks_that_wait_have_rows_of_their_own(tmp_path) -> Non
 def test_a_text_of_the_model_is_one_line(tmp_path) -> None:
     home = Home(tmp_path / "home").ready()
     found = result_of(home, "20260101-000000-abcdef-0001", Status.DONE)
-    sample = Sample(prompt="\n", text="to be\n\x1b[31mor not", temperature=0.8, seed=0)
+    sample = SampledText(prompt="\n", text="to be\n\x1b[31mor not", temperature=0.8, seed=0)
     told = dict(lines(found.model_copy(update={"sample": sample})))
     assert told["text"] == r"'to be\n\x1b[31mor not'"
     assert "text" not in dict(lines(found))

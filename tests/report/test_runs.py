@@ -3,7 +3,7 @@
 from assay.config import Home
 from assay.records.timing import Block
 from assay.report.runs import COLUMNS, brief, row, unlike
-from assay.store.entry import Entry, entry_of
+from assay.store.index import Entry, entry_of
 from support.records import result_of
 
 

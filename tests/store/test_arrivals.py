@@ -18,7 +18,7 @@ from assay.store import arrivals
 from assay.store.archive import pack
 from assay.store.foreign import ForeignCode, check_own_code
 from assay.store.run_folder import RunFolder, RunSpec
-from assay.studies.archived import judged
+from assay.studies.archived import check_study
 from assay.studies.folder import StudyFolder
 from support.children import make_ready
 from support.comparisons import record
@@ -57,7 +57,7 @@ def whole(home: Home, run: str = RUN, **facts: object) -> Entries:
 
 
 def bring(path: Path, home: Home) -> arrivals.Brought:
-    return arrivals.unpack(path, home, lambda folder: judged(folder, home))
+    return arrivals.unpack(path, home, lambda folder: check_study(folder, home))
 
 
 def files(home: Home) -> dict[str, bytes]:

@@ -7,11 +7,11 @@ import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
-from assay.launch.resume import continued
+from assay.launch.resume import run_to_resume
 from assay.launch.spawn import start
-from assay.store.cells import folded, studies_by_run
-from assay.store.entry import Entry
+from assay.store.cells import fold_cells, studies_by_run
 from assay.store.event_log import append
+from assay.store.index import Entry
 from assay.store.lookup import find
 from support.children import Fake, make_ready
 
@@ -39,7 +39,7 @@ def test_cells_are_those_that_a_log_or_an_old_record_names(home: Home) -> None:
 
 def test_a_study_stands_once_in_the_place_of_its_newest_cell() -> None:
     runs = [Entry(run=run, status="done" if run != "c" else "killed", stamp=1, val_loss=3.0) for run in "edcba"]
-    found = folded(runs, {"d": "study", "c": "study", "a": "study"})
+    found = fold_cells(runs, {"d": "study", "c": "study", "a": "study"})
     assert [one.run for one in found] == ["e", "study", "b"]
     assert (found[1].status, found[1].val_loss) == ("study of 3 cells, 2 done", None)
 
@@ -55,4 +55,4 @@ def test_the_last_run_is_no_cell(home: Home, fake: Fake) -> None:
     assert find(home, cell.folder.id).id == cell.folder.id
     own.folder.remove()
     with pytest.raises(UsageError, match="`assay study resume study` continues"):
-        continued(home, "last", ["training.steps=9"])
+        run_to_resume(home, "last", ["training.steps=9"])

@@ -17,7 +17,7 @@ from assay.hardware.step_times import StepTimes
 from assay.launch.rates import set_aside_damaged
 from assay.store.event_log import append
 from assay.store.foreign import ForeignCode, check_own_code, remember
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder, StudyPlan
 from support.children import make_ready
@@ -124,11 +124,11 @@ def test_no_measurement_is_believed_and_each_is_made_again(what: str, home: Home
 def test_no_line_of_a_log_is_believed(home: Home, run: RunFolder) -> None:
     for index in range(5):
         append(run.events_file, step(index))
-    before = run.events()
+    before = [event.line() for event in run.events()]
     for _ in damages(run.events_file, 3):
         log = run.log()
         for event in log.events:  # the name of its checksum may have suffered
-            assert any({name: event.get(name) for name in whole} == whole for whole in before)
+            assert any({name: event.line().get(name) for name in whole} == whole for whole in before)
         assert log.damaged or len(log.events) == len(before)
 
 

@@ -14,8 +14,7 @@ from assay.errors import StorageError, UsageError
 from assay.records.environment import Environment
 from assay.records.status import Status
 from assay.store import index as store_module
-from assay.store.entry import entry_of
-from assay.store.index import SCHEMA, Store
+from assay.store.index import SCHEMA, Store, entry_of
 from support.records import result_of
 
 

@@ -11,10 +11,9 @@ from assay.config import Home
 from assay.errors import StorageError
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.entry import Entry
-from assay.store.index import Store
+from assay.store.index import Entry, Store
 from assay.store.listing import Listing, reconcile
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step
 
@@ -25,7 +24,7 @@ def listed(home: Home) -> Listing:
 
 def done(home: Home, ready: ReadyRun) -> RunFolder:
     folder = made(home, ready)
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6}))
     return folder
 
 

@@ -10,7 +10,7 @@ import pytest
 from assay.config import Home
 from assay.errors import StorageError, UsageError
 from assay.launch.prepare import ReadyRun
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 
 
@@ -43,7 +43,7 @@ def test_an_id_shows_time_and_configuration() -> None:
 def test_a_torn_last_line_is_left_out(folder: RunFolder, cut: int) -> None:
     whole = b'{"event": "any", "step": 0}\n{"event": "any", "step": 1}\n'
     folder.events_file.write_bytes(whole + b'{"event": "any", "step": 2}\n'[:-cut])
-    assert [event["step"] for event in folder.events()] == ([0, 1, 2] if cut == 1 else [0, 1])
+    assert [event.step for event in folder.events()] == ([0, 1, 2] if cut == 1 else [0, 1])
 
 
 def test_no_events_yet(folder: RunFolder) -> None:
@@ -58,7 +58,7 @@ def test_the_newest_complete_checkpoint(folder: RunFolder) -> None:
 
 
 def test_the_old_result_stays_until_the_new_process_begins(folder: RunFolder) -> None:
-    folder.write_result(begun(folder.spec()))
+    folder.write_result(begun_result(folder.spec()))
     assert folder.stamp() > 0
     folder.prepare(folder.spec())
     assert folder.result() is not None
@@ -67,7 +67,7 @@ def test_the_old_result_stays_until_the_new_process_begins(folder: RunFolder) ->
 
 
 def test_a_full_disk_leaves_the_old_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.write_result(begun(folder.spec()))
+    folder.write_result(begun_result(folder.spec()))
     before = folder.result_file.read_bytes()
 
     def full(descriptor: int) -> None:
@@ -75,13 +75,13 @@ def test_a_full_disk_leaves_the_old_file(folder: RunFolder, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match=r"result\.json could not be written: No space left on device"):
-        folder.write_result(begun(folder.spec()).model_copy(update={"steps": 5}))
+        folder.write_result(begun_result(folder.spec()).model_copy(update={"steps": 5}))
     assert folder.result_file.read_bytes() == before
     assert {path.name for path in folder.path.iterdir()} == {"run.json", "result.json"}
 
 
 def test_a_loss_that_is_not_finite_is_null(folder: RunFolder) -> None:
-    folder.write_result(begun(folder.spec()).model_copy(update={"train_loss": float("nan")}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"train_loss": float("nan")}))
     assert b'"train_loss": null' in folder.result_file.read_bytes()
     result = folder.result()
     assert result is not None

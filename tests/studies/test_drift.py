@@ -3,7 +3,7 @@
 import pytest
 
 from assay.config import Run, load
-from assay.studies.drift import FIRST_STEPS, NUDGED, nudged
+from assay.studies.drift import FIRST_STEPS, NUDGED, nudged_copies
 from support.designs import design
 
 
@@ -14,7 +14,7 @@ def base(steps: int = FIRST_STEPS + 1, dropout: float = 0.0) -> Run:
 
 def test_each_seed_has_a_nudged_baseline_that_is_measured_in_nothing_but_its_losses() -> None:
     cells = design(base(), ["chunked_cross_entropy"], 2)
-    found = nudged(cells, accelerated=False)
+    found = nudged_copies(cells, accelerated=False)
     assert [(one.treatment, one.seed, one.run.seed, one.run.nudge) for one in found] == [
         (NUDGED, 0, 0, 1),
         (NUDGED, 1, 1, 1),
@@ -27,7 +27,7 @@ def test_each_seed_has_a_nudged_baseline_that_is_measured_in_nothing_but_its_los
 
 def test_a_baseline_that_is_nudged_is_nudged_once_more() -> None:
     cells = design(base().model_copy(update={"nudge": 4}), ["chunked_cross_entropy"], 1)
-    assert [one.run.nudge for one in nudged(cells, accelerated=False)] == [5]
+    assert [one.run.nudge for one in nudged_copies(cells, accelerated=False)] == [5]
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_baseline_that_is_nudged_is_nudged_once_more() -> None:
     ],
 )
 def test_it_is_run_only_where_a_bound_depends_on_it(run: Run, treatment: str, accelerated: bool, wanted: bool) -> None:
-    assert bool(nudged(design(run, [treatment], 1), accelerated)) is wanted
+    assert bool(nudged_copies(design(run, [treatment], 1), accelerated)) is wanted

@@ -1,7 +1,7 @@
 import pytest
 
 from assay.config import load
-from assay.studies.factors import Factor, factor, merged
+from assay.studies.factors import Factor, factor, merge_changes
 
 
 def test_a_list_has_values_and_placebos() -> None:
@@ -41,13 +41,15 @@ def test_a_value_that_is_no_level_is_a_sentence(written: object, says: str) -> N
 
 
 def test_optimizations_are_stacked_and_other_keys_are_changed_once() -> None:
-    assert merged([{"optimizations": "none"}, {"optimizations": "lion"}, {"a": "1"}, {"optimizations": "compile"}]) == {
+    assert merge_changes(
+        [{"optimizations": "none"}, {"optimizations": "lion"}, {"a": "1"}, {"optimizations": "compile"}]
+    ) == {
         "optimizations": "lion+compile",
         "a": "1",
     }
-    assert merged([{"optimizations": "none"}, {}]) == {"optimizations": "none"}
+    assert merge_changes([{"optimizations": "none"}, {}]) == {"optimizations": "none"}
     with pytest.raises(ValueError, match="two factors change a"):
-        merged([{"a": "1"}, {"a": "2"}])
+        merge_changes([{"a": "1"}, {"a": "2"}])
 
 
 def test_a_level_that_is_not_named_is_a_value_of_the_key() -> None:

@@ -17,12 +17,12 @@ from assay.records.published import PublishedStudy
 from assay.records.study import Stated
 from assay.studies.base import Study
 from assay.studies.design import Treatment, able
-from assay.studies.documents import documents, published
-from assay.studies.library import entry, located, names
+from assay.studies.documents import documents, with_published
+from assay.studies.library import entry, find_study_file, names
 from assay.studies.outlook import outlook
 from assay.studies.reading import read_study, scales
 
-SCALES = [(name, scale) for name in names() for scale in scales(located(name))]
+SCALES = [(name, scale) for name in names() for scale in scales(find_study_file(name))]
 ABSENT = {
     ("precision-ladder", "full"): {"tf32"},
     ("precision-ladder", "small"): {"tf32"},
@@ -41,7 +41,7 @@ CONTRADICTED = {("fahey", "Embeddings x2, None", "Training Time (s)", "+120.7 %"
 
 
 def study(name: str, scale: str) -> Study:
-    return read_study(located(name), scale, ("device=cpu",))
+    return read_study(find_study_file(name), scale, ("device=cpu",))
 
 
 def rows(name: str, scale: str = "full") -> dict[str, Treatment]:
@@ -55,7 +55,7 @@ def runs(name: str, factor: str, scale: str = "full") -> Iterator[tuple[str, Res
 
 
 def table(name: str) -> PublishedStudy:
-    return PublishedStudy.model_validate(published({"library": name}))
+    return PublishedStudy.model_validate(with_published({"library": name}))
 
 
 def test_each_study_asks_something_of_a_document_and_has_a_small_scale() -> None:
@@ -95,7 +95,9 @@ def test_rows_over_more_ranks_than_the_machine_has_room_for_are_left_out(monkeyp
 def test_every_plan_has_no_impossible_row(name: str, scale: str, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 2000)
     one = read_study(
-        located(name), scale, (f"data.path={tmp_path / 'corpus.txt'}", "data.tokenizer=char", "oversubscribe=true")
+        find_study_file(name),
+        scale,
+        (f"data.path={tmp_path / 'corpus.txt'}", "data.tokenizer=char", "oversubscribe=true"),
     )
     found = outlook(one, configure(one.base, one.overrides), Home(tmp_path / "home"), silent)
     assert [row.problem for row in found.rows if row.problem and not row.unavailable] == []
@@ -151,13 +153,13 @@ def test_a_wrong_label_in_a_published_table_is_an_error(name: str) -> None:
 )
 def test_a_faulty_document_is_refused(written: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        PublishedStudy.model_validate(published(written))
+        PublishedStudy.model_validate(with_published(written))
 
 
 def test_two_published_rows_cannot_be_one_of_ours() -> None:
     mapped = {"Default, None": "baseline", "Default, Float 16": "baseline"}
     with pytest.raises(ValueError, match="'baseline' twice"):
-        PublishedStudy.model_validate(published({"library": "fahey", "repeats": mapped}))
+        PublishedStudy.model_validate(with_published({"library": "fahey", "repeats": mapped}))
 
 
 def matrices(run: ResolvedRun) -> int:
@@ -221,7 +223,7 @@ def test_dead_treatments_are_placebos_and_run_the_control_of_their_shape() -> No
 
 
 def test_checkpointing_can_be_on_in_all_runs_as_the_first_author_says() -> None:
-    one = read_study(located("cpu-fifteen"), "full", ("optimizations=activation_checkpointing",))
+    one = read_study(find_study_file("cpu-fifteen"), "full", ("optimizations=activation_checkpointing",))
     for row in one.rows(configure(one.base, one.overrides)):
         assert [spec.name for spec in row.run.optimizations] == ["activation_checkpointing"]
 

@@ -10,7 +10,7 @@ from assay.config import load
 from assay.errors import UsageError
 from assay.studies.factors import OPTIMIZATIONS
 from assay.studies.kinds.factorial import Factorial
-from assay.studies.library import located
+from assay.studies.library import find_study_file
 from assay.studies.reading import read_study, scales
 
 TEXT = """
@@ -119,11 +119,11 @@ def test_a_field_that_a_scale_misspells_is_named(file: Path) -> None:
 
 
 def test_a_name_is_a_study_of_the_library_and_a_path_is_a_file(file: Path) -> None:
-    assert located("cpu-fifteen").name == "cpu-fifteen.yaml"
-    assert located(str(file)) == file
+    assert find_study_file("cpu-fifteen").name == "cpu-fifteen.yaml"
+    assert find_study_file(str(file)) == file
     with pytest.raises(UsageError, match="there is no study or file named 'cpu-fiften'; did you mean 'cpu-fifteen'"):
-        located("cpu-fiften")
-    assert located("not-there.yaml") == Path("not-there.yaml")
+        find_study_file("cpu-fiften")
+    assert find_study_file("not-there.yaml") == Path("not-there.yaml")
 
 
 def test_seeds_may_be_listed(tmp_path: Path) -> None:

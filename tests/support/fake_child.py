@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from assay.records.events import AGAIN, GO
+from assay.records.events import AGAIN, GO, EvaluationEvent, LogEvent, StartEvent, StepEvent, event_of
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell
-from assay.store.event_log import Event
 
 NO_PROCESS = 2**30
 """Number that no process has."""
@@ -19,14 +18,11 @@ class FakeFolder:
 
     id = "a-run"
 
-    def events(self) -> list[Event]:
-        steps: list[Event] = [
-            {"event": "step", "step": n, "loss": 3.0 - n, "seconds": 0.1, "tokens": 8} for n in range(3)
-        ]
+    def events(self) -> list[LogEvent]:
         return [
-            {"event": "start", "resumed_at": 0},
-            *steps,
-            {"event": "evaluation", "step": 3, "loss": 1.5, "perplexity": 4.5, "bits_per_byte": 2.2},
+            StartEvent(event="start", resumed_at=0),
+            *(StepEvent(event="step", step=n, loss=3.0 - n, seconds=0.1, tokens=8) for n in range(3)),
+            EvaluationEvent(event="evaluation", step=3, loss=1.5, perplexity=4.5, bits_per_byte=2.2),
         ]
 
 
@@ -65,18 +61,18 @@ class FakeChild(AbstractContextManager["FakeChild"]):
         self._repeats = 0
         self._pieces = iter(["start", *(f"block {n}" for n in range(1, stage.blocks + 1)), "finish"])
 
-    def turn(self, word: str = GO) -> Iterator[Event]:
+    def turn(self, word: str = GO) -> Iterator[LogEvent]:
         piece = self._piece(word)
         assert not self.finished, "a dead child was given a turn"
         assert self._stage.working is None, "two children worked at a time"
         self._stage.working = self._cell.name
         if piece != "end":
             self._stage.log.append((self._cell.name, piece))
-        yield {"event": "phase", "name": "steady"}
+        yield event_of({"event": "phase", "name": "steady"})
         if "block" in piece:
-            yield {"event": "step", "step": 3, "loss": 2.5, "seconds": 0.1, "tokens": 8}
-            yield {"event": "step", "step": 4, "loss": None, "seconds": 0.1, "tokens": 8}
-            yield {"event": "block", **self._block((self._cell.name, piece) in self._stage.disturbed)}
+            yield event_of({"event": "step", "step": 3, "loss": 2.5, "seconds": 0.1, "tokens": 8})
+            yield event_of({"event": "step", "step": 4, "loss": None, "seconds": 0.1, "tokens": 8})
+            yield event_of({"event": "block", **self._block((self._cell.name, piece) in self._stage.disturbed)})
         self._stage.working = None
         if self._stage.interrupts_at == (self._cell.name, piece):
             raise KeyboardInterrupt
@@ -92,8 +88,8 @@ class FakeChild(AbstractContextManager["FakeChild"]):
         self._repeats += word == AGAIN
         return f"repeated block {self._repeats}" if word == AGAIN else "end"
 
-    def _block(self, disturbed: bool) -> dict[str, float]:
-        block = {"steps": 5, "seconds": 1.0, "median_step_seconds": 0.2, "tokens": 5}
+    def _block(self, disturbed: bool) -> dict[str, float | None]:
+        block = {"steps": 5, "seconds": 1.0, "median_step_seconds": 0.2, "tokens": 5, "process_peak_bytes": None}
         return block | {"others_seconds": 2.0 if disturbed else 0.0, "cores": 2}
 
     def interrupt(self) -> None:

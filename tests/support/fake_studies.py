@@ -38,7 +38,9 @@ def silent(message: str, fraction: float | None) -> None:
 
 def run(home: Home, executor: str, heard: list[News] | None = None, timed: bool = True) -> ComparisonRecord:
     tell = (lambda news: None) if heard is None else heard.append
-    return module.measured(CELLS, BASE, module.Execution(home, 2, None, "test", silent, tell, executor, timed=timed))
+    return module.measure_design(
+        CELLS, BASE, module.Execution(home, 2, None, "test", silent, tell, executor, timed=timed)
+    )
 
 
 def shape(record: ComparisonRecord) -> dict[str, object]:

@@ -14,11 +14,11 @@ from assay.executors.elsewhere import OVER, WaveFiles
 from assay.executors.local import Local
 from assay.executors.news import to_event
 from assay.launch.prepare import ReadyRun
-from assay.records.events import GO
+from assay.records.events import GO, LogEvent, PhaseEvent
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.event_log import Event, append
-from assay.store.figures import RunFigures, result_of
+from assay.store.event_log import append
+from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from assay.studies.execution import ready as preparing
 from support.fake_child import NO_PROCESS
@@ -38,10 +38,10 @@ class Instant(AbstractContextManager["Instant"]):
         )
         self.folder.prepare(self._spec)
 
-    def turn(self, word: str = GO) -> Iterator[Event]:
-        yield {"event": "phase", "name": "steady"}
+    def turn(self, word: str = GO) -> Iterator[LogEvent]:
+        yield PhaseEvent(event="phase", name="steady")
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[LogEvent]:
         yield from self.turn()
 
     def interrupt(self) -> None: ...

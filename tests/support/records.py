@@ -6,7 +6,7 @@ from assay.config import Home
 from assay.launch.prepare import ReadyRun
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from support.children import make_ready
 
@@ -38,4 +38,4 @@ def step(index: int, **facts: object) -> dict[str, object]:
 def result_of(home: Home, run: str, status: Status = Status.DONE, created: str = "2026-01-01") -> RunResult:
     ready = make_ready(home)
     spec = RunSpec(id=run, created=created, identity=ready.identity, config=ready.run, data_folder="")
-    return begun(spec).model_copy(update={"status": status})
+    return begun_result(spec).model_copy(update={"status": status})

@@ -15,7 +15,7 @@ from assay.data import Prepared, validation_windows
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.trace import StepTracer
-from assay.model import attention, balance, rotary
+from assay.model import attention, balance
 from assay.optimizations import optimizations_of
 from assay.optimizations.vocab_padding import model as padding
 from assay.records.trace import Trace
@@ -111,7 +111,7 @@ def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, 
 def forget_tables() -> None:
     """Masks, tables and a gradient that an earlier step left would be missing from what the next one makes."""
     balance._factor.noted = None
-    for table in (attention._future, padding._barred, rotary._tables):
+    for table in (attention._future, padding._barred, attention._tables):
         table.cache_clear()
 
 

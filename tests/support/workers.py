@@ -15,7 +15,7 @@ from assay.worker.main import conclude
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import ParentChannel
 from assay.worker.proof.process import ReferenceProcess
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 from support.forked import Forked
 
 WORKER = (sys.executable, "-m", "assay.worker")
@@ -95,7 +95,7 @@ def ended(folder: RunFolder, voice: type[ParentChannel] = ParentChannel, turns: 
     channel = voice(folder.events_file, os.open(os.devnull, os.O_WRONLY), requests, in_turns=False)
     os.close(out)
     phases = Phases(channel, "import", 0.0)
-    findings = Findings(folder.spec(), phases)
+    findings = RunFindings(folder.spec(), phases)
     session = worker_session.Session(
         folder, channel, phases, findings, turns, ReferenceProcess.of(folder, folder.spec().config)
     )

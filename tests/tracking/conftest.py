@@ -10,12 +10,13 @@ import pytest
 
 from assay.config import Home
 from assay.launch import prepare
+from assay.records.events import event_of
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.figures import RunFigures, result_of
+from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunFolder, RunSpec
 from support.children import Fake, make_ready
 from support.records import say
@@ -76,7 +77,7 @@ def record(home: Home, run: str = "20260101-000000-abcdef-0001-best", **training
 
 
 def result(spec: RunSpec) -> RunResult:
-    figures = RunFigures.of_events(list(EVENTS))
+    figures = RunFigures.of_events(list(map(event_of, EVENTS)))
     figures.evidence = [Evidence(optimization="lion", observed="2 of 2 parameters", verdict=True)]
     figures.values = ValueProof(verdict=True)
     memory = Memory(tensors_peak_bytes=1000, process_peak_bytes=3_000_000_000)

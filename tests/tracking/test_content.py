@@ -6,6 +6,7 @@ import pytest
 
 from assay.config import Home
 from assay.config.run import Spec
+from assay.records.events import event_of
 from assay.store.run_folder import RunFolder
 from assay.tracking.base import LONGEST_TEXT, safe, text
 from assay.tracking.content import Series, ending, sheet
@@ -17,7 +18,7 @@ def series(rows: list[object], name: str) -> dict[int, float]:
 
 
 def test_a_row_is_at_the_number_of_completed_steps() -> None:
-    rows, back = Series(0.0).add(EVENTS)
+    rows, back = Series(0.0).add(list(map(event_of, EVENTS)))
     assert not back
     assert series([*rows], "train/loss") == pytest.approx({1: 3.0, 2: 2.9, 3: 2.8, 4: 2.7})
     assert series([*rows], "validation/loss") == {4: 2.5}
@@ -30,24 +31,26 @@ def test_a_row_is_at_the_number_of_completed_steps() -> None:
 
 def test_a_log_that_grows_gives_each_row_once() -> None:
     found = Series(0.0)
-    rows = [row for event in EVENTS for row in found.add([event])[0]]
-    assert rows == Series(0.0).add(EVENTS)[0] == found.rows
+    rows = [row for event in EVENTS for row in found.add([event_of(event)])[0]]
+    assert rows == Series(0.0).add(list(map(event_of, EVENTS)))[0] == found.rows
 
 
 def test_a_resumed_process_takes_back_the_steps_after_its_checkpoint() -> None:
     found = Series(0.0)
-    found.add(EVENTS[:5])
-    rows, back = found.add([{"event": "start", "time": STARTED + 100, "resumed_at": 2}, {**EVENTS[3], "loss": 2.0}])
+    found.add(list(map(event_of, EVENTS[:5])))
+    rows, back = found.add(
+        [event_of({"event": "start", "time": STARTED + 100, "resumed_at": 2}), event_of({**EVENTS[3], "loss": 2.0})]
+    )
     assert back
     assert series([*rows], "train/loss") == pytest.approx({1: 3.0, 2: 2.9, 3: 2.0})
     assert [row.time - STARTED for row in rows] == [0.5, 1.0, 100.5]
-    rows, back = found.add([{"event": "start", "time": STARTED + 200, "resumed_at": 3}])
+    rows, back = found.add([event_of({"event": "start", "time": STARTED + 200, "resumed_at": 3})])
     assert (rows, back) == ([], False)
 
 
 @pytest.mark.parametrize(("key", "value"), [("loss", None), ("log_gradient_norm", 1e6), ("seconds", 0.0)])
 def test_values_that_are_not_finite_are_left_out(key: str, value: float | None) -> None:
-    (row,), _ = Series(0.0).add([{**EVENTS[1], key: value}])
+    (row,), _ = Series(0.0).add([event_of({**EVENTS[1], key: value})])
     gone = {"loss": "train/loss", "log_gradient_norm": "train/gradient_norm", "seconds": "train/tokens_per_second"}
     assert gone[key] not in row.values
     assert all(map(math.isfinite, row.values.values()))
@@ -83,7 +86,7 @@ def test_a_run_that_has_only_begun_has_a_copy(home: Home, recorded: Recorded) ->
     folder = recorded()
     folder.result_file.unlink()
     folder.events_file.unlink()
-    from assay.store.reconcile import settle
+    from assay.store.result import settle
 
     assert ending(settle(RunFolder(folder.path)), 0.0).summary["steps"] == 0
 

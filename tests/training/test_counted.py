@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.config.run import ResolvedRun
-from assay.model.own.part import batches_of
+from assay.model.own_model import batches_of
 from assay.step.program import Step
 from assay.training.batches import micro_batches_of, own_validation
 from assay.training.evaluation import evaluate

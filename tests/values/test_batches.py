@@ -44,7 +44,7 @@ def test_honest_rows_pass(tmp_path: Path, techniques: tuple[str, ...]) -> None:
 
 
 def _other_seed(step: Step) -> object:
-    from assay.model.own.part import batches_of
+    from assay.model.own_model import batches_of
 
     own = batches_of(step.parts)
     assert own is not None
@@ -98,7 +98,7 @@ def test_the_first_half_is_no_smaller_batch(tmp_path: Path) -> None:
         ]
 
     def _whole(step: Step) -> Callable[..., list[MicroBatch]]:
-        from assay.model.own.part import batches_of
+        from assay.model.own_model import batches_of
 
         own = batches_of(step.parts)
         assert own is not None

@@ -5,7 +5,7 @@ import pytest
 from assay.config import Run, TrainingConfig
 from assay.config.run import Spec
 from assay.optimizations import expected_of, resolved
-from assay.training.schedules import schedule
+from assay.training.learning_rate import schedule
 from assay.training.stops import WrongValues
 from assay.values.rates import LearningRates, rate, rate_fault
 

@@ -15,10 +15,10 @@ from assay.parallel.ranks import ALONE, Ranks
 from assay.records.memory import Memory
 from assay.records.timing import Block
 from assay.store.run_folder import RunFolder
-from assay.training.sample import LONGEST
+from assay.training.sampled_text import LONGEST
 from assay.training.stops import Interrupted
 from assay.worker.ending import MOST_PARAMETERS, add_gradient_probe, add_sample
-from assay.worker.result import Findings, missing
+from assay.worker.result import RunFindings, missing_figures
 from support.comparisons import record
 from support.trained import Trained, maker
 
@@ -40,11 +40,11 @@ MEASURED = Memory(process_peak_bytes=1, library_scratch_bytes=0, heap_peak_bytes
 
 
 def test_nothing_is_missing_where_all_is_told() -> None:
-    assert not dict(missing(MEASURED, [POOR, WHOLE], ONE_RANK))
+    assert not dict(missing_figures(MEASURED, [POOR, WHOLE], ONE_RANK))
 
 
 def test_a_figure_that_is_not_told_has_a_reason() -> None:
-    told = dict(missing(Memory(library_scratch_bytes=0), [POOR], ONE_RANK))
+    told = dict(missing_figures(Memory(library_scratch_bytes=0), [POOR], ONE_RANK))
     memory = {"memory.process_peak_bytes", "memory.heap_peak_bytes"}
     assert set(told) == {*memory, "blocks.others_seconds", "blocks.load", "blocks.clock_hertz"}
     assert all(told.values())
@@ -52,26 +52,26 @@ def test_a_figure_that_is_not_told_has_a_reason() -> None:
 
 def test_a_heap_that_was_left_out_says_so() -> None:
     memory = MEASURED.model_copy(update={"heap_peak_bytes": None})
-    (absent,) = dict(missing(memory, [WHOLE], ONE_RANK)).values()
-    (left_out,) = dict(missing(memory, [WHOLE], ONE_RANK, heap=False)).values()
+    (absent,) = dict(missing_figures(memory, [WHOLE], ONE_RANK)).values()
+    (left_out,) = dict(missing_figures(memory, [WHOLE], ONE_RANK, heap=False)).values()
     assert "memray is not installed" in absent
     assert "without times" in left_out
 
 
 def test_a_figure_that_was_not_to_be_measured_is_not_missing() -> None:
     """Runs that end before their first block, GPUs, and ranks, over which the heap is not counted."""
-    assert not dict(missing(Memory(), [], ONE_RANK))
-    assert not dict(missing(Memory(process_peak_bytes=1, tensors_peak_bytes=1), [WHOLE], ONE_RANK))
+    assert not dict(missing_figures(Memory(), [], ONE_RANK))
+    assert not dict(missing_figures(Memory(process_peak_bytes=1, tensors_peak_bytes=1), [WHOLE], ONE_RANK))
     several = MEASURED.model_copy(update={"heap_peak_bytes": None})
-    assert not dict(missing(several, [WHOLE], TWO_RANKS))
+    assert not dict(missing_figures(several, [WHOLE], TWO_RANKS))
 
 
 def test_a_run_on_batches_of_ones_own_lacks_what_needs_text_or_validation() -> None:
     rows = OwnRows(targets=3, validation=True)
-    with_validation = dict(missing(MEASURED, [WHOLE], ONE_RANK.model_copy(update={"own_rows": rows})))
+    with_validation = dict(missing_figures(MEASURED, [WHOLE], ONE_RANK.model_copy(update={"own_rows": rows})))
     assert set(with_validation) == {"val_perplexity", "val_bits_per_byte", "epoch_seconds", "sample"}
     blind = OwnRows(targets=3, validation=False)
-    without = dict(missing(MEASURED, [WHOLE], ONE_RANK.model_copy(update={"own_rows": blind})))
+    without = dict(missing_figures(MEASURED, [WHOLE], ONE_RANK.model_copy(update={"own_rows": blind})))
     assert set(without) - set(with_validation) == {
         "val_loss",
         "val_targets",
@@ -81,9 +81,9 @@ def test_a_run_on_batches_of_ones_own_lacks_what_needs_text_or_validation() -> N
     assert all(without.values())
 
 
-def sampled(folder: RunFolder, **fields: object) -> Findings:
+def sampled(folder: RunFolder, **fields: object) -> RunFindings:
     """Findings of a run, with a text if it has one."""
-    findings = Findings(folder.spec(), phases=None, **fields)
+    findings = RunFindings(folder.spec(), phases=None, **fields)
     add_sample(findings, folder)
     return findings
 
@@ -127,13 +127,13 @@ class Told:
         return len(self.parts) >= self.stop_after
 
 
-def probed(folder: RunFolder, told: Told | None = None, ranks: Ranks = ALONE) -> Findings:
+def probed(folder: RunFolder, told: Told | None = None, ranks: Ranks = ALONE) -> RunFindings:
     """Findings of a run that asks for the comparison."""
     told = told or Told()
     spec = folder.spec()
     training = spec.config.training.model_copy(update={"gradient_probe": MICRO_BATCHES})
     run = spec.config.model_copy(update={"training": training})
-    findings = Findings(spec.model_copy(update={"config": run}), phases=told)
+    findings = RunFindings(spec.model_copy(update={"config": run}), phases=told)
     add_gradient_probe(findings, folder, ranks, told)
     return findings
 

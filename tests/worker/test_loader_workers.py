@@ -11,7 +11,7 @@ from assay.data import Prepared
 from assay.records.events import StepEvent
 from assay.records.status import Status
 from assay.store import history
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from assay.store.run_folder import RunFolder
 from support.forked import Forked
 from support.runs import run_folder

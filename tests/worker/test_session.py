@@ -50,7 +50,7 @@ def test_a_repeated_block_changes_nothing_of_the_training(corpus: Prepared, tmp_
     assert (repeated.steps, repeated.tokens) == (plain.steps, plain.tokens)
     assert repeated.step_seconds is not None
     assert repeated.step_seconds.count == 15
-    assert sum(event["event"] == "step" for event in folder.events()) == 24
+    assert sum(event.event == "step" for event in folder.events()) == 24
     assert repeated.memory.tensors_peak_bytes == plain.memory.tensors_peak_bytes
     weights = [
         checkpoint.read_state(tmp_path / name / "checkpoints" / "step-00000024") for name in ("plain", "repeated")
@@ -137,7 +137,7 @@ def test_a_target_that_is_reached_is_a_run_that_is_done(corpus: Prepared, tmp_pa
 def test_a_run_of_few_steps_is_a_run(corpus: Prepared, tmp_path: Path, steps: int) -> None:
     result = ended(run_folder(tmp_path / "run", corpus, {"steps": steps}))
     assert (result.status, result.steps) == (Status.DONE, steps)
-    assert "trace" in result.extra
+    assert result.extra.trace is not None
     assert (result.step_seconds is None) is (steps < 3)
     assert (result.first_step_seconds is None) is (steps < 2)
 
@@ -146,13 +146,13 @@ def test_a_mixtures_routers_are_put_on_record_at_each_evaluation(corpus: Prepare
     model = {"n_expert": 4, "expert_capacity": 0.5}
     folder = run_folder(tmp_path / "run", corpus, {"steps": 10, "eval_interval": 4}, model=model)
     result = ended(folder)
-    told = [event for event in folder.events() if event["event"] == "router"]
-    assert [event["step"] for event in told] == [4, 8, 10]
+    told = [event for event in folder.events() if event.event == "router"]
+    assert [event.step for event in told] == [4, 8, 10]
     for event, steps in zip(told, (4, 4, 2), strict=True):
-        assert [sum(layer["tokens"]) for layer in event["layers"]] == [steps * 4 * 16 * 2] * 2
-    assert [list(layer["tokens"]) for layer in result.extra["routers"]] == [one["tokens"] for one in told[-1]["layers"]]
+        assert [sum(layer.tokens) for layer in event.layers] == [steps * 4 * 16 * 2] * 2
+    assert [list(layer.tokens) for layer in result.extra.routers] == [list(one.tokens) for one in told[-1].layers]
     said = dict(summary.lines(result))["routers"]
-    assert said.startswith(f"balance by layer {told[-1]['layers'][0]['balance']:.3f} ")
+    assert said.startswith(f"balance by layer {told[-1].layers[0].balance:.3f} ")
     assert said.endswith("% dropped")
 
 
@@ -205,12 +205,12 @@ def test_an_optimizer_is_proven_in_the_first_step_that_is_watched_and_not_skippe
     folder = run_folder(tmp_path / "run", corpus, training, optimizations=f"fp16_mixed+{optimization}")
     result = ended(folder)
     assert (result.status, [one.verdict for one in result.evidence]) == (Status.DONE, [True, True]), result.reason
-    told = [event for event in folder.events() if event["event"] == "step"]
-    watched = [event["skipped"] for event in told if event["phase"] == "trace"]
+    told = [event for event in folder.events() if event.event == "step"]
+    watched = [event.skipped for event in told if event.phase == "trace"]
     assert len(watched) > 1
     assert watched == [True] * (len(watched) - 1) + [False]
     assert len(told) == result.steps == 60
-    assert result.extra["trace"]["optimizer_state_bytes"] > 0
+    assert result.extra.trace.optimizer_state_bytes > 0
     assert result.step_seconds is not None
 
 
@@ -314,7 +314,7 @@ def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus
     result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=f"streaming:path={place}"))
     assert (result.status, result.steps, result.memory.tensors_peak_bytes) == (Status.DONE, 6, None)
     # A busy machine may leave a note on the time between steps as well.
-    memory, proof = (note for note in result.extra["notes"] if "passed between" not in note)
+    memory, proof = (note for note in result.extra.notes if "passed between" not in note)
     assert memory.startswith("the memory pass had no step to measure, so its figures are missing: ")
     assert proof.startswith("the step at the end could not be traced: ")
     assert result.proven_until == "beginning"
@@ -327,10 +327,10 @@ def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path:
     (folder.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
     result = ended(folder)
     assert (result.status, result.steps) == (Status.DONE, 8)
-    assert result.extra["notes"] == [
+    assert list(result.extra.notes) == [
         "the checkpoint step-00000008 is damaged; continuing from the checkpoint before it"
     ]
-    assert [event["text"] for event in folder.events() if event["event"] == "note"] == result.extra["notes"]
+    assert [event.text for event in folder.events() if event.event == "note"] == list(result.extra.notes)
 
 
 def test_a_run_starts_from_anothers_weights(corpus: Prepared, tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_importing_the_session_leaves_out_what_one_device_has_no_need_of() -> No
     Torch's own optimizers import its compiler when they are made.
     """
     theirs = ("torch._dynamo", "torch.distributed.tensor", "torch.distributed.pipelining", "torch.distributed.fsdp")
-    ours = ("cost.step", "instruments.collectives.spans", "model.hf", "model.own.part", "reference", "values.check")
+    ours = ("cost.step", "instruments.collectives.spans", "model.hf", "model.own_model", "reference", "values.check")
     unwanted = (*theirs, *(f"assay.{name}" for name in ours), "assay.training.checkpoints.sharded_files", "memray")
     code = "import sys, assay.worker.main, assay.worker.session; "
     code += f"print([name for name in {unwanted} if name in sys.modules])"
@@ -384,7 +384,7 @@ def test_a_router_is_watched_by_the_same_operators_before_and_after_an_evaluatio
     model = {"n_expert": 3}
     result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8, "eval_interval": 1}, model=model))
     assert (result.status, result.reason) == (Status.DONE, None)
-    assert result.extra["routers"]
+    assert result.extra.routers
 
 
 @pytest.mark.parametrize("training", [{"target_loss": 100.0, "eval_interval": 1}, {"seconds": 1e-9}])

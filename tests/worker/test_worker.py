@@ -16,7 +16,7 @@ from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
 from assay.records.status import Status
 from assay.store import history
-from assay.store.reconcile import compose, settle
+from assay.store.result import compose, settle
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Diverged, TargetReached, WrongValues
 from assay.worker.main import conclude
@@ -65,8 +65,8 @@ def test_its_phases_are_named_and_sum_to_the_wall_clock(whole: RunFolder) -> Non
     phases |= {"memory_pass"}
     assert phases <= set(result.phase_seconds)
     assert phases <= set(result.memory.phases)
-    start = next(event for event in whole.events() if event["event"] == "start")
-    wall = whole.result_file.stat().st_mtime - start["process_started"]
+    start = next(event for event in whole.events() if event.event == "start")
+    wall = whole.result_file.stat().st_mtime - start.process_started
     assert sum(result.phase_seconds.values()) == pytest.approx(wall, abs=0.5)
     steady = sum(block.seconds for block in result.blocks)
     assert steady <= result.phase_seconds["steady"]
@@ -87,7 +87,7 @@ def test_its_events_tell_the_same_story(whole: RunFolder) -> None:
     assert all(len(step.activation_norms) == 2 and step.tokens == 64 for step in steps)
     assert steps[-1].loss == result.train_loss
     assert [one.step for one in history.evaluations(events)] == [10, 20, 30, 40]
-    assert [event["step"] for event in events if event["event"] == "checkpoint"] == [7, 14, 21, 28, 35, 40]
+    assert [event.step for event in events if event.event == "checkpoint"] == [7, 14, 21, 28, 35, 40]
     assert sorted(path.name for path in whole.checkpoints.iterdir()) == ["step-00000035", "step-00000040"]
 
 
@@ -129,7 +129,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(whole: RunFolder, corpus: Pre
     with folder.events_file.open("ab") as stream:
         stream.write(b'{"event": "step", "st')  # a kill in the middle of a line
     _, result = finished(folder)
-    resumed_at = [event["resumed_at"] for event in folder.events() if event["event"] == "start"][-1]
+    resumed_at = [event.resumed_at for event in folder.events() if event.event == "start"][-1]
     assert resumed_at % 7 == 0
     assert (result.status, result.steps, result.tokens) == (Status.DONE, 40, 40 * 64), f"killed after step {last}"
     assert losses(folder) == losses(whole), f"killed after step {last}, resumed at {resumed_at}"
@@ -219,7 +219,7 @@ def test_with_turns_it_waits_for_each(corpus: Prepared, tmp_path: Path) -> None:
     assert result is not None
     assert (code, result.status, len(result.blocks)) == (0, Status.DONE, 3)
     assert result.phase_seconds["waiting"] > 0.8
-    assert not [event for event in folder.events() if event["event"] == "yield"]
+    assert not [event for event in folder.events() if event.event == "yield"]
 
 
 def test_a_run_by_itself_counts_the_heap(corpus: Prepared, tmp_path: Path) -> None:

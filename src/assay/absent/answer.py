@@ -15,8 +15,7 @@ from assay.absent.devices import AbsentDevice, with_context
 from assay.absent.launch import Launched
 from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
 from assay.estimator.timing.step_time import StepTime
-from assay.records.exits import Exit
-from assay.records.status import Status
+from assay.records.status import Exit, Status
 
 
 class GpuFit(StrEnum):

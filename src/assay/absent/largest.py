@@ -11,8 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.errors import UsageError
-from assay.records.exits import Exit
-from assay.records.status import Status
+from assay.records.status import Exit, Status
 
 MARK = "{}"
 """Text that stands for the number in a command."""

@@ -12,8 +12,7 @@ from assay.absent.launch import StatedRead, run_absent
 from assay.absent.nccl import nccl_bytes
 from assay.absent.observation import Collective
 from assay.absent.ranks import ScriptRanks
-from assay.records.exits import Exit
-from assay.records.status import Status
+from assay.records.status import Exit, Status
 
 
 class Payload(NamedTuple):

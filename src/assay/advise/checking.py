@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from assay.absent.devices import ABSENT
 from assay.advise.problem import Problem, Ranking
 from assay.errors import UsageError
-from assay.launch.gpu_peak import ran, refusal
+from assay.launch.gpu_peak import refusal, run_on_absent_gpu
 from assay.units import format_bytes
 
 _TRIES = 4
@@ -40,7 +40,9 @@ def checked(problem: Problem, rank: Callable[[], Ranking], device: str, tell: Ca
             break
         try:
             tell("the recommended stack runs on an absent GPU, with torch's CUDA build")
-            found = ran(problem.resolved(ranking.best.stack), device, tell, _SECONDS, batch=None, largest=False)
+            found = run_on_absent_gpu(
+                problem.resolved(ranking.best.stack), device, tell, _SECONDS, batch=None, largest=False
+            )
         except UsageError as reason:
             why = str(reason)
             break

@@ -19,7 +19,7 @@ from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
 from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.config.base import Frozen
-from assay.config.reading import read_bytes
+from assay.config.yaml_text import read_bytes
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.hardware import Machine

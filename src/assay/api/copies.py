@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from assay.config.base import absolute
 from assay.config.home import Home, home_of
-from assay.config.paths import absolute
 from assay.errors import UsageError
 
 if TYPE_CHECKING:

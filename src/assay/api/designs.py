@@ -78,10 +78,10 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
 
     Raises `UsageError` with one sentence on the first fault.
     """
-    from assay.studies.library import located
+    from assay.studies.library import find_study_file
     from assay.studies.reading import FULL, read_study
 
-    study = read_study(located(source), scale or FULL, overrides)
+    study = read_study(find_study_file(source), scale or FULL, overrides)
     if study.constant is not None:
         study = study.model_copy(update={"constant": study.constant.in_home(home)})
     best = None if study.start_from is None else _best(study.start_from, home)

@@ -43,7 +43,7 @@ def gpu_peak(
     given = any(one.startswith("training.batch_size=") for one in overrides)
     asked = {"batch": fixed.training.batch_size if given else None, "largest": largest}
     way = way or _possible(on_progress)
-    find = ways.ran if way == "absent" else ways.traced
+    find = ways.run_on_absent_gpu if way == "absent" else ways.trace_on_fake_tensors
     return find(fixed, device, on_progress, **asked)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, Stack, configure, title_of
+from assay.config.base import absolute
 from assay.config.home import Home, home_of
-from assay.config.paths import absolute
 
 if TYPE_CHECKING:
     from assay.api.step_results import MeasuredStep
@@ -29,12 +29,12 @@ def anatomy(
     """
     from assay.api.step_results import MeasuredStep
     from assay.data.progress import silent
-    from assay.launch.anatomy import taken_apart
+    from assay.launch.anatomy import measure_anatomy
 
     place = home_of(home)
     run = configure(source, overrides, optimizations)
     snapshot = None if memory_snapshot is None else absolute(memory_snapshot)
-    found = taken_apart(run, place, on_progress or silent, operators=operators, snapshot=snapshot)
+    found = measure_anatomy(run, place, on_progress or silent, operators=operators, snapshot=snapshot)
     words = [title_of(source), *(one for one in (source, *overrides) if isinstance(one, str) and "=" in one)]
     stacked = "+".join(map(str, run.optimizations)) or "no optimization"
     return MeasuredStep.of(found.model_copy(update={"title": f"{' '.join(words)} with {stacked}"}))

@@ -29,7 +29,7 @@ def gradients(
     """
     from assay.data.progress import silent
     from assay.store.lookup import find
-    from assay.store.trained_model import trained
+    from assay.store.trained_model import find_trained
 
     place, tell = home_of(home), on_progress or silent
     run = find(place, name).spec().config
@@ -37,7 +37,7 @@ def gradients(
     if micro_batches < 2 or size < 1:
         raise UsageError("gradients are compared between micro-batches: give at least 2, of at least 1 sequence")
     _check_room(run, size)
-    found = trained(place, name)
+    found = find_trained(place, name)
     # Torch is imported only now, so that a mistyped name is reported at once.
     from assay.instruments.gradients.agreement import agreement
 

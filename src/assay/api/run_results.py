@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from assay.config.home import Home
 from assay.records.run import RunResult
 from assay.report.notebook import Shown
-from assay.store.entry import Entry
+from assay.store.index import Entry
 
 if TYPE_CHECKING:
     import pandas

@@ -12,7 +12,7 @@ from assay.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from assay.api.run_results import RunTable, TrainedRun
     from assay.store.arrivals import Brought
-    from assay.store.entry import Entry
+    from assay.store.index import Entry
     from assay.store.run_folder import RunFolder
 
 __all__ = ["diff", "export_archive", "import_archive", "listing", "ls", "removable", "rm", "show", "track", "tracking"]
@@ -48,7 +48,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "TrainedRun":
     """Return the present result of a run. Raises `UsageError` if there is none of this name."""
     from assay.api.run_results import TrainedRun
     from assay.store.lookup import find
-    from assay.store.reconcile import settle
+    from assay.store.result import settle
 
     place = home_of(home)
     return TrainedRun.of(settle(find(place, name)), place)
@@ -68,8 +68,8 @@ def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict
 
 def removable(names: str | Sequence[str], *, home: Home | Path | str | None = None) -> "list[RunFolder]":
     """Return the folders of runs to delete. Raises `UsageError` if one is running, or is a symbolic link."""
-    from assay.store.liveness import is_running
     from assay.store.lookup import find
+    from assay.store.processes import is_running
 
     place = home_of(home)
     folders = list({folder.id: folder for folder in (find(place, name) for name in _listed(names))}.values())
@@ -114,12 +114,12 @@ def export_archive(
     disk refuses. Damaged ones are left out, and `on_note` receives a sentence on each; one that is named is refused.
     """
     from assay.store.archive import pack
-    from assay.studies.archived import chosen
+    from assay.studies.archived import chosen_folders
 
     if without_runs and (names or not studies):
         raise UsageError("the runs of a study are left out, so studies are to be named, and no runs")
     place = home_of(home).checked()
-    folders, damaged = chosen(place, _listed(names), _listed(studies), cells=not without_runs)
+    folders, damaged = chosen_folders(place, _listed(names), _listed(studies), cells=not without_runs)
     for sentence in damaged:
         on_note(sentence)
     pack(place, folders, Path(path), checkpoints=checkpoints, tables=not without_runs)
@@ -134,11 +134,11 @@ def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -
     has.
     """
     from assay.store.arrivals import unpack
-    from assay.studies.archived import judged
+    from assay.studies.archived import check_study
 
     place = home_of(home).checked()
     with place.provisional():
-        return unpack(Path(path), place, lambda folder: judged(folder, place))
+        return unpack(Path(path), place, lambda folder: check_study(folder, place))
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.cost.simulation.timeline import Timeline
 from assay.errors import UsageError
 from assay.estimator.estimate import Estimate

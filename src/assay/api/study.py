@@ -60,7 +60,7 @@ def compare(
     may work `timeout` seconds. A Ctrl-C saves and stops. Raises `UsageError` before anything runs, and `StorageError`.
     """
     from assay.data.progress import silent
-    from assay.studies.execution.run import Execution, measured
+    from assay.studies.execution.run import Execution, measure_design
     from assay.studies.kinds.comparison import ComparisonStudy, usual
 
     analyse = _analysis()
@@ -69,7 +69,7 @@ def compare(
     rows = (treatments,) if isinstance(treatments, str) else tuple(treatments) or usual(base, on_progress or silent)
     study = ComparisonStudy(treatments=rows, seeds=seeds, processes=processes)
     how = Execution(place, blocks, timeout, title_of(source), on_progress or silent, on_news or (lambda news: None))
-    return analyse(measured(study.cells(base), base, how))
+    return analyse(measure_design(study.cells(base), base, how))
 
 
 def run(
@@ -91,7 +91,7 @@ def run(
     """
     from assay.data.progress import silent
     from assay.studies.design import able
-    from assay.studies.execution.run import Execution, measured
+    from assay.studies.execution.run import Execution, measure_design
 
     analyse = _analysis()
     place = home_of(home)
@@ -110,7 +110,7 @@ def run(
         hours=max_hours,
         notes=(*notes, *remarks(study, cells, on_progress or silent)),
     )
-    return analyse(measured(cells, base, how))
+    return analyse(measure_design(cells, base, how))
 
 
 def resume(
@@ -128,7 +128,7 @@ def resume(
     """
     from assay.data.progress import silent
     from assay.studies.execution.modes import Mode
-    from assay.studies.execution.run import Execution, resumed
+    from assay.studies.execution.run import Execution, resume_study
     from assay.studies.folder import find
 
     if mode not in list(Mode):
@@ -138,7 +138,7 @@ def resume(
     analyse = _analysis()
     place = home_of(home)
     how = Execution(place, 1, None, "", on_progress or silent, on_news or (lambda news: None), hours=max_hours)
-    return analyse(resumed(find(place, name), how, Mode(mode)))
+    return analyse(resume_study(find(place, name), how, Mode(mode)))
 
 
 def stop(name: str, home: Home | Path | str | None = None, wait_seconds: float = 60.0) -> "Listed":
@@ -173,14 +173,14 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
     """Analyse a study with the cells that have ended. Raises `UsageError` if none has."""
     from assay.records.study import StudyEnding
     from assay.studies.execution.fold import fold, record_of
-    from assay.studies.execution.study_listing import planned
+    from assay.studies.execution.study_listing import read_plan
     from assay.studies.folder import find
 
     place = home_of(home)
     folder = find(place, name)
     record = folder.record()
     if record is None:
-        plan = planned(folder)
+        plan = read_plan(folder)
         done = fold(plan, folder.events(), place)
         if not done.cells:
             raise UsageError(f"no cell of the study {folder.id} has ended yet")
@@ -190,7 +190,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
 
 def ls(home: Home | Path | str | None = None) -> "list[Listed]":
     """Return all studies of a home, newest first. A study that cannot be read is listed as damaged."""
-    from assay.studies.execution.study_listing import listed as list_one
+    from assay.studies.execution.study_listing import list_study as list_one
     from assay.studies.folder import folders
 
     place = home_of(home)
@@ -199,7 +199,7 @@ def ls(home: Home | Path | str | None = None) -> "list[Listed]":
 
 def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
     """Return one study as in the list of all. Raises `UsageError` if there is none of this name."""
-    from assay.studies.execution.study_listing import listed as list_one
+    from assay.studies.execution.study_listing import list_study as list_one
     from assay.studies.folder import find
 
     place = home_of(home)
@@ -208,11 +208,11 @@ def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
 
 def status(name: str, home: Home | Path | str | None = None) -> "StudyStanding":
     """Return how far a study has come. Raises `UsageError` if there is none of this name, or if it has no plan."""
-    from assay.studies.execution.study_listing import standing
+    from assay.studies.execution.study_listing import study_state
     from assay.studies.folder import find
 
     place = home_of(home)
-    return standing(find(place, name), place)
+    return study_state(find(place, name), place)
 
 
 def machines(*names: str, home: Home | Path | str | None = None) -> "Machines":
@@ -228,17 +228,17 @@ def machines(*names: str, home: Home | Path | str | None = None) -> "Machines":
 def follow(name: str, home: Home | Path | str | None = None) -> "Iterator[News]":
     """Yield the news of a study from its beginning, until it is over or its process has ended."""
     from assay.executors.news import from_events
-    from assay.studies.execution.study_listing import planned
+    from assay.studies.execution.study_listing import read_plan
     from assay.studies.folder import find
 
     place = home_of(home)
     folder = find(place, name)
-    plan, offset = planned(folder), 0
+    plan, offset = read_plan(folder), 0
     while True:
         running = folder.running
         events, offset = folder.events_since(offset)
         yield from from_events(events, plan.waves, plan.protocol.blocks, place, plan.id)
-        if not running or (events and events[-1]["event"] == "over"):
+        if not running or (events and events[-1].event == "over"):
             return
         time.sleep(_POLL_SECONDS)
 

@@ -67,7 +67,7 @@ def _ready(
 ) -> "tuple[RunFolder | None, ReadyRun]":
     """Return the folder of a resumed run (None for a new one), and the run with its corpus and prediction."""
     from assay.launch.prepare import ready
-    from assay.launch.resume import continued, same_corpus
+    from assay.launch.resume import run_to_resume, same_corpus
     from assay.optimizations import check_divided
 
     folder = None
@@ -75,7 +75,7 @@ def _ready(
         run = configure(source, overrides, optimizations)
         check_divided(run)
     else:
-        folder, run = continued(home, resume, _only_overrides(source, overrides), specs_of(optimizations))
+        folder, run = run_to_resume(home, resume, _only_overrides(source, overrides), specs_of(optimizations))
     prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
     if folder is not None:
         same_corpus(folder, prepared)
@@ -98,13 +98,13 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
     try:
         try:
             for event in child.events():
-                tell(event)
+                tell(event.line())
         except KeyboardInterrupt:
             child.interrupt()
             with suppress(OSError):  # nothing can be shown on a closed terminal
                 tell(_event("interrupting"))
                 for event in child.events():
-                    tell(event)
+                    tell(event.line())
             child.result()
         except Exception:
             child.interrupt()

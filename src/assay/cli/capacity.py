@@ -6,7 +6,7 @@ import typer
 
 from assay.cli.option_rules import check_place
 from assay.cli.options import AbsentGpu, Json, Memory, Nproc, Of, Overrides, Source, With, changes
-from assay.records.exits import Exit
+from assay.records.status import Exit
 
 
 def capacity(

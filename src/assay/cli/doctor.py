@@ -22,7 +22,7 @@ def doctor(
     from assay.config import Home
     from assay.hardware.doctor import examine
     from assay.hardware.host import FindingState, Host
-    from assay.launch.repeated_masks import largest_half_repeated
+    from assay.launch.rates import largest_half_repeated
 
     found = list(examine(Host(home=Home().root, half_repeated=largest_half_repeated)))
     if as_json:

@@ -30,9 +30,9 @@ def export(
 
     from assay.cli.console import note, print_json
     from assay.config import Home
-    from assay.store.trained_model import trained
+    from assay.store.trained_model import find_trained
 
-    found = trained(Home(), run)
+    found = find_trained(Home(), run)
     for said in found.notes:
         note(f"assay: {said}")
     done = found.export(folder, form)

@@ -22,7 +22,7 @@ from assay.cli.consent import consented
 from assay.cli.signals import asked_to_stop, stop_on_signals
 from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, ProcessKilled, StorageError, UsageError, one_line
-from assay.records.exits import Exit
+from assay.records.status import Exit
 
 VERBS = (
     "train",

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from assay.launch.progress import Meter, RunLines, remark
+from assay.records.events import PrepareEvent, event_of
 from assay.store.event_log import Event
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ class Bar:
     ) -> None:
         self._progress.stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, line: Event) -> None:
         """Redraw the bar, and print a remark if the event has one."""
+        event = event_of(line)
         self._meter.hear(event)
         meter = self._meter
-        if event["event"] == "prepare" and event["fraction"] is not None:
-            self._progress.update(
-                self._task, description=event["message"], total=100, completed=round(100 * event["fraction"])
-            )
+        if isinstance(event, PrepareEvent) and event.fraction is not None:
+            completed = round(100 * event.fraction)
+            self._progress.update(self._task, description=event.message, total=100, completed=completed)
         else:
             done, total = meter.position
             self._progress.update(self._task, description=meter.phase, total=total or None, completed=done)

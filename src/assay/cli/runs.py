@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import Json, RunName
-from assay.records.exits import Exit
+from assay.records.status import Exit
 
 _NAMED = 5
 """Most files that an import names one by one."""
@@ -39,7 +39,7 @@ def list_runs(
     from assay.cli.console import note, print_json, print_table
     from assay.config import Home
     from assay.report.runs import COLUMNS, FIGURES, SPARE, UNLIKE, brief, known_status, row, unlike
-    from assay.store.cells import folded, studies_by_run
+    from assay.store.cells import fold_cells, studies_by_run
 
     home = Home()
     every, complaints = runs.listing(home)
@@ -51,7 +51,7 @@ def list_runs(
     if as_json:
         print_json([brief(one, studies.get(one.run)) for one in chosen[:limit]])
     elif chosen:
-        lines = (chosen if cells else folded(chosen, studies))[:limit]
+        lines = (chosen if cells else fold_cells(chosen, studies))[:limit]
         marks = unlike(lines)
         print_table(COLUMNS, [row(one, marks.get(one.run, "")) for one in lines], right=FIGURES, spare=SPARE)
         if marks:

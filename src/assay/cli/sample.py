@@ -39,9 +39,9 @@ def sample(
     """
     from assay.cli.console import note, print_json
     from assay.config import Home
-    from assay.store.trained_model import trained
+    from assay.store.trained_model import find_trained
 
-    found = trained(Home(), run)
+    found = find_trained(Home(), run)
     for said in found.notes:
         note(f"assay: {said}")
     import numpy as np

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.errors import UsageError
-from assay.records.exits import Exit
+from assay.records.status import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,26 +7,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.config.data import DataConfig as DataConfig
     from assay.config.home import Home as Home
     from assay.config.loading import load as load
     from assay.config.loading import presets as presets
     from assay.config.loading import validate as validate
     from assay.config.model import ModelConfig as ModelConfig
+    from assay.config.run import DataConfig as DataConfig
     from assay.config.run import ResolvedRun as ResolvedRun
     from assay.config.run import Run as Run
     from assay.config.run import Spec as Spec
+    from assay.config.run import TrainingConfig as TrainingConfig
     from assay.config.run import identity as identity
-    from assay.config.training import TrainingConfig as TrainingConfig
 
 _MODULES = {
-    "DataConfig": "data",
+    "DataConfig": "run",
     "Home": "home",
     "ModelConfig": "model",
     "ResolvedRun": "run",
     "Run": "run",
     "Spec": "run",
-    "TrainingConfig": "training",
+    "TrainingConfig": "run",
     "identity": "run",
     "load": "loading",
     "presets": "loading",

@@ -1,8 +1,13 @@
-"""Base classes of the configuration models: frozen, strict about types, and closed to unknown keys."""
+"""Base classes of the configuration models, which are frozen, strict about types, and closed to unknown keys.
 
-from typing import Any
+A path is a text of the user's, with ``~`` for the home directory.
+"""
 
-from pydantic import BaseModel, ConfigDict, field_validator
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
 from pydantic_core import PydanticCustomError
 
 _LARGEST_INTEGER = 2**63 - 1
@@ -32,3 +37,18 @@ class Setting(Frozen):
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
             raise PydanticCustomError("too_large", "should be at most 2^63")
         return value
+
+
+def absolute(path: str | Path) -> Path:
+    """Return the absolute path of a user's text; an unknown ``~user`` is left unchanged."""
+    return Path(os.path.abspath(os.path.expanduser(path)))
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a path cannot contain a NUL character")
+    return text
+
+
+PathText = Annotated[str, AfterValidator(_without_nul)]
+"""A path in a configuration; it cannot contain a NUL character."""

@@ -39,7 +39,7 @@ def modules(folder: Path, kind: Kind) -> list[ModuleType]:
 
     Raises `UsageError` with the file and its error if one cannot be imported.
     """
-    return [imported(path, f"assay_extensions.{kind}.{path.stem}") for path in sorted(folder.glob("*.py"))]
+    return [import_file(path, f"assay_extensions.{kind}.{path.stem}") for path in sorted(folder.glob("*.py"))]
 
 
 def own_line(error: BaseException) -> str | None:
@@ -70,7 +70,7 @@ def check_methods(module: ModuleType, kind: Any) -> None:
         raise UsageError(f"{module.__file__}: {kind.__name__} has to define {methods} {', '.join(lacking)}")
 
 
-def named(module: ModuleType, base: type, constant: str) -> dict[str, Any]:
+def classes_by_name(module: ModuleType, base: type, constant: str) -> dict[str, Any]:
     """Return the classes derived from `base` that a module defines itself, by the name that each has as a constant.
 
     Raises `UsageError` if there is none, and for one without that name or without a method that it needs.
@@ -91,7 +91,7 @@ def named(module: ModuleType, base: type, constant: str) -> dict[str, Any]:
     return found
 
 
-def imported(path: Path, name: str) -> ModuleType:
+def import_file(path: Path, name: str) -> ModuleType:
     """Import one file under a name. Raises `UsageError` with the file and its error if that fails."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

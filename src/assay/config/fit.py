@@ -21,7 +21,7 @@ SHAPE = (*FUNCTION, "context_length")
 """Fields that a run adopts from the model whose weights it starts from."""
 
 
-def adopted(ours: ModelConfig, theirs: ModelConfig) -> ModelConfig:
+def adopt_shape(ours: ModelConfig, theirs: ModelConfig) -> ModelConfig:
     """Return `ours` with the values of `theirs` in every field of `SHAPE` that `ours` leaves unset."""
     taken = {
         name: getattr(theirs, name)

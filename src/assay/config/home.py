@@ -58,6 +58,13 @@ class Home:
         """The SQLite file that lists every run."""
         return self.root / "store.sqlite"
 
+    def environment(self) -> dict[str, str]:
+        """Return this process's environment, in which torch's compiler keeps its cache in the home, not in `/tmp`.
+
+        A folder that the user has named for it stays.
+        """
+        return {"TORCHINDUCTOR_CACHE_DIR": str(self.cache / "torchinductor"), **os.environ}
+
     def checked(self) -> "Home":
         """Return the home for reading; a home that does not exist yet counts as empty.
 

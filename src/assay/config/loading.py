@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay.config.fit import SHAPE
-from assay.config.reading import as_corpus, check_size, one_sentence, parsed, read_text
 from assay.config.run import Run, Spec
+from assay.config.yaml_text import as_corpus, check_size, one_sentence, parse_mapping, read_text
 from assay.errors import UsageError, first_line, meant, shown
 
 
@@ -113,7 +113,7 @@ def _read(source: str | Path | None) -> Any:
     name, text = str(source or "the configuration"), _text(source)
     expected = "not a configuration: it must be a mapping with keys such as model and training"
     try:
-        base = parsed(text, name, expected, OmegaConf.create)
+        base = parse_mapping(text, name, expected, OmegaConf.create)
         if base and as_corpus(name) and not any(key in Run.model_fields for key in base):
             raise UsageError(f"{name} is not a configuration: it has none of the keys {', '.join(Run.model_fields)}")
     except UsageError as error:

@@ -5,8 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from assay.config.base import Setting
-from assay.config.paths import PathText
+from assay.config.base import PathText, Setting
 from assay.config.source import names_a_function
 
 EPSILON = 1e-5

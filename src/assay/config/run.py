@@ -1,17 +1,169 @@
-"""A run is data: everything that decides what is trained, and the hash that identifies it."""
+"""A run is data: everything that decides what is trained, and the hash that identifies it.
 
+Its sections are the text to train on, the settings of training, and the model (`config.model`).
+"""
+
+import codecs
 import hashlib
+import io
 import json
 import re
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
-from assay.config.base import Frozen, Setting
-from assay.config.data import DataConfig
+from assay.config.base import Frozen, PathText, Setting
 from assay.config.model import NEWER, ModelConfig
-from assay.config.training import TrainingConfig
+
+KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
+"""Vocabulary sizes that are known before any text is read."""
+CHARACTERS = {"shakespeare": 65}
+"""Different characters of a published text, of which no part is left out: nanoGPT, data/shakespeare_char/readme.md."""
+
+NEWER_OF_DATA = ("evaluate_on", "encoding", "max_unknown")
+"""Fields that runs of earlier versions lack: at their defaults they are no part of the identity of a run or folder."""
+
+
+class DataConfig(Setting):
+    """A corpus, a tokenizer and a split."""
+
+    corpus: str = "stdlib"
+    """`stdlib`, `shakespeare`, `wikitext-2`, or `files` to read `path`."""
+    path: PathText | None = None
+    """A text file, folder or glob; it implies `corpus: files`. Records are .jsonl, .json, .csv, .tsv, .parquet, .arrow
+    and folders that `datasets` saved. Files may be compressed (.gz, .zst, .bz2, .xz)."""
+    text_field: str = "text"
+    """The field or column of records that holds the text."""
+    encoding: str = "utf-8"
+    """Encoding of text files, such as `latin-1` or `utf-16`."""
+    tokenizer: PathText = "byte"
+    """`char`, `byte`, `bpe` (trained on the corpus), `gpt2`, or the path of a tokenizer.json."""
+    tokenizer_path: PathText | None = None
+    """Folder with GPT-2's vocab.json and merges.txt. None: the hub's files, if it is reachable."""
+    bpe_vocab_size: Annotated[int, Field(ge=257, le=16_777_216)] = 1024
+    """Size of a byte-pair vocabulary trained on the corpus."""
+    validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
+    """Share of the text, at its end, that is held out, unless the corpus has its own validation split."""
+    evaluate_on: Literal["held-out", "validation", "test"] = "held-out"
+    """Text whose loss is measured: all that is held out, or one of two parts. Choose settings by `validation`, and
+    report their losses on `test`. `test` is the corpus's test split, or else the second half of the held-out text;
+    `validation` is the rest."""
+    max_bytes: PositiveInt | None = None
+    """Most bytes of text to read, from the start. None: all of it."""
+    max_unknown: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01
+    """Most tokens that may be unknown to the tokenizer, by token; a text with more is refused."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_an_encoding_of_text(cls, value: str) -> str:
+        try:
+            io.TextIOWrapper(io.BytesIO(), encoding=value)
+        except LookupError:
+            raise ValueError(
+                f"data.encoding={value} is no encoding that Python knows; write utf-8 or latin-1"
+            ) from None
+        return codecs.lookup(value).name
+
+    @model_validator(mode="after")
+    def _path_and_corpus_agree(self) -> Self:
+        if self.corpus == "files" and self.path is None:
+            raise ValueError("data.corpus=files needs data.path=FILE, FOLDER or GLOB")
+        return self
+
+    def newer_defaults(self) -> set[str]:
+        """Return the names among `NEWER_OF_DATA` that have their defaults."""
+        return {name for name in NEWER_OF_DATA if getattr(self, name) == type(self).model_fields[name].default}
+
+    @property
+    def known_vocabulary(self) -> int | None:
+        """Size of the vocabulary, if it is known before any text is read."""
+        if self.tokenizer == "char":
+            return CHARACTERS.get(self.source) if self.max_bytes is None else None
+        return {**KNOWN_VOCABULARIES, "bpe": self.bpe_vocab_size}.get(self.tokenizer)
+
+    @property
+    def source(self) -> str:
+        """Corpus that is read: `files` if a path is given."""
+        return "files" if self.path is not None else self.corpus
+
+
+Momentum = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+# More than 20 fields: users know them as the one section `training` of a file, and by these flat keys.
+class TrainingConfig(Setting):
+    """Settings of training. An optimizer step uses `batch_size` sequences, however micro-batches and ranks divide
+    them."""
+
+    batch_size: PositiveInt = 12
+    """Sequences per optimizer step."""
+    steps: PositiveInt = 2000
+    """Optimizer steps."""
+    tokens: PositiveInt | None = None
+    """Stop, resumably, after training on this many tokens."""
+    seconds: PositiveFloat | None = None
+    """Stop, resumably, after this many seconds of training."""
+    target_loss: PositiveFloat | None = None
+    """Stop when the loss of an evaluation is at or below this value."""
+
+    learning_rate: PositiveFloat = 1e-3
+    """Largest learning rate, after warm-up."""
+    min_learning_rate: NonNegativeFloat = 1e-4
+    """Learning rate at the end of the cosine schedule, from step `decay_steps` on."""
+    warmup_steps: NonNegativeInt = 100
+    """Steps in which the learning rate rises linearly to its largest value."""
+    decay_steps: PositiveInt | None = None
+    """Step, counted from 0, at which the cosine schedule reaches `min_learning_rate`. None: `steps`, so that the step
+    after the last would have it, as in nanoGPT."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after warm-up: a cosine, or constant."""
+    weight_decay: NonNegativeFloat = 0.1
+    """Decoupled weight decay of matrices and embeddings."""
+    beta1: Momentum = 0.9
+    """Decay of the optimizer's mean of gradients."""
+    beta2: Momentum = 0.99
+    """Decay of the optimizer's mean of squared gradients."""
+    epsilon: PositiveFloat = 1e-8
+    """Number added to the root of the mean square, so that no update divides by zero."""
+    gradient_clip: NonNegativeFloat = 1.0
+    """Largest global gradient norm; 0 turns clipping off."""
+
+    eval_interval: NonNegativeInt = 250
+    """Steps between evaluations; 0 evaluates only at the end."""
+    eval_batches: PositiveInt | None = 32
+    """Number of validation batches per evaluation, always the same and spread over the split. None: the whole split."""
+    checkpoint_interval: NonNegativeInt = 0
+    """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
+    check_values: bool = True
+    """Compare losses, gradients and updates of first, drawn and last steps with a baseline, in another process."""
+    gradient_probe: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Micro-batches of `batch_size` sequences whose gradients are compared after the last step; 0 compares none.
+
+    The comparison is that of `assay gradients`: of the plain model, at the weights that the run trained. It is untimed
+    and updates nothing. It needs 24 bytes a parameter and the activations of a micro-batch, on the CPU.
+    """
+    measure_memory: bool = True
+    """Run one untimed, discarded step at the end to measure memory."""
+    read_every: PositiveInt | None = None
+    """Steps whose loss and norms the host reads together, without waiting before. None: 10 on a GPU, else 1."""
+
+    @model_validator(mode="after")
+    def _schedule_is_possible(self) -> Self:
+        if self.min_learning_rate > self.learning_rate:
+            raise ValueError(f"min_learning_rate={self.min_learning_rate} is above learning_rate={self.learning_rate}")
+        if self.gradient_probe == 1:
+            raise ValueError("gradient_probe=1 has no two micro-batches to compare; give at least 2, or 0 for none")
+        return self
+
 
 Scalar = bool | int | float | str | None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assay.config.extensions import imported
+from assay.config.extensions import import_file
 from assay.errors import UsageError, first_line, shown
 
 
@@ -23,7 +23,7 @@ def names_a_function(text: object) -> bool:
     return function.isidentifier() and named
 
 
-def called(name: str, folder: Path | str | None = None, *given: object) -> Any:
+def call_function(name: str, folder: Path | str | None = None, *given: object) -> Any:
     """Import a module from `folder`, by default the working directory, call the function, and return its result.
 
     A function that takes arguments receives `given`. Raises `UsageError` with the error of the module or the function.
@@ -48,7 +48,7 @@ def _function(name: str, folder: Path) -> Callable[[], Any]:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {shown(str(folder))} from which {where} could be imported")
     sys.path.insert(0, str(folder.absolute()))
-    module = imported(folder / where, Path(where).stem) if where.endswith(".py") else _module(where)
+    module = import_file(folder / where, Path(where).stem) if where.endswith(".py") else _module(where)
     found = getattr(module, function, None)
     if found is None:
         raise UsageError(f"{where} has no function {function!r}")

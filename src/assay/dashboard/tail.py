@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.store.event_log import Event, read_since
+from assay.records.events import LogEvent
+from assay.store.event_log import read_since
 
 _PIECE_BYTES = 1 << 20
 _MOST_LOGS = 32
 
 Batch = dict[str, Any]
-Digest = Callable[[Sequence[Event]], Sequence[Batch]]
+Digest = Callable[[Sequence[LogEvent]], Sequence[Batch]]
 """Returns the meaning of a piece of a log, in order. It may keep a state, because pieces arrive in order."""
 
 

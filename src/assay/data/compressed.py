@@ -1,6 +1,7 @@
-"""Open a file for reading, and decompress it if the end of its name says that it is compressed."""
+"""The bytes of a file, decompressed if its name ends so, and the encoding that a byte order mark at its start tells."""
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -13,6 +14,12 @@ from typing import IO, cast
 from assay.errors import UsageError
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # it begins as the mark of UTF-16 does
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
 def form_of(path: Path) -> str:
@@ -22,7 +29,7 @@ def form_of(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def open_decompressed(path: Path) -> Iterator[IO[bytes]]:
     """Open a file as decompressed bytes. Raises `UsageError` if it cannot be decompressed, `OSError` as `open` does."""
     suffix = path.suffix.lower()
     try:
@@ -59,3 +66,18 @@ def _zstandard(path: Path) -> IO[bytes]:
 def _damaged(path: Path, suffix: str, error: Exception) -> UsageError:
     reason = str(error).split("\n")[0] or type(error).__name__
     return UsageError(f"{path} cannot be decompressed as {suffix}: {reason}; write it again or leave it out")
+
+
+def marked_encoding(start: bytes) -> str | None:
+    """Return UTF-16 or UTF-32 if a file begins with its mark and goes on as such text; None if it does not.
+
+    `start` may end within a character.
+    """
+    found = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+    if found is None:
+        return None
+    try:
+        text = codecs.getincrementaldecoder(found)().decode(start)
+    except UnicodeError:
+        return None
+    return None if not text or "\0" in text else found

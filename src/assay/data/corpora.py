@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config import DataConfig, Home
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
-from assay.data.records import Reading
-from assay.data.saved import saved_splits
-from assay.data.sources import documents, files_at, folder_files, join_documents
+from assay.data.records import ReadingRules
+from assay.data.sources import documents, files_at, folder_files, join_documents, saved_splits
 from assay.data.tally import OTHER_SPLIT, Tally
 from assay.errors import UsageError, meant
 from assay.records.corpus import Remark
@@ -165,7 +164,7 @@ def stamp(files: Iterable[Path]) -> str:
 
 def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig, tally: Tally) -> str:
     limit = config.max_bytes
-    reading = Reading(config.text_field, config.encoding, listing.lenient, limit)
+    reading = ReadingRules(config.text_field, config.encoding, listing.lenient, limit)
     return join_documents(documents(files, reading, tally), limit)
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.config import DataConfig
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.data.compressed import form_of
-from assay.data.records import FORMS, Reading
-from assay.data.saved import saved_splits
-from assay.data.sources import documents, files_at
+from assay.data.records import FORMS, ReadingRules
+from assay.data.sources import documents, files_at, saved_splits
 from assay.data.tally import OTHER_SPLIT, Tally
 from assay.errors import UsageError, first_line
 from assay.records.corpus import Remark
@@ -49,7 +48,7 @@ class FileDocuments:
         for other in splits.values():
             listed.add_files(OTHER_SPLIT, files_at(str(other), listed))
         self._listed = listed.remarks()
-        self._reading = Reading(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
+        self._reading = ReadingRules(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
         self._fullest = self._newest = Tally()
 
     def __call__(self, start: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from assay.config import DataConfig, Home
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.data.corpora import Corpus, list_corpus, read_corpus, stamp
 from assay.data.manifest import (
     FORMAT,

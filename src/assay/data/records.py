@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.data.compressed import COMPRESSED, form_of, opened
-from assay.data.marks import marked_encoding
+from assay.data.compressed import COMPRESSED, form_of, marked_encoding, open_decompressed
 from assay.data.tally import NULL, Tally
 from assay.errors import UsageError
 
@@ -25,7 +24,7 @@ _SEPARATORS = {".tsv": "\t,;", ".csv": ",;\t"}
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingRules:
     """Settings for reading files."""
 
     text_field: str = "text"
@@ -41,7 +40,7 @@ class NoRecords(Exception):
     """A file of text that holds no records with the text field. The message ends a sentence on the file."""
 
 
-def record_texts(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
+def record_texts(path: Path, reading: ReadingRules, tally: Tally) -> Iterator[str]:
     """Return the texts of a file of records.
 
     Raises `NoRecords` before the first text if the file is JSON or a table without the field, and `UsageError` for a
@@ -59,14 +58,14 @@ def _without_nulls(found: Iterable[str | None], path: Path, tally: Tally) -> Ite
             yield text
 
 
-def _lines(path: Path, reading: Reading) -> Iterator[str | None]:
+def _lines(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     with _decoded(path, reading) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
                 yield _field(_parsed(line, reading, f"{path}, line {number}"), reading, f"{path}, line {number}")
 
 
-def _parsed(line: str, reading: Reading, place: str) -> Any:
+def _parsed(line: str, reading: ReadingRules, place: str) -> Any:
     wanted = f"each line must be one object with the field {reading.text_field!r}"
     try:
         record = json.loads(line)
@@ -77,7 +76,7 @@ def _parsed(line: str, reading: Reading, place: str) -> Any:
     return record
 
 
-def _field(record: dict[str, Any], reading: Reading, place: str) -> str | None:
+def _field(record: dict[str, Any], reading: ReadingRules, place: str) -> str | None:
     name = reading.text_field
     if name not in record:
         raise UsageError(
@@ -102,7 +101,7 @@ def _half_a_character(text: str) -> bool:
     return False
 
 
-def _array(path: Path, reading: Reading) -> Iterator[str | None]:
+def _array(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     """Return the texts of a JSON array of objects or of texts, of one object, or of JSON Lines that are named .json."""
     with _decoded(path, reading) as stream:
         content = stream.read()
@@ -125,7 +124,7 @@ def _begins_as_lines(content: str) -> bool:
         return False
 
 
-def _holds_text(record: Any, reading: Reading) -> bool:
+def _holds_text(record: Any, reading: ReadingRules) -> bool:
     return isinstance(record, str) or (isinstance(record, dict) and reading.text_field in record)
 
 
@@ -135,20 +134,20 @@ def _described(value: Any) -> str:
     return f"it is one object with {_listed(value)}" if isinstance(value, dict) else "it is no array of records"
 
 
-def _entry(record: Any, reading: Reading, place: str) -> str | None:
+def _entry(record: Any, reading: ReadingRules, place: str) -> str | None:
     if isinstance(record, dict):
         return _field(record, reading, place)
     return _field({reading.text_field: record}, reading, place)
 
 
-def _table(path: Path, reading: Reading) -> Iterator[str | None]:
+def _table(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     separator = _separator(path, reading)
     rows = _rows(path, reading, separator)
     header = next(rows, [])
     return _column(rows, header, header.index(reading.text_field), path)
 
 
-def _separator(path: Path, reading: Reading) -> str:
+def _separator(path: Path, reading: ReadingRules) -> str:
     """Return the separator by which a table has the text field. Raises `NoRecords` if it has none by any of them."""
     separators, headers = _SEPARATORS[form_of(path)], list[list[str]]()
     for one in separators:
@@ -171,7 +170,7 @@ def _column(rows: Iterator[list[str]], header: list[str], column: int, path: Pat
             yield row[column]
 
 
-def _rows(path: Path, reading: Reading, separator: str) -> Iterator[list[str]]:
+def _rows(path: Path, reading: ReadingRules, separator: str) -> Iterator[list[str]]:
     csv.field_size_limit(_LARGEST_CELL)
     with _decoded(path, reading) as stream:
         found = csv.reader(stream, delimiter=separator, strict=True)
@@ -183,7 +182,7 @@ def _rows(path: Path, reading: Reading, separator: str) -> Iterator[list[str]]:
             ) from error
 
 
-def _parquet(path: Path, reading: Reading) -> Iterator[str | None]:
+def _parquet(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     from pyarrow import ArrowInvalid, BufferReader, parquet
 
     try:
@@ -195,7 +194,7 @@ def _parquet(path: Path, reading: Reading) -> Iterator[str | None]:
         raise _unreadable(path, "Parquet", error) from error
 
 
-def _arrow(path: Path, reading: Reading) -> Iterator[str | None]:
+def _arrow(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     """Return the texts of an Arrow stream, which `datasets` writes, or of an Arrow file."""
     from pyarrow import ArrowInvalid, BufferReader, ipc, memory_map
 
@@ -215,7 +214,7 @@ def _arrow(path: Path, reading: Reading) -> Iterator[str | None]:
         raise _unreadable(path, "Arrow", error) from error
 
 
-def _check_column(schema: Any, path: Path, reading: Reading) -> None:
+def _check_column(schema: Any, path: Path, reading: ReadingRules) -> None:
     name = reading.text_field
     if name not in schema.names:
         raise UsageError(
@@ -235,7 +234,7 @@ def _holds_strings(kind: Any) -> bool:
 
 
 def _whole(path: Path) -> bytes:
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         return stream.read()
 
 
@@ -245,11 +244,11 @@ def _unreadable(path: Path, form: str, error: Exception) -> UsageError:
 
 
 @contextmanager
-def _decoded(path: Path, reading: Reading) -> Iterator[io.TextIOWrapper]:
+def _decoded(path: Path, reading: ReadingRules) -> Iterator[io.TextIOWrapper]:
     """Open a file as text with its line ends. Raises `UsageError` at bytes that are not in the encoding."""
     encoding = "utf-8-sig" if reading.encoding == "utf-8" else reading.encoding  # a byte order mark is no record
     try:
-        with opened(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
+        with open_decompressed(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
             yield text
     except UnicodeError as error:
         raise UsageError(f"{path} is not {reading.encoding}: {error}; {_remedy(path)}") from error
@@ -257,7 +256,7 @@ def _decoded(path: Path, reading: Reading) -> Iterator[io.TextIOWrapper]:
 
 def _remedy(path: Path) -> str:
     """Return which encoding to set, as far as the first bytes tell."""
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         marked = marked_encoding(stream.read(_BEGINNING_BYTES))
     return f"set data.encoding={marked}" if marked else "set data.encoding"
 
@@ -266,7 +265,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-_READERS: dict[str, Callable[[Path, Reading], Iterator[str | None]]] = {
+_READERS: dict[str, Callable[[Path, ReadingRules], Iterator[str | None]]] = {
     ".jsonl": _lines,
     ".ndjson": _lines,
     ".json": _array,

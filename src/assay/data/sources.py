@@ -6,18 +6,21 @@ file is one document, taken verbatim, and must be text in the given encoding wit
 recursively in the order of their paths, without hidden names. What of a folder is not text is left out and counted. A
 file that is named, or matched by a glob, must be text. Documents are joined; a line break is inserted after one that
 does not end in one.
+
+A data set that `datasets` saved with several splits has a folder for each. Its data are Arrow streams, which need
+pyarrow and not `datasets`.
 """
 
 import codecs
 import glob
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from assay.config.paths import absolute
-from assay.data.compressed import form_of, opened
-from assay.data.marks import marked_encoding
-from assay.data.records import FORMS, NoRecords, Reading, record_texts
+from assay.config.base import absolute
+from assay.data.compressed import form_of, marked_encoding, open_decompressed
+from assay.data.records import FORMS, NoRecords, ReadingRules, record_texts
 from assay.data.tally import (
     CARRIAGE_RETURNS,
     HIDDEN,
@@ -34,6 +37,8 @@ _METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
 _CACHE = "cache-"
 """Start of the name of a file that `datasets` keeps beside them for itself."""
 _BINARY = Reason("with NUL bytes, so no text")
+_SPLITS = "dataset_dict.json"
+_VALIDATION = ("validation", "valid", "val", "dev")
 
 
 def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
@@ -105,7 +110,7 @@ def join_documents(documents: Iterable[str], limit_bytes: int | None = None) -> 
     return "".join(parts)
 
 
-def documents(paths: Iterable[Path], reading: Reading, tally: Tally) -> Iterator[str]:
+def documents(paths: Iterable[Path], reading: ReadingRules, tally: Tally) -> Iterator[str]:
     """Yield the documents of files, in order; what is left out is added to the tally.
 
     Raises `UsageError` with the file's name if it cannot be read; a lenient reading leaves out files that are not text.
@@ -117,7 +122,7 @@ def documents(paths: Iterable[Path], reading: Reading, tally: Tally) -> Iterator
             raise UsageError(f"{path} cannot be read ({error.strerror or error}); repair it or leave it out") from error
 
 
-def _documents_of(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
+def _documents_of(path: Path, reading: ReadingRules, tally: Tally) -> Iterator[str]:
     if form_of(path) in FORMS:
         try:
             yield from record_texts(path, reading, tally)
@@ -133,19 +138,19 @@ def _documents_of(path: Path, reading: Reading, tally: Tally) -> Iterator[str]:
         yield text
 
 
-def _syntax(path: Path, reading: Reading) -> Reason:
+def _syntax(path: Path, reading: ReadingRules) -> Reason:
     return Reason(
         f"{form_of(path)} without records that have {reading.text_field!r}, read as plain text", "read as it is"
     )
 
 
-def _plain(path: Path, reading: Reading, tally: Tally) -> str | None:
+def _plain(path: Path, reading: ReadingRules, tally: Tally) -> str | None:
     """Return a file's text; None if it is left out. Carriage returns and a byte order mark are kept, and counted."""
     limit, name = reading.limit_bytes, reading.encoding.upper()
     most = -1
     if limit is not None:  # a character has at most four bytes, and in UTF-8 a byte of text is one of the file
         most = 4 + (limit if reading.encoding == "utf-8" else 4 * limit)
-    with opened(path) as stream:
+    with open_decompressed(path) as stream:
         raw = stream.read(most)
     at = ""
     try:
@@ -174,3 +179,22 @@ def _remark(text: str, path: Path, tally: Tally) -> None:
         tally.add(CARRIAGE_RETURNS, path, path.stat().st_size)
     if text.startswith("\ufeff"):
         tally.add(MARKED, path, path.stat().st_size)
+
+
+def saved_splits(folder: Path) -> dict[str, Path]:
+    """Return the folder of each split, by its name here: `train`, `validation` or `test`, or else its own name.
+
+    Empty if the folder is no such data set. Raises `UsageError` if its list of splits is damaged or has no `train`.
+    """
+    try:
+        names = json.loads((folder / _SPLITS).read_bytes())["splits"]
+        found = {str(name): folder / str(name) for name in names}
+    except OSError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder / _SPLITS} is damaged; save the data set again") from error
+    if "train" not in found:
+        there = ", ".join(found) or "none"
+        raise UsageError(f"{folder} is a data set without a split 'train' (it has {there}); name the folder of a split")
+    validation = next((name for name in _VALIDATION if name in found), None)
+    return {"validation" if name == validation else name: place for name, place in found.items()}

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from assay.config import DataConfig, Home
-from assay.config.data import KNOWN_VOCABULARIES
-from assay.config.paths import absolute
+from assay.config.base import absolute
+from assay.config.run import KNOWN_VOCABULARIES
 from assay.data.corpora import Corpus
 from assay.data.progress import Progress, silent
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, LibraryTokenizer, Tokenizer, from_json, pieces

@@ -1,6 +1,6 @@
 """Executors: where and how the waves of a study run: here, on Ray, on Slurm, or as a user's own file says."""
 
-from assay.config.extensions import extension_folder, modules, named
+from assay.config.extensions import classes_by_name, extension_folder, modules
 from assay.errors import UsageError, among
 from assay.executors.base import Executor
 from assay.executors.local import Local
@@ -16,7 +16,7 @@ def executors() -> dict[str, type[Executor]]:
     found: dict[str, type[Executor]] = {kind.name: kind for kind in (Local, Ray, Slurm)}
     folder = extension_folder("executors")
     for module in [] if folder is None else modules(folder, "executors"):
-        for name, kind in named(module, Executor, "name").items():
+        for name, kind in classes_by_name(module, Executor, "name").items():
             if name in found:
                 raise UsageError(f"{module.__file__} defines the executor {name!r}, which exists; choose another name")
             found[name] = kind

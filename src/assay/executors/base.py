@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from assay.config.home import Home
-from assay.records.events import GO
+from assay.records.events import GO, LogEvent
 from assay.records.run import RunResult
 from assay.records.study import Cell, CellResult, StudyEnding
 from assay.records.timing import Round
-from assay.store.event_log import Event
 
 Wave = tuple[Cell, ...]
 Piece = Literal["start", "block", "finish"]
@@ -30,7 +29,7 @@ class Folder(Protocol):
     def id(self) -> str:
         """The run's id."""
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[LogEvent]:
         """All events, oldest first."""
 
 
@@ -53,10 +52,10 @@ class RunningCell(Protocol):
     def pid(self) -> int:
         """Number of the process that leads the cell's own session, or its group."""
 
-    def turn(self, word: str = GO) -> Iterable[Event]:
+    def turn(self, word: str = GO) -> Iterable[LogEvent]:
         """Grant the next piece of work, or one more block, and yield its events."""
 
-    def events(self) -> Iterable[Event]:
+    def events(self) -> Iterable[LogEvent]:
         """Yield all events until the cell has ended, for a cell without turns."""
 
     def interrupt(self) -> None:

@@ -19,9 +19,10 @@ from assay.executors.base import Conducted, Ended, Executor, Interrupting, Round
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import from_events
 from assay.files import refused, write_file
+from assay.records.events import OverEvent
 from assay.records.study import Cell, StudyEnding
-from assay.store.event_log import Event, read_since
-from assay.store.liveness import is_locked
+from assay.store.event_log import read_since
+from assay.store.processes import is_locked
 from assay.store.run_folder import RunFolder
 
 POLL_SECONDS = 0.2
@@ -63,7 +64,7 @@ class WaveFiles(NamedTuple):
         return is_locked(self.log)
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     """True if a package can be imported."""
     try:
         return find_spec(package) is not None
@@ -151,15 +152,15 @@ class _Submissions:
         for number, flight in list(self._flying.items()):
             alive = flight.process.alive()
             over = self._relay(flight)
-            if over is not None and "refused" in over:
-                raise UsageError(f"wave {number} cannot run: {over['refused']}")
+            if over is not None and over.refused is not None:
+                raise UsageError(f"wave {number} cannot run: {over.refused}")
             if over is not None or not alive:
-                interrupted = over is None or over["ending"] != StudyEnding.COMPLETE.value
+                interrupted = over is None or over.ending != StudyEnding.COMPLETE.value
                 if interrupted:
                     self._done.ending = StudyEnding.INTERRUPTED
                 del self._flying[number]
 
-    def _relay(self, flight: "_Flight") -> Event | None:
+    def _relay(self, flight: "_Flight") -> OverEvent | None:
         """Pass the new lines of a wave on; return its last event if it is over."""
         events, flight.offset = read_since(flight.files.log, flight.offset)
         work = self._work
@@ -172,7 +173,7 @@ class _Submissions:
             elif isinstance(news, RoundEnded):
                 self._done.rounds.append(news.round)
             self._tell(news)
-        return next((event for event in events if event["event"] == OVER), None)
+        return next((event for event in events if isinstance(event, OverEvent)), None)
 
     def _interrupt(self) -> None:
         """Let every wave save and end; at a second Ctrl-C, end their processes."""

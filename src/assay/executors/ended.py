@@ -4,22 +4,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from assay.executors.base import Listener, News
+from assay.records.events import LogEvent
 from assay.records.run import RunResult
 from assay.records.study import Cell, CellResult, Curve
 from assay.store import history
-from assay.store.event_log import Event
 
 _DIGITS = 6
 """Decimals of a step's seconds that are kept."""
 
 
-def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[Event]) -> CellResult:
+def cell_result(cell: Cell, wave: int, result: RunResult, events: Sequence[LogEvent]) -> CellResult:
     """Return a cell with its result, its losses, and how it began, which are in the events of its run."""
-    begun = history.forked(events)
+    begun = history.was_forked(events)
     return CellResult(cell=cell, wave=wave, result=result, curve=curve_of(events), forked=begun)
 
 
-def curve_of(events: Sequence[Event]) -> Curve:
+def curve_of(events: Sequence[LogEvent]) -> Curve:
     """The losses and times up to the first step whose event is missing, so that a position in the curve is a step."""
     steps = [step for at, step in enumerate(history.steps(events)) if step.step == at]
     return Curve(

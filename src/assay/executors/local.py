@@ -34,9 +34,9 @@ from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import of_run
 from assay.executors.side_by_side import side_by_side
 from assay.launch.neighbours import Neighbours, Trees
-from assay.records.events import AGAIN, GO
+from assay.records.events import AGAIN, GO, BlockEvent
 from assay.records.study import Cell, StudyEnding
-from assay.records.timing import Block, Round, disturbs
+from assay.records.timing import Round, disturbs
 
 
 class Local(Executor):
@@ -151,8 +151,8 @@ class _Session:
         for event in child.turn(word):
             if (news := of_run(event, cell)) is not None:
                 self._tell(news)
-            elif event["event"] == "block":
-                disturbed = Block.of(event).disturbed
+            elif isinstance(event, BlockEvent):
+                disturbed = event.block().disturbed
         if child.finished:
             self._end(cell)
         return disturbed

@@ -16,21 +16,34 @@ from assay.executors.base import (
     Wave,
     Working,
 )
+from assay.records.events import (
+    CellEndEvent,
+    CellEvent,
+    CellPhaseEvent,
+    CellStartEvent,
+    InterruptingEvent,
+    LogEvent,
+    PhaseEvent,
+    PlanEvent,
+    RoundEvent,
+    RungEvent,
+    StepEvent,
+    TurnEvent,
+)
 from assay.records.study import Cell
-from assay.records.timing import Round
 from assay.store.event_log import Event
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 
 _PIECES: Mapping[str, Piece] = {"start": "start", "block": "block", "finish": "finish"}
 
 
-def of_run(event: Event, cell: Cell) -> News | None:
+def of_run(event: LogEvent, cell: Cell) -> News | None:
     """Return the news of an event of a cell's run; None if it has none."""
-    if event["event"] == "phase":
-        return Working(cell, str(event["name"]))
-    if event["event"] == "step" and event["loss"] is not None:
-        return Stepped(cell, event["step"] + 1, event["loss"])
+    if isinstance(event, PhaseEvent):
+        return Working(cell, event.name)
+    if isinstance(event, StepEvent) and event.loss is not None:
+        return Stepped(cell, event.step + 1, event.loss)
     return None
 
 
@@ -57,29 +70,29 @@ def to_event(news: News) -> Event | None:
 
 
 def from_events(
-    events: Iterable[Event], waves: Sequence[Wave], blocks: int, home: Home, study: str = ""
+    events: Iterable[LogEvent], waves: Sequence[Wave], blocks: int, home: Home, study: str = ""
 ) -> Iterator[News]:
     """Yield the news of a log's lines. Lines of an unknown kind, or about an unknown cell, are skipped."""
     cells = {cell.name: cell for wave in waves for cell in wave}
     for event in events:
-        if event["event"] == "plan":
+        if isinstance(event, PlanEvent):
             yield Planned(tuple(waves), blocks, study)
-        elif event["event"] == "rung":
-            yield Planned(tuple(wave for wave in waves if wave[0].treatment in event["rows"]), blocks, study)
-        elif event["event"] == "round":
-            yield RoundEnded(Round.model_validate(event["round"], strict=False))
-        elif event["event"] == "interrupting":
+        elif isinstance(event, RungEvent):
+            yield Planned(tuple(wave for wave in waves if wave[0].treatment in event.rows), blocks, study)
+        elif isinstance(event, RoundEvent):
+            yield RoundEnded(event.round)
+        elif isinstance(event, InterruptingEvent):
             yield Interrupting()
-        elif (cell := cells.get(str(event.get("cell")))) is not None:
+        elif isinstance(event, CellEvent) and (cell := cells.get(event.cell)) is not None:
             yield from _of_cell(event, cell, home)
 
 
-def _of_cell(event: Event, cell: Cell, home: Home) -> Iterator[News]:
-    if event["event"] == "turn" and event["piece"] in _PIECES:
-        yield Turn(cell, _PIECES[event["piece"]], event["number"])
-    elif event["event"] == "cell_start":
-        yield Started(cell, event["run"], event["wave"])
-    elif event["event"] == "cell_phase":
-        yield Working(cell, event["phase"])
-    elif event["event"] == "cell_end":
-        yield Ended(cell, settle(RunFolder(home.runs / event["run"])), event["wave"])
+def _of_cell(event: CellEvent, cell: Cell, home: Home) -> Iterator[News]:
+    if isinstance(event, TurnEvent) and event.piece in _PIECES:
+        yield Turn(cell, _PIECES[event.piece], event.number)
+    elif isinstance(event, CellStartEvent):
+        yield Started(cell, event.run, event.wave)
+    elif isinstance(event, CellPhaseEvent):
+        yield Working(cell, event.phase)
+    elif isinstance(event, CellEndEvent):
+        yield Ended(cell, settle(RunFolder(home.runs / event.run)), event.wave)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from assay.errors import UsageError
 from assay.executors.base import Work
-from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles, installed
+from assay.executors.elsewhere import LEASHED, Elsewhere, WaveFiles, is_installed
 from assay.platforms import STOPPING
 
 
@@ -28,7 +28,7 @@ class Ray(Elsewhere):
 
     def check(self) -> None:
         """Raise `UsageError` if Ray is not installed."""
-        if not installed("ray"):
+        if not is_installed("ray"):
             raise UsageError("the executor ray needs the package ray: pip install 'assay[ray]'")
 
     def open(self, work: Work) -> int:

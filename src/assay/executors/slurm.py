@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from assay.errors import UsageError
 from assay.executors.base import Work
-from assay.executors.elsewhere import Elsewhere, WaveFiles, installed
+from assay.executors.elsewhere import Elsewhere, WaveFiles, is_installed
 
 _NO_LIMIT_MINUTES = 60 * 24 * 365
 """Limit of a process on a machine without Slurm, because submitit's own is two minutes."""
@@ -26,7 +26,7 @@ class Slurm(Elsewhere):
 
     def check(self) -> None:
         """Raise `UsageError` if submitit is not installed, or for a parameter without a value."""
-        if not installed("submitit"):
+        if not is_installed("submitit"):
             raise UsageError("the executor slurm needs the package submitit: pip install 'assay[slurm]'")
         _parameters()
 

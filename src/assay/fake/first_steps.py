@@ -17,7 +17,7 @@ from assay.data import open_prepared
 from assay.data.random_tokens import write_random
 from assay.errors import UsageError
 from assay.files import scratch
-from assay.model.own.part import batches_of, own_batches
+from assay.model.own_model import batches_of, own_batches
 from assay.optimizations import optimizations_of
 from assay.step.program import BatchSource, MicroBatch, Program, Share, Step
 from assay.training.build import baseline, build

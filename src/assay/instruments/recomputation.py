@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from assay.model.own.blocks import blocks_of
+from assay.model.blocks import blocks_of
 from assay.records.trace import BlockForward, OperationClass, Phase
 
 

@@ -11,7 +11,6 @@ from assay.errors import UsageError
 from assay.hardware import detect
 from assay.launch.outcome import check_alive
 from assay.launch.prepare import ReadyRun, ready
-from assay.launch.surroundings import surroundings
 from assay.optimizations import mesh_of
 from assay.records.anatomy import Anatomy
 from assay.records.status import Status
@@ -19,7 +18,7 @@ from assay.records.status import Status
 _CHILD = (sys.executable, "-P", "-m", "assay.worker.programs.anatomy")
 
 
-def taken_apart(
+def measure_anatomy(
     run: Run, home: Home, progress: Progress, *, operators: bool = False, snapshot: Path | None = None
 ) -> Anatomy:
     """Measure the anatomy of a run's step on this machine, on request with every operator of one more step.
@@ -46,7 +45,7 @@ def taken_apart(
 def _measured(prepared: ReadyRun, words: list[str], home: Home) -> Anatomy:
     command = [*_CHILD, str(prepared.data_folder), *words]
     task = prepared.run.model_dump_json()
-    answer = subprocess.run(command, input=task, env=surroundings(home), capture_output=True, text=True, check=False)
+    answer = subprocess.run(command, input=task, env=home.environment(), capture_output=True, text=True, check=False)
     check_alive(answer.returncode, "the process that measures the step")
     lines = answer.stderr.strip().splitlines() or ["it printed no message"]
     if answer.returncode == Status.UNAVAILABLE.exit_code:

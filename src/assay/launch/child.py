@@ -19,10 +19,10 @@ from assay.errors import STANDS, StorageError, UsageError
 from assay.hardware.detect import oom_kills
 from assay.launch.outcome import Stop, ending
 from assay.platforms import SIGNALS_STOP, kill_group
-from assay.records.events import GO, STOP
+from assay.records.events import GO, STOP, LogEvent, YieldEvent
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.event_log import Event, parse_event
+from assay.store.event_log import parse_event
 from assay.store.index import Store
 from assay.store.run_folder import RunFolder
 
@@ -80,7 +80,7 @@ class Child:
         """Stamp of the result that was in the folder before this child was started."""
         self._oom_kills_before = oom_kills_before
         """The system's count of kills for want of memory before this child was started; None if it does not count."""
-        self._channel: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._channel: queue.SimpleQueue[LogEvent | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     @property
@@ -88,7 +88,7 @@ class Child:
         """Number of the process."""
         return self._process.pid
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[LogEvent]:
         """Yield events as they happen, until the child has ended. Every turn that it requests is granted."""
         while not self.finished:
             if self._in_turns:
@@ -96,7 +96,7 @@ class Child:
             else:
                 yield from self._until_yield()
 
-    def turn(self, word: str = GO) -> Iterator[Event]:
+    def turn(self, word: str = GO) -> Iterator[LogEvent]:
         """Grant the next piece of work, or with `AGAIN` one more block. Yields the events until it is done."""
         if self.upcoming is None:
             yield from self._until_yield()
@@ -134,7 +134,7 @@ class Child:
             self.kill()
             self._reap()
 
-    def _until_yield(self) -> Iterator[Event]:
+    def _until_yield(self) -> Iterator[LogEvent]:
         """Yield events until the child waits for a turn or has ended, within its time limit."""
         mark = time.monotonic()
         died: float | None = None
@@ -150,8 +150,8 @@ class Child:
                 self._silent = event is None
                 if event is not None:
                     yield event
-                    if event["event"] == "yield":
-                        self.upcoming = event["next"]
+                    if isinstance(event, YieldEvent):
+                        self.upcoming = event.next
                         return
             now, before = time.monotonic(), mark
             mark = now

@@ -27,7 +27,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Self
 
-from assay.store.liveness import is_alive, this_process
+from assay.store.processes import is_alive, this_process
 
 _POLL_SECONDS = 0.05
 

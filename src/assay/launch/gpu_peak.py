@@ -28,7 +28,7 @@ _PROGRAM = ("-P", "-m", "assay.worker.programs.gpu_peak")
 _MISSING = "ModuleNotFoundError: No module named "
 
 
-def traced(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
+def trace_on_fake_tensors(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: Any) -> GpuPeak:
     """Trace the step of a run, or of a user's function, on fake tensors. Raises `UsageError`.
 
     `asked` are `batch`, the rows for a function that takes them, or None; and `largest`, True for the largest batch.
@@ -39,7 +39,7 @@ def traced(run: ResolvedRun, device: str, tell: Callable[[str], None], **asked: 
     )
 
 
-def ran(
+def run_on_absent_gpu(
     run: ResolvedRun, device: str, tell: Callable[[str], None], seconds: float | None = None, **asked: Any
 ) -> GpuPeak:
     """Run the step on an absent GPU, with a Python that has a CUDA build of torch.

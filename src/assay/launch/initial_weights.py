@@ -5,24 +5,26 @@ a run, and selects its newest checkpoint. The model is read from the configurati
 the safetensors files, so no torch is needed.
 """
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from assay.config.fit import adopted, check_fit
+from assay.config.base import absolute
+from assay.config.fit import adopt_shape, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
-from assay.config.hf.files import WEIGHTS, is_adapter, missing, shard_of
+from assay.config.hf.checkpoint_files import WEIGHTS, is_adapter, needed_files, shard_of
 from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
 from assay.config.model import ModelConfig
-from assay.config.paths import absolute
 from assay.config.run import Run
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
-from assay.launch.tensor_files import Tensor, tensors_in
 from assay.optimizations import trained_model
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
@@ -30,6 +32,43 @@ from assay.store.run_folder import RunFolder
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 _LISTED = 3
+_CHUNK_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor of a file."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    """Position of its first byte in the file."""
+    nbytes: int
+
+    @property
+    def is_zero(self) -> bool:
+        """True if all its numbers are zero, of either sign; floats keep the sign in the highest bit."""
+        import numpy as np
+
+        width = self.nbytes // max(1, prod(self.shape))
+        with self.path.open("rb") as stream:
+            stream.seek(self.start)
+            raw = np.frombuffer(stream.read(self.nbytes), np.uint8).reshape(-1, max(1, width))
+        return not (raw[:, :-1].any() or (raw[:, -1] & 0x7F).any())
+
+    def equals(self, other: "StoredTensor") -> bool:
+        """Return whether both have the same bits; tensors of two dtypes or shapes have not."""
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return False
+        with self.path.open("rb") as ours, other.path.open("rb") as theirs:
+            ours.seek(self.start)
+            theirs.seek(other.start)
+            for done in range(0, self.nbytes, _CHUNK_BYTES):
+                size = min(_CHUNK_BYTES, self.nbytes - done)
+                if ours.read(size) != theirs.read(size):
+                    return False
+        return True
 
 
 def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
@@ -45,7 +84,7 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
     found = tensors_in(_files(folder, hugging_face=hugging_face))
     model = run.model.model_copy(update={"init_from": str(folder)})
     if theirs is not None:
-        model = adopted(model, theirs)
+        model = adopt_shape(model, theirs)
         theirs = with_own_head(theirs, model, found) if hugging_face else theirs
         check_fit(model, theirs, source, hugging_face=hugging_face)
     if model.vocab_size is not None and found:
@@ -63,7 +102,7 @@ def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
     if not is_hugging_face(folder) or any(folder.glob("*.safetensors")):
         return with_initial_weights(run, home)
     theirs = config_from_hf(folder)
-    model = adopted(run.model.model_copy(update={"init_from": str(folder)}), theirs)
+    model = adopt_shape(run.model.model_copy(update={"init_from": str(folder)}), theirs)
     check_fit(model, theirs, str(run.model.init_from), hugging_face=True)
     return run.model_copy(update={"model": model})
 
@@ -73,9 +112,9 @@ def _folder(source: str, home: Home) -> Path:
     if not os.path.isdir(place):
         return _checkpoint_of(source, home)
     if not any(place.glob("*.safetensors")):
-        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {missing(place)}")
+        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {needed_files(place)}")
     if is_adapter(place):
-        raise UsageError(f"model.init_from={source} has no weights of a model: {missing(place)}")
+        raise UsageError(f"model.init_from={source} has no weights of a model: {needed_files(place)}")
     return place
 
 
@@ -113,14 +152,14 @@ def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
     return [folder / one for one in sorted(set(shards.values()))]
 
 
-def _check_ours(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
+def _check_ours(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
     """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
     shapes = {name: one.shape for name, one in found.items() if name != OUR_OUTPUT or name in wanted}
     _refuse(_differing(wanted, shapes), source)
 
 
-def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) -> None:
+def _check_theirs(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
     """Raise `UsageError` as `_check_ours` for a Hugging Face checkpoint, or if it is tied and has another head."""
     naming = naming_of(model)
     wanted: dict[str, tuple[int, ...]] = {}
@@ -146,7 +185,7 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, Tensor], source: str) 
         )
 
 
-def _check_names_and_kinds(there: Mapping[str, Tensor], known: str, prefix: str, source: str) -> None:
+def _check_names_and_kinds(there: Mapping[str, StoredTensor], known: str, prefix: str, source: str) -> None:
     """Raise `UsageError` for weights that are rounded for inference, and for names that a wrapper has prefixed.
 
     `known` is the name of a tensor that every such checkpoint has.
@@ -179,3 +218,29 @@ def _refuse(differ: list[str], source: str) -> None:
 
 def _shape(shape: tuple[int, ...] | None) -> str:
     return "missing" if shape is None else "×".join(map(str, shape))
+
+
+def tensors_in(files: Iterable[Path]) -> dict[str, StoredTensor]:
+    """Return the tensors of safetensors files by name. Raises `UsageError` if a file is missing or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    found: dict[str, StoredTensor] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="numpy"):  # checks the whole header
+                found |= _header(path)
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{path} is not a readable safetensors file ({error}); write it again") from error
+    return found
+
+
+def _header(path: Path) -> dict[str, StoredTensor]:
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        entries = json.loads(stream.read(length))
+    entries.pop("__metadata__", None)
+    return {
+        name: StoredTensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
+        for name, one in entries.items()
+        for first, last in (one["data_offsets"],)
+    }

@@ -14,7 +14,7 @@ from assay.errors import ProcessKilled, UsageError
 from assay.platforms import KILL
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.reconcile import compose, ended_unseen
+from assay.store.result import compose, ended_unseen
 from assay.store.run_folder import RunFolder
 
 Stop = Literal["interrupted", "timed_out"]

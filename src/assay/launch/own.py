@@ -29,7 +29,7 @@ class Late(UsageError):
     """A program that did not answer in time."""
 
 
-def measured(name: str, folder: Path | str | None, title: str, tokens: int | None, blocks: int) -> OwnStep:
+def measure_own_step(name: str, folder: Path | str | None, title: str, tokens: int | None, blocks: int) -> OwnStep:
     """Measure the step that the function `name` returns.
 
     Raises `UsageError` for a fault of the user's code, and `RuntimeError` if the process ends without an answer.
@@ -38,18 +38,21 @@ def measured(name: str, folder: Path | str | None, title: str, tokens: int | Non
     return OwnStep.model_validate_json(_answer(task))
 
 
-def proven(name: str, against: str, folder: Path | str | None, numerics: str) -> ValueProof:
-    """Compare the values of the step that `name` returns with those of its baseline `against`. Raises as `measured`."""
+def prove_own_step(name: str, against: str, folder: Path | str | None, numerics: str) -> ValueProof:
+    """Compare the values of the step that `name` returns with those of its baseline `against`.
+
+    Raises as `measure_own_step`.
+    """
     task = {"name": _named(name), "against": _named(against), "folder": _where(folder), "numerics": numerics}
     return ValueProof.model_validate_json(_answer(task))
 
 
-def traced(run: ResolvedRun, seconds: float | None = None) -> TracedPeak:
-    """Trace the step of a run on fake tensors. Raises as `measured`, and `Late` after so many `seconds`."""
+def trace_own_step(run: ResolvedRun, seconds: float | None = None) -> TracedPeak:
+    """Trace the step of a run on fake tensors. Raises as `measure_own_step`, and `Late` after so many `seconds`."""
     return TracedPeak.model_validate_json(_answer({"run": run.model_dump(mode="json")}, seconds))
 
 
-def looked_at(run: ResolvedRun, machine: Machine) -> tuple[OwnRows | None, Predicted]:
+def inspect_own_model(run: ResolvedRun, machine: Machine) -> tuple[OwnRows | None, Predicted]:
     """Return what the rows of a user's batches have (None without such batches), and the peak by a trace of the step.
 
     A trace that fails stops no run: the prediction says why. Raises `UsageError` for a fault of the model or its

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.config.data import KNOWN_VOCABULARIES
 from assay.config.home import Home
-from assay.config.run import ResolvedRun, Run, identity
+from assay.config.run import KNOWN_VOCABULARIES, ResolvedRun, Run, identity
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
 from assay.launch.initial_weights import with_initial_weights
-from assay.launch.own import looked_at
+from assay.launch.own import inspect_own_model
 from assay.optimizations import Unavailable, Unpredicted, check, resolved
 from assay.records.prediction import Predicted
 from assay.store.foreign import check_own_code
@@ -74,7 +73,7 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
             batches = _eval_batches(run, prepared)
             return ReadyRun(run, prepared.folder, prepared.digest, predict(run, machine), eval_batches=batches)
         progress("following a step without its memory", None)
-        rows, predicted = looked_at(run, machine)
+        rows, predicted = inspect_own_model(run, machine)
         run = run.model_copy(update={"own_rows": rows})
         _can_reach_its_target(run)
         return ReadyRun(run, prepared.folder, prepared.digest, predicted)
@@ -130,7 +129,7 @@ def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
     from assay.estimator.ranks import estimate_every_rank
 
     if run.model.own is not None:
-        return looked_at(run, machine)[1]
+        return inspect_own_model(run, machine)[1]
     try:
         return Predicted.model_validate(estimate_every_rank(run, machine).predicted())
     except Unpredicted:

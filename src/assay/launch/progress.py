@@ -12,6 +12,20 @@ from typing import Self
 
 from assay.errors import legible
 from assay.hardware.resident import Resident
+from assay.records.events import (
+    BeginEvent,
+    EvaluationEvent,
+    EvidenceEvent,
+    InterruptingEvent,
+    LogEvent,
+    NoteEvent,
+    PhaseEvent,
+    PrepareEvent,
+    ProgressEvent,
+    StartEvent,
+    StepEvent,
+    event_of,
+)
 from assay.store.event_log import Event
 from assay.units import format_bytes, format_count, format_seconds
 
@@ -53,28 +67,27 @@ class Meter:
         self._took: dict[str, float] = {}
         """Seconds that each phase took the last time."""
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: LogEvent) -> None:
         """Update the meter with one event."""
-        kind = event["event"]
-        if kind == "run":
-            self.steps, self.phase = event["steps"], "starting"
-            self._eval_interval = event.get("eval_interval", 0)
-            self._counted = event.get("counted", self._counted)
-            work, peak, pid = (event.get(name) for name in ("model_flops", "peak_flops", "pid"))
-            self._ideal = work / peak if work and peak else None
-            self._resident = None if pid is None else Resident(pid)
-        elif kind == "start":
-            self.done = event.get("resumed_at", 0)
-        elif kind == "phase":
-            self._enter(event["name"].replace("_", " "))
-        elif kind == "progress":
-            self._part = (event["done"], event["total"])
-        elif kind == "step":
-            self.done, self.loss = event["step"] + 1, event["loss"]
-            self._rate, self._log_norm = event.get("learning_rate"), event.get("log_gradient_norm")
-            self._recent = (*self._recent, (event["seconds"], event["tokens"]))[-_RECENT_STEPS:]
-        elif kind == "interrupting":
-            self._enter("stopping")
+        match event:
+            case BeginEvent():
+                self.steps, self.phase = event.steps, "starting"
+                self._eval_interval, self._counted = event.eval_interval, event.counted
+                work, peak = event.model_flops, event.peak_flops
+                self._ideal = work / peak if work and peak else None
+                self._resident = None if event.pid is None else Resident(event.pid)
+            case StartEvent():
+                self.done = event.resumed_at
+            case PhaseEvent():
+                self._enter(event.name.replace("_", " "))
+            case ProgressEvent():
+                self._part = (event.done, event.total)
+            case StepEvent():
+                self.done, self.loss = event.step + 1, event.loss
+                self._rate, self._log_norm = event.learning_rate, event.log_gradient_norm
+                self._recent = (*self._recent, (event.seconds, event.tokens))[-_RECENT_STEPS:]
+            case InterruptingEvent():
+                self._enter("stopping")
 
     @property
     def position(self) -> tuple[int, int]:
@@ -142,26 +155,24 @@ class Meter:
         return [f"for {format_seconds(spent)}"] if spent >= _LONG_SECONDS else []
 
 
-def remark(event: Event) -> str | None:
+def remark(event: LogEvent) -> str | None:
     """The sentence to print for an event, in addition to the meter; None for most events."""
-    kind = event["event"]
-    if kind == "run":
-        return (
-            f"run {event['run']}: {event['steps']} steps of {event['tokens_per_step']} {event.get('counted', 'tokens')}"
-        )
-    if kind == "prepare" and event["fraction"] is None:
-        return str(event["message"])
-    if kind == "note":
-        return str(event["text"])
-    if kind == "start" and event.get("resumed_at"):
-        return f"continuing after step {event['resumed_at']}"
-    if kind == "evidence":
-        return f"{event['optimization']}: {event['observed']}{'' if event['verdict'] else ' — it took no effect'}"
-    if kind == "evaluation" and event["loss"] is not None:
-        error = event.get("standard_error")
-        return f"after {event['step']} steps: validation loss {event['loss']:.4f}{f' ± {error:.4f}' if error else ''}"
-    if kind == "interrupting":
-        return "stopping after this step, to save; Ctrl-C again to stop at once"
+    match event:
+        case BeginEvent():
+            return f"run {event.run}: {event.steps} steps of {event.tokens_per_step} {event.counted}"
+        case PrepareEvent(fraction=None):
+            return event.message
+        case NoteEvent():
+            return event.text
+        case StartEvent() if event.resumed_at:
+            return f"continuing after step {event.resumed_at}"
+        case EvidenceEvent():
+            return f"{event.optimization}: {event.observed}{'' if event.verdict else ' — it took no effect'}"
+        case EvaluationEvent() if event.loss is not None:
+            error = f" ± {event.standard_error:.4f}" if event.standard_error else ""
+            return f"after {event.step} steps: validation loss {event.loss:.4f}{error}"
+        case InterruptingEvent():
+            return "stopping after this step, to save; Ctrl-C again to stop at once"
     return None
 
 
@@ -180,13 +191,14 @@ class RunLines:
     ) -> None:
         return None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, line: Event) -> None:
         """Print the line for an event, if it has one."""
+        event = event_of(line)
         self._meter.hear(event)
         text = remark(event)
-        if text is None and event["event"] == "step" and self._due():
+        if text is None and isinstance(event, StepEvent) and self._due():
             text = f"step {self._meter.done}/{self._meter.steps}, {self._meter.figures()}"
-        elif text is None and event["event"] == "progress" and self._due():
+        elif text is None and isinstance(event, ProgressEvent) and self._due():
             done, total = self._meter.position
             text = ", ".join(filter(None, (f"{self._meter.phase} {done}/{total}", self._meter.figures())))
         if text is not None:

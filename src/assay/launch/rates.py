@@ -1,9 +1,13 @@
-"""This machine with its measured rates, from the cache or from a process of its own that may import torch."""
+"""Facts of this machine that helper processes measure, which may import torch: its rates, and masks of dropout.
 
+A helper ends with its parent: its standard input is a pipe that closes when the parent ends in any way.
+"""
+
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from assay.config.home import Home
 from assay.errors import StorageError
@@ -18,12 +22,13 @@ from assay.hardware.rates import (
     user_rates_file,
     with_rates,
 )
-from assay.launch.lifeline import helper
 from assay.launch.outcome import check_alive
 
 _MEASURE = (sys.executable, "-P", "-m", "assay.worker.programs.rates")
 _NO_SUCH_DEVICE = 2
 _LIMIT_SECONDS = 300
+_LOOK = (sys.executable, "-P", "-m", "assay.worker.programs.repeated_masks")
+_LOOK_LIMIT_SECONDS = 60
 
 
 def measured_machine(
@@ -83,7 +88,7 @@ def set_aside_damaged(home: Home, tell: Callable[[str], None]) -> None:
 
 def _measure(device: str, threads: int | None) -> Rates | None:
     """Measure the rates of one device in a process of its own; None if torch has no such device."""
-    with helper([*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]) as process:
+    with _helper([*_MEASURE, device, *(["--threads", str(threads)] if threads else [])]) as process:
         out, errors = process.communicate(timeout=_LIMIT_SECONDS)
     if process.returncode == _NO_SUCH_DEVICE:
         return None
@@ -92,3 +97,38 @@ def _measure(device: str, threads: int | None) -> Rates | None:
         lines = errors.strip().splitlines() or ["it printed no message"]
         raise RuntimeError(f"the measurement of {device} ended with exit code {process.returncode}: {lines[-1]}")
     return Rates.model_validate_json(out.strip().splitlines()[-1])
+
+
+def largest_half_repeated() -> int | None:
+    """Return how many elements the largest 16-bit mask of torch's dropout has of which half comes again on the GPU.
+
+    None if that cannot be seen.
+    """
+    with _helper(_LOOK) as process:
+        try:
+            out, _ = process.communicate(timeout=_LOOK_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+    return int(out.split()[-1]) if process.returncode == 0 else None
+
+
+@contextmanager
+def _helper(command: Sequence[str], errors: int = subprocess.PIPE) -> "Iterator[subprocess.Popen[str]]":
+    """Start a process, and close its standard input at the end of the block, which ends it.
+
+    `errors` is where its standard error goes, as `subprocess.Popen` takes it.
+    """
+    listening, held = os.pipe()
+    try:
+        with subprocess.Popen(command, stdin=listening, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            os.close(listening)
+            listening = -1
+            try:
+                yield process
+            finally:
+                os.close(held)
+                held = -1
+    finally:
+        for end in (listening, held):
+            if end >= 0:
+                os.close(end)

@@ -18,14 +18,14 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.cells import studies_by_run
 from assay.store.lookup import find
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 
 BUDGET = ("training.steps", "training.tokens", "training.seconds", "training.target_loss", "ranks", "oversubscribe")
 """Keys that a resume may change: the budget and the number of processes."""
 
 
-def continued(
+def run_to_resume(
     home: Home, name: str, overrides: Sequence[str], techniques: Sequence[Spec] = ()
 ) -> tuple[RunFolder, Run]:
     """Return the folder of a run to resume, and the run with its new budget.

@@ -18,10 +18,10 @@ from assay.files import refused
 from assay.launch.prepare import ReadyRun
 from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
-from assay.store.liveness import is_alive
-from assay.store.reconcile import begun
+from assay.store.processes import is_alive
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
-from assay.training.schedules import bent
+from assay.training.learning_rate import describe_bend
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Claim:
 
 
 @contextmanager
-def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Iterator[Claim]:
+def claim_folder(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Iterator[Claim]:
     """Yield a new folder, or the folder of a stopped run, ready to begin.
 
     Raises `UsageError` if another process trains the run, and `StorageError` if the disk refuses. If either is raised
@@ -59,7 +59,7 @@ def claimed(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -> Ite
     try:
         store = Store(home)
         with _locked(folder) as lock, _put_back(folder):
-            store.ingest(begun(spec), 0)
+            store.ingest(begun_result(spec), 0)
             folder.prepare(spec)
             yield Claim(folder, spec, store, lock, folder.stamp())
     except (StorageError, UsageError):
@@ -76,7 +76,7 @@ def _bends(resume: RunFolder | None, earlier: RunSpec | None, ready: ReadyRun) -
     if earlier is None or checkpoint is None:
         return earlier.bends if earlier else ()
     done = int(checkpoint.name.partition("-")[2])
-    said = bent(earlier.config.training, ready.run.training, done)
+    said = describe_bend(earlier.config.training, ready.run.training, done)
     return (*earlier.bends, said) if said else earlier.bends
 
 

@@ -20,11 +20,10 @@ from assay.launch.child import Child, Process
 from assay.launch.forked import ForkServer
 from assay.launch.neighbours import RUN_VARIABLE
 from assay.launch.prepare import ReadyRun
-from assay.launch.run_lock import claimed
-from assay.launch.surroundings import surroundings
+from assay.launch.run_lock import claim_folder
 from assay.optimizations import mesh_of
 from assay.platforms import own_session
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder
 
 WORKER = (sys.executable, "-P", "-m", "assay.worker")
@@ -59,7 +58,7 @@ def start(
     run, and `StorageError` if the disk or the system refuses. A new folder is then removed, and an old one is
     unchanged.
     """
-    with claimed(ready, home, resume) as claim:
+    with claim_folder(ready, home, resume) as claim:
         arguments = [*(["--turns", str(turns)] if turns is not None else []), *(["--sample"] if sample else [])]
         killed = oom_kills()
         process = _spawn(
@@ -83,7 +82,7 @@ def fork_server(home: Home) -> ForkServer:
 
 def environment(home: Home) -> dict[str, str]:
     """Return the environment of a measured process."""
-    return {**surroundings(home), **_SURROUNDINGS}
+    return {**home.environment(), **_SURROUNDINGS}
 
 
 def _spawn(

@@ -22,7 +22,6 @@ from assay.hardware.rates import known_machine, step_times_file, with_step_times
 from assay.hardware.step_times import CalibrationReply, Task, depths
 from assay.launch.outcome import check_alive
 from assay.launch.rates import set_aside_damaged
-from assay.launch.surroundings import surroundings
 
 _TIME = (sys.executable, "-P", "-m", "assay.worker.programs.step_times")
 BUDGET_SECONDS = 20.0
@@ -130,7 +129,7 @@ def _started(home: Home) -> "subprocess.Popen[str]":
     """Start the process that times steps. It ends when its standard input closes, so when this one ends in any way."""
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        _TIME, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=surroundings(home)
+        _TIME, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=home.environment()
     )
 
 

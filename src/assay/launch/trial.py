@@ -12,7 +12,6 @@ from assay.config.home import Home
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.launch.prepare import ReadyRun
-from assay.launch.surroundings import surroundings
 from assay.optimizations import is_own, optimizations_of
 from assay.records.status import Status
 
@@ -38,7 +37,7 @@ def _try(own: list[str], one: ReadyRun, home: Home) -> None:
     done = subprocess.run(
         [*_CHILD, str(one.data_folder)],
         input=one.run.model_dump_json(),
-        env=surroundings(home),
+        env=home.environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -9,13 +9,13 @@ The objective is (Σ cross-entropies + α·Σ n·balance)/(tokens of the global 
 so their balance losses are averaged, weighted by tokens. The balance loss is thus added to the *summed* loss with the
 weight α·n. Its gradient by a token's probability is α·E·fᵢ (n cancels), times the factor that scales the summed loss
 before backward: 1/tokens, an fp16 loss scale and any other. That factor is the gradient of the summed loss, and
-backward reaches the loss before any router. So a hook on the loss stores it (`noted`), and the routers read it; code
-that scales the loss need not know about routers. Adding the gradient in backward is the idea of Megatron-LM's
+backward reaches the loss before any router. So a hook on the loss stores it (`note_factor`), and the routers read it;
+code that scales the loss need not know about routers. Adding the gradient in backward is the idea of Megatron-LM's
 auxiliary-loss scaler, which receives the factor explicitly.
 
 The balance of a micro-batch is not the balance of a batch, because cutting a batch changes f. With α > 0, accumulated
 gradients equal those of the mean of micro-batch losses, not those of the whole batch at once.
-A backward that does not start at the loss (one stage of a pipeline) sets the factor with `scaled_by`.
+A backward that does not start at the loss (one stage of a pipeline) sets the factor with `scale_balance`.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from assay.model.backward import backward_id
 
 
 class _Factor:
-    """The gradient of the summed loss, with the id of its backward pass; or a factor that `scaled_by` has set."""
+    """The gradient of the summed loss, with the id of its backward pass; or a factor that `scale_balance` has set."""
 
     backward: int | None = None
     noted: Tensor | None = None
@@ -57,7 +57,7 @@ _factor = _Factor()
 """One object per process, not per thread: autograd runs the nodes of each device in a thread of its own."""
 
 
-def noted(loss: Tensor) -> Tensor:
+def note_factor(loss: Tensor) -> Tensor:
     """Return `loss`, the summed loss, with a hook: a backward from it scales the balance losses like the loss."""
     if loss.requires_grad:
         loss.register_hook(_factor.note)  # type: ignore[no-untyped-call]
@@ -65,7 +65,7 @@ def noted(loss: Tensor) -> Tensor:
 
 
 @contextmanager
-def scaled_by(factor: Tensor | float) -> Iterator[None]:
+def scale_balance(factor: Tensor | float) -> Iterator[None]:
     """Scale balance losses in backward passes inside by `factor`, by which the summed loss would be multiplied."""
     earlier, _factor.said = _factor.said, factor
     try:
@@ -74,10 +74,10 @@ def scaled_by(factor: Tensor | float) -> Iterator[None]:
         _factor.said = earlier
 
 
-def balanced(probabilities: Tensor, shares: Tensor, coefficient: float) -> Tensor:
+def add_balance_loss(probabilities: Tensor, shares: Tensor, coefficient: float) -> Tensor:
     """Return `probabilities [n, E]` unchanged; backward adds the gradient of the balance loss for `shares [E]`.
 
-    Backward raises `RuntimeError` if it did not start at the summed loss and is not inside `scaled_by`.
+    Backward raises `RuntimeError` if it did not start at the summed loss and is not inside `scale_balance`.
     """
     gradient = shares * (coefficient * shares.numel())
     joined: Tensor = _Balance.apply(probabilities, gradient)  # type: ignore[no-untyped-call]

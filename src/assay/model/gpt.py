@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.model.attention import Attention
-from assay.model.balance import noted
+from assay.model.balance import note_factor
 from assay.model.loss import ChunkedCrossEntropy, cross_entropy
 from assay.model.moe import MixtureMLP
 
@@ -152,7 +152,7 @@ class GPT(nn.Module):
     def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Return the summed loss, a scalar, of token ids and targets, each `[B, T]`."""
         loss = self.head(self.hidden(ids), targets)
-        return loss if self.config.n_expert is None else noted(loss)
+        return loss if self.config.n_expert is None else note_factor(loss)
 
     def logits(self, ids: Tensor) -> Tensor:
         """Return logits: token ids `[B, T]` → `[B, T, vocab_size]`."""

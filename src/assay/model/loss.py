@@ -8,14 +8,36 @@ every micro-batch in flight in a pipeline. Torch's own `linear_cross_entropy` is
 
 The softmax is computed in float32 or wider, whatever the dtype of the products. The gradient of a 16-bit weight is
 accumulated in 16 bits, with one rounding per chunk.
+
+A loss of a user's own may leave some targets out, so their number is known only after its forward (`Tally`).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+Count = Tensor | float
+"""A number of targets; a tensor stays on the device until the host reads it with the figures of its step."""
+
+
+@dataclass(eq=False)
+class TargetTally:
+    """Targets that a user's own loss counted, in its last forward and in all forwards of a step."""
+
+    last: Count = 0
+    """Targets of the last forward."""
+    step: Count = 0
+    """Targets of all micro-batches of the last step."""
+
+
+def host(count: Count) -> float:
+    """Return a count as a number of the host, which waits for the device."""
+    return count.item() if isinstance(count, Tensor) else count
+
 
 NOT_COUNTED = -100
 """Target index that cross-entropy ignores."""

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from assay.config import ModelConfig
 from assay.hardware import AMPERE
 from assay.model.backward import in_backward
-from assay.model.balance import balance_loss, balanced
+from assay.model.balance import add_balance_loss, balance_loss
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class MixtureMLP(nn.Module):
     def _gates(self, probabilities: Tensor, chosen: Tensor, routes: Routes, shares: Tensor | None) -> Tensor:
         """Return the gates `[n, k]` of each token's experts, 0 for an expert that dropped it."""
         if shares is not None and self.config.router_loss > 0 and probabilities.requires_grad:
-            probabilities = balanced(probabilities, shares, self.config.router_loss)
+            probabilities = add_balance_loss(probabilities, shares, self.config.router_loss)
         gates = probabilities.gather(1, chosen)
         if chosen.size(1) > 1:
             gates = gates / gates.sum(dim=1, keepdim=True)

@@ -51,7 +51,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         raise UsageError(f"{path} is not a readable safetensors file ({error}); write or download it again") from error
 
 
-def checked(state: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
+def check_state(state: Mapping[str, Tensor], config: ModelConfig, source: object) -> dict[str, Tensor]:
     """Return `state` in the model's order and without tied aliases.
 
     Raises `UsageError` for the first tensor that is missing, unknown or of another shape; `source` names the origin of
@@ -80,7 +80,7 @@ def read_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     Raises `UsageError` if the file cannot be read or does not fit `config`.
     """
     path = Path(folder) / WEIGHTS
-    return checked(read_safetensors(path), config, path)
+    return check_state(read_safetensors(path), config, path)
 
 
 def load_model(folder: Path | str, config: ModelConfig) -> GPT:
@@ -106,7 +106,7 @@ def save_weights(
     Raises `UsageError` if `state` and `config` disagree or the folder is not empty, and `StorageError` if the disk
     cannot be written.
     """
-    weights = checked(state, config, "the model")
+    weights = check_state(state, config, "the model")
     with new_folder(Path(folder)) as made:
         write_safetensors(weights, made / WEIGHTS)
         values = config.model_dump(mode="json", exclude={"init_from"})

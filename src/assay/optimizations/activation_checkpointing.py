@@ -54,7 +54,7 @@ class ActivationCheckpointing(Optimization):
         return cost.recomputing(cost.block_sites[:: self.every], noise=run.model.dropout > 0)
 
     def check_program(self, program: "Program", run: ResolvedRun) -> None:
-        from assay.model.own.blocks import blocks_of
+        from assay.model.blocks import blocks_of
 
         if (there := len(blocks_of(program.parts))) < self.every:
             raise Conflict(
@@ -63,7 +63,7 @@ class ActivationCheckpointing(Optimization):
             )
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.model.own.blocks import blocks_of
+        from assay.model.blocks import blocks_of
         from assay.step.checkpoint import repeat_in_backward
 
         self.check_program(program, run)

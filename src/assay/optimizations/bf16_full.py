@@ -78,7 +78,7 @@ class Bf16Full(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
-        from assay.model.low_precision import narrow
+        from assay.model.narrow import narrow
 
         narrow(program.parts, torch.bfloat16)
         return program

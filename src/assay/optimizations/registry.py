@@ -5,23 +5,21 @@ to `search`. A large technique is a package of its own, whose `__init__` defines
 """
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pydantic import ValidationError
 
-from assay.config.extensions import check_methods, classes, extension_folder, imported, modules
+from assay.config.extensions import VARIABLE, check_methods, classes, extension_folder, import_file, modules
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, meant
 from assay.optimizations.base import Numerics, Optimization, Stage
-
-if TYPE_CHECKING:
-    pass
 
 _FRAME = {"__init__", "base", "card", "registry", "stack"}
 
@@ -59,6 +57,10 @@ _CONSTANTS = {"title": str, "stage": Stage, "numerics": Numerics, "saves": str, 
 
 _added: dict[str, type[Optimization]] = {}
 
+_stacks: dict[Any, tuple[Optimization, ...]] = {}
+"""Stacks that this process has resolved, by their specs and by the optimizations that may be added."""
+_MOST_STACKS = 1024
+
 
 def catalogue() -> dict[str, type[Optimization]]:
     """Return every optimization by name, in the order of application: by stage, then by name."""
@@ -80,7 +82,7 @@ def search(folder: Path) -> list[str]:
     """
     names = _names(folder)
     for name in names:
-        _added[name] = _only_optimization(imported(_file_of(folder, name), name))
+        _added[name] = _only_optimization(import_file(_file_of(folder, name), name))
     return names
 
 
@@ -124,8 +126,23 @@ def all_known(run: Run) -> bool:
 
 
 def optimizations_of(run: Run) -> tuple[Optimization, ...]:
-    """Return the run's optimizations in the order of application, independent of the order of listing."""
-    return tuple(sorted(map(resolve, run.optimizations), key=lambda one: (one.stage, one.name())))
+    """Return the run's optimizations in the order of application, independent of the order of listing.
+
+    A stack is resolved once, as it is listed and as it is written out with all its fields.
+    """
+    key = _key(run.optimizations)
+    if key not in _stacks:
+        found = tuple(sorted(map(resolve, run.optimizations), key=lambda one: (one.stage, one.name())))
+        if len(_stacks) >= _MOST_STACKS:
+            _stacks.clear()
+        _stacks[key] = _stacks[_key(one.spec() for one in found)] = found
+    return _stacks[key]
+
+
+def _key(specs: Iterable[Spec]) -> Any:
+    """Return what determines a stack: 1, 1.0 and True are fields of three kinds."""
+    listed = tuple((one.name, *((name, type(value), value) for name, value in one.fields.items())) for one in specs)
+    return listed, tuple(_added.items()), os.environ.get(VARIABLE)
 
 
 def _names(folder: Path) -> list[str]:

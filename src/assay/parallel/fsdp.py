@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor
 
 from assay.model import Block, MixtureMLP
 from assay.model.loss import NOT_COUNTED
-from assay.model.low_precision import lift_logits
+from assay.model.narrow import lift_logits
 from assay.parallel.gradient_norm import gradient_norm
 from assay.parallel.loss_reduction import sum_losses
 from assay.step.optimizer_offload import norm_on_device

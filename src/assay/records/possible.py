@@ -24,7 +24,7 @@ _COUNTS = ("steps", "tokens", "parameters", "tokens_per_second")
 """Fields of a result that are never negative."""
 
 
-def parsed(text: bytes | str) -> Any:
+def parse_json(text: bytes | str) -> Any:
     """Parse JSON. Raises `ValueError` also for NaN and infinity, which JSON does not have."""
     return json.loads(text, parse_constant=_refused)
 

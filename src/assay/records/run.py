@@ -6,11 +6,12 @@ Every figure is in a base unit that its name states. `None` means that the figur
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from assay.config.run import ResolvedRun
 from assay.records.base import Record
 from assay.records.environment import Environment
+from assay.records.events import RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.memory import Memory
@@ -20,7 +21,7 @@ from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 
 
-class Sample(Record):
+class SampledText(Record):
     """A short text that the trained model wrote when its run had ended."""
 
     prompt: str
@@ -28,6 +29,52 @@ class Sample(Record):
     """The continuation of the prompt, at most 200 characters."""
     temperature: float
     seed: int
+
+
+class _Sparse(Record):
+    """A record that writes only the fields that were given; those of a later version stay in it."""
+
+    model_config = ConfigDict(extra="allow", ser_json_inf_nan="null")
+
+    @model_serializer(mode="wrap")
+    def _given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if name in self.model_fields_set}
+
+
+class TraceSummary(_Sparse):
+    """Summary of the traced step."""
+
+    contractions: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
+    """Number of contractions of each dtype, by phase."""
+    flops: Mapping[str, int] = Field(default_factory=dict)
+    """FLOPs of each phase."""
+    forwards: int = 0
+    saved_bytes: Mapping[str, int] = Field(default_factory=dict)
+    parameter_bytes: int = 0
+    gradient_bytes: int = 0
+    optimizer_state_bytes: int = 0
+    shared_parameters: tuple[tuple[str, ...], ...] = ()
+    synchronizations: Mapping[str, int] = Field(default_factory=dict)
+    """Number of reads of each kind in which the host waited for the device."""
+
+
+class Extra(_Sparse):
+    """Facts that only some runs have."""
+
+    trace: TraceSummary | None = None
+    routers: tuple[RouterLayer, ...] = ()
+    """Routing statistics of each layer between the last two evaluations."""
+    loss_scale: float | None = None
+    """Loss scale of the last step, if losses are scaled."""
+    counters: Mapping[str, int] = Field(default_factory=dict)
+    """Number of steps and of evaluations whose rows were held against the slow rule."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the user."""
+
+    @classmethod
+    def of(cls, **facts: Any) -> "Extra":
+        """Return the facts that are there, of which empty ones are left out."""
+        return cls(**{name: fact for name, fact in facts.items() if fact})
 
 
 # More than 20 fields: it is the published record; users, pages and the index read its figures by these flat names.
@@ -91,10 +138,10 @@ class RunResult(Record):
     proven_until: Literal["beginning", "end"] | None = None
     """`end` if a step traced after the last checkpoint showed the same; None without evidence and in older records."""
     environment: Environment | None = None
-    sample: Sample | None = None
+    sample: SampledText | None = None
     """A text of the trained model; None for cells of studies, larger models, several ranks, and older records."""
     blocks: tuple[Block, ...] = ()
     first_step_seconds: float | None = None
     skipped_steps: int = 0
     """Updates that were skipped because a gradient was not finite (fp16)."""
-    extra: Mapping[str, Any] = Field(default_factory=dict)
+    extra: Extra = Field(default_factory=Extra)

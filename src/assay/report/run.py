@@ -89,20 +89,20 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         name = "test" if result.config.data.evaluate_on == "test" else "validation"
         yield name, f"loss {figure(result.val_loss)}{sampled(result)}{more}"
     yield from _speed(result)
-    if scale := result.extra.get("loss_scale"):
+    if scale := result.extra.loss_scale:
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
-    if layers := result.extra.get("routers"):
-        balance = " ".join(f"{layer['balance']:.3f}" for layer in layers)
-        busiest = max(max(layer["tokens"]) * len(layer["tokens"]) / sum(layer["tokens"]) for layer in layers)
-        dropped = max(layer["dropped"] for layer in layers)
+    if layers := result.extra.routers:
+        balance = " ".join(figure(layer.balance, 3) for layer in layers)
+        busiest = max(max(layer.tokens) * len(layer.tokens) / sum(layer.tokens) for layer in layers)
+        dropped = max(layer.dropped or 0.0 for layer in layers)
         yield "routers", f"balance by layer {balance}; busiest {busiest:.2f} times an even share, {dropped:.1%} dropped"
     yield from _proven(result)
     if result.gradient_probe is not None:
         yield "gradients", agreement_line(result.gradient_probe)
     if result.sample is not None:
         yield "text", repr(result.sample.text)
-    for note in result.extra.get("notes", ()):
-        yield "note", str(note)
+    for note in result.extra.notes:
+        yield "note", note
 
 
 def _status(result: "RunResult") -> str:

@@ -10,7 +10,7 @@ from assay.units import format_count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.store.entry import Entry
+    from assay.store.index import Entry
 
 FIGURES = ("steps", "val loss", "tokens/s", "tensors peak", "process peak")
 COLUMNS = ("run", "status", "created", "preset", "corpus", "model", "with", *FIGURES)
@@ -63,7 +63,7 @@ def row(entry: "Entry", mark: str = "") -> tuple[str, ...]:
 
 def brief(entry: "Entry", study: str | None = None) -> dict[str, Any]:
     """Return a run as a value of ``--json``; `study` is the id of the study of which it is a cell."""
-    from assay.store.entry import given_name
+    from assay.store.index import given_name
 
     values = entry._asdict()
     kept = {name: values[name] for name in (*_KEPT, *_KEPT_FIGURES, *_KEPT_COUNTS)}

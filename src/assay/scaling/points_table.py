@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.config.reading import read_bytes
+from assay.config.yaml_text import read_bytes
 from assay.errors import UsageError, shown
 
 _MOST_BYTES = 1 << 26

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from assay.model.tally import Tally
+from assay.model.loss import TargetTally
 from assay.step.settings import settings
 
 MicroBatch = tuple[Tensor, Tensor]
@@ -138,7 +138,7 @@ class Figures:
     """(figures, with a row for each step) → the same figures on the host, which waits for them."""
     read_every: int = 1
     """Number of steps whose figures are read together. 1: each step reads its own, and its norm before its update."""
-    tally: Tally | None = None
+    tally: TargetTally | None = None
     """Targets that the loss counts. None: it counts every target of a training batch."""
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from assay.config.home import Home
-from assay.store.entry import Entry
+from assay.store.index import Entry
 
 _STARTED = re.compile(rb'"event": ?"cell_start"[^\n]*?"run": ?"([^"\n]+)"')
 _RECORDED = re.compile(rb'"run": ?"([^"\n]+)"')
@@ -27,7 +27,7 @@ def studies_by_run(home: Home) -> dict[str, str]:
     return found
 
 
-def folded(entries: Iterable[Entry], studies: Mapping[str, str]) -> list[Entry]:
+def fold_cells(entries: Iterable[Entry], studies: Mapping[str, str]) -> list[Entry]:
     """Return entries in their order, with one for each study in the place of the first of its cells.
 
     The entry of a study has its id, the number of its cells among the entries, and no figures.

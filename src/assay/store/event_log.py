@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from assay.files import open_regular, read_file, refused
-from assay.records.events import typed
-from assay.records.possible import check_possible, parsed
+from assay.records.events import LogEvent, event_of
+from assay.records.possible import check_possible, parse_json
 from assay.sealed import open_line, seal_line
 from assay.units import json_text
 
 Event = dict[str, Any]
-"""One line of `events.jsonl`; its kind is under the key "event"."""
+"""One line of `events.jsonl`, as it is written; its kind is under the key "event"."""
 
 
 @dataclass(frozen=True)
 class Log:
     """The content of an event log."""
 
-    events: list[Event]
+    events: list[LogEvent]
     """Whole events, oldest first."""
     damaged: int
     """Number of lines that cannot be read."""
@@ -67,7 +67,7 @@ def read_log(path: Path) -> Log:
     return Log(whole, found.count(None) + broken)
 
 
-def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], int]:
+def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[LogEvent], int]:
     """Return the whole events after `offset` bytes of a growing log, and the offset from which to read on.
 
     A missing file is an empty log, and a line without its line break is left for the next call. At most `most` bytes
@@ -86,16 +86,17 @@ def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[Event], in
     return [event for event in found if event is not None], offset + len(lines) + len(separator)
 
 
-def parse_event(line: bytes) -> Event | None:
+def parse_event(line: bytes) -> LogEvent | None:
     """Parse a line as an event; None if it is not one, or lacks a required field of its kind."""
     try:
-        event = parsed(open_line(line))
+        event = parse_json(open_line(line))
     except (ValueError, RecursionError):
         return None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         return None
     try:
-        check_possible(typed(event))
+        found = event_of(event)
+        check_possible(found)
     except ValueError:
         return None
-    return event
+    return found

@@ -5,10 +5,10 @@ trained anew. They no longer count, even if the later process has not reached th
 one process, and only those of the last process are valid. Times belong to one mesh.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from statistics import mean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -16,25 +16,24 @@ from assay.records.events import (
     BlockEvent,
     EvaluationEvent,
     EvidenceEvent,
+    LogEvent,
     NoteEvent,
     RouterEvent,
-    RunEvent,
+    RouterLayer,
     StartEvent,
     StepEvent,
     ValuesEvent,
-    typed,
 )
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block
-from assay.store.event_log import Event
 
-_Kind = TypeVar("_Kind", bound=RunEvent)
+_Kind = TypeVar("_Kind", bound=LogEvent)
 
 
-def steps(events: Iterable[Event]) -> list[StepEvent]:
+def steps(events: Iterable[LogEvent]) -> list[StepEvent]:
     """The valid steps in order, one for each step index."""
     standing: dict[int, StepEvent] = {}
-    for event in _typed(events, "start", "step"):
+    for event in events:
         if isinstance(event, StartEvent):
             standing = {index: step for index, step in standing.items() if index < event.resumed_at}
         elif isinstance(event, StepEvent):
@@ -42,10 +41,10 @@ def steps(events: Iterable[Event]) -> list[StepEvent]:
     return [standing[index] for index in sorted(standing)]
 
 
-def evaluations(events: Iterable[Event]) -> list[EvaluationEvent]:
+def evaluations(events: Iterable[LogEvent]) -> list[EvaluationEvent]:
     """The valid evaluations in order, one for each number of completed steps."""
     standing: dict[int, EvaluationEvent] = {}
-    for event in _typed(events, "start", "evaluation"):
+    for event in events:
         if isinstance(event, StartEvent):
             standing = {done: seen for done, seen in standing.items() if done <= event.resumed_at}
         elif isinstance(event, EvaluationEvent):
@@ -65,56 +64,55 @@ def data_wait_share(timed: Sequence[StepEvent]) -> float | None:
     return sum(waited for waited, _ in told) / seconds if seconds else None
 
 
-def blocks(events: Iterable[Event]) -> list[Block]:
+def blocks(events: Iterable[LogEvent]) -> list[Block]:
     """Timed blocks of the last process; blocks whose fields this version cannot read are left out."""
     found: list[Block] = []
-    for event in _of_last_process(events, "block", BlockEvent):
+    for event in _of_last_process(events, BlockEvent):
         with suppress(ValidationError):
             found.append(event.block())
     return found
 
 
-def evidence(events: Iterable[Event]) -> list[Evidence]:
+def evidence(events: Iterable[LogEvent]) -> list[Evidence]:
     """The last process's evidence of every optimization."""
-    said = _of_last_process(events, "evidence", EvidenceEvent)
-    return [Evidence(optimization=one.optimization, observed=one.observed, verdict=one.verdict) for one in said]
+    return [one.evidence() for one in _of_last_process(events, EvidenceEvent)]
 
 
-def routers(events: Iterable[Event]) -> list[dict[str, Any]]:
+def routers(events: Iterable[LogEvent]) -> tuple[RouterLayer, ...]:
     """The last process's newest routing statistics by layer; empty if there are none."""
-    said = _of_last_process(events, "router", RouterEvent)
-    return said[-1].layers if said else []
+    said = _of_last_process(events, RouterEvent)
+    return said[-1].layers if said else ()
 
 
-def split_tokens(events: Iterable[Event]) -> int | None:
+def split_tokens(events: Iterable[LogEvent]) -> int | None:
     """Tokens of the training text, as the last process said; None in logs of earlier versions."""
     start = _last_start(events)
     return None if start is None else start.split_tokens
 
 
-def forked(events: Iterable[Event]) -> bool | None:
+def was_forked(events: Iterable[LogEvent]) -> bool | None:
     """Return True if the last process was forked from a server; None if it did not say."""
     start = _last_start(events)
     return None if start is None else start.forked
 
 
-def notes(events: Iterable[Event]) -> list[str]:
+def notes(events: Iterable[LogEvent]) -> list[str]:
     """The last process's sentences for the user."""
-    return [one.text for one in _of_last_process(events, "note", NoteEvent)]
+    return [one.text for one in _of_last_process(events, NoteEvent)]
 
 
-def values(events: Iterable[Event]) -> ValueProof | None:
+def values(events: Iterable[LogEvent]) -> ValueProof | None:
     """The last process's value proof; None if there is none, or this version cannot read its fields."""
-    for event in reversed(_of_last_process(events, "values", ValuesEvent)):
+    for event in reversed(_of_last_process(events, ValuesEvent)):
         with suppress(ValidationError):
             return ValueProof.model_validate(event.proof)
     return None
 
 
-def unproven_steps(events: Iterable[Event]) -> int:
+def unproven_steps(events: Iterable[LogEvent]) -> int:
     """Number of steps that the last process goes on from, of processes that did not show their values to be right."""
     count, began, shown = 0, 0, True
-    for event in _typed(events, "start", "values"):
+    for event in events:
         if isinstance(event, StartEvent):
             count += 0 if shown else max(0, event.resumed_at - began)
             began, shown = event.resumed_at, False
@@ -125,31 +123,26 @@ def unproven_steps(events: Iterable[Event]) -> int:
     return count
 
 
-def of_last_mesh(events: Iterable[Event]) -> list[Event]:
+def of_last_mesh(events: Iterable[LogEvent]) -> list[LogEvent]:
     """Events since the run has used its present mesh."""
-    since: list[Event] = []
+    since: list[LogEvent] = []
     mesh = None
     for event in events:
-        if event["event"] == "start" and event.get("mesh") != mesh:
-            since, mesh = [], event.get("mesh")
+        if isinstance(event, StartEvent) and event.mesh != mesh:
+            since, mesh = [], event.mesh
         since.append(event)
     return since
 
 
-def _typed(events: Iterable[Event], *kinds: str) -> Iterator[RunEvent]:
-    """Events of the given kinds; the steps of a long run are not read for the sake of the others."""
-    return (typed(event) for event in events if event["event"] in kinds)
-
-
-def _last_start(events: Iterable[Event]) -> StartEvent | None:
-    starts = [event for event in _typed(events, "start") if isinstance(event, StartEvent)]
+def _last_start(events: Iterable[LogEvent]) -> StartEvent | None:
+    starts = [event for event in events if isinstance(event, StartEvent)]
     return starts[-1] if starts else None
 
 
-def _of_last_process(events: Iterable[Event], name: str, kind: type[_Kind]) -> list[_Kind]:
+def _of_last_process(events: Iterable[LogEvent], kind: type[_Kind]) -> list[_Kind]:
     """Events of one kind since the last start."""
     since: list[_Kind] = []
-    for event in _typed(events, "start", name):
+    for event in events:
         if isinstance(event, StartEvent):
             since = []
         elif isinstance(event, kind):

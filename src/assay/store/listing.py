@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from assay.config.home import Home
 from assay.errors import StorageError, first_line
-from assay.store.entry import Entry, entry_of
-from assay.store.index import Store
+from assay.store.index import Entry, Store, entry_of
 
 _RUNNING, _DAMAGED = "running", "damaged"
 _CREATED = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-")
@@ -75,7 +74,7 @@ def _has_news(entry: Entry | None, stamp: int) -> bool:
 
 def _look(home: Home, run: str, stamp: int) -> Entry:
     """Read a run's present entry; for a run whose files cannot be read, only the reason is known."""
-    from assay.store.reconcile import settle
+    from assay.store.result import settle
     from assay.store.run_folder import RunFolder
 
     folder = RunFolder(home.runs / run)

@@ -6,7 +6,7 @@ import re
 from assay.config.home import Home
 from assay.errors import UsageError, meant
 from assay.store.cells import studies_by_run
-from assay.store.entry import given_name
+from assay.store.index import given_name
 from assay.store.run_folder import RunFolder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -29,11 +29,12 @@ from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
 from assay.files import open_regular, read_file, refused, remove_folder, write_file
+from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.sealed import open_file, seal_file
-from assay.store.event_log import Event, Log, read_log
+from assay.store.event_log import Log, read_log
 
 Record = TypeVar("Record", bound=Frozen)
 
@@ -184,7 +185,7 @@ class RunFolder:
         """Read every whole event, and count the damaged lines; a last line cut off by a kill is left out."""
         return read_log(self.events_file)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[LogEvent]:
         """Every whole event, oldest first."""
         return self.log().events
 

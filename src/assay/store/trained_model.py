@@ -1,22 +1,128 @@
-"""The weights that a run has trained so far: its newest undamaged checkpoint, with its model and tokenizer."""
+"""The weights that a run has trained so far: its newest undamaged checkpoint, with its model and tokenizer.
 
-from dataclasses import dataclass
+An export keeps parts of the checkpoint that the run started from, which training did not change. These are files of the
+tokenizer, byte for byte, and settings of generation, if the run's tokenizer gives the same ids. Each key of
+`config.json` stays whose meaning is still the model's. What differs is listed.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.config.hf import CONFIG, config_from_hf, hf_config, is_hugging_face, read_json
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 from assay.optimizations import trained_model
 from assay.records.status import Status
-from assay.store.kept import Kept, kept_of
 from assay.store.lookup import find
+from assay.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from assay.data import Tokenizer
     from assay.model import GPT
 
 _TOKENIZER = "tokenizer.json"
+_OF_TOKENIZER = (
+    _TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
+"""Files whose meaning depends on the ids of tokens."""
+_OF_TRAINING = {"resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "initializer_range"}
+"""Keys that say how a model was trained, and not what it computes."""
+_CONTEXT = "max_position_embeddings"
+_DTYPES = ("dtype", "torch_dtype")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Files for an export, by name, and what they say of the checkpoint that a run started from."""
+
+    files: Mapping[str, bytes | Mapping[str, Any]] = field(default_factory=dict)
+    source: Path | None = None
+    """Folder of that checkpoint; None if the run started from none, or if it is gone."""
+    kept: tuple[str, ...] = ()
+    """Names of files that are those of the checkpoint."""
+    differs: tuple[str, ...] = ()
+    """A text for each difference from the checkpoint, besides its weights."""
+
+
+def origin(config: ModelConfig) -> Path | None:
+    """Return the folder of the Hugging Face checkpoint that a run began with, also by way of other runs."""
+    source, seen = config.init_from, set[str]()
+    while source is not None and source not in seen:
+        seen.add(source)
+        if is_hugging_face(Path(source)):
+            return Path(source)
+        run = RunFolder(Path(source).parent.parent)
+        source = run.spec().config.model.init_from if run.spec_file.is_file() else None
+    return None
+
+
+def kept_parts(config: ModelConfig, tokenizer: str | None, dtype: str) -> Kept:
+    """Return what an export keeps. `tokenizer` is the text of the run's tokenizer.json, None if there is none.
+
+    `dtype` is that of the exported weights, such as ``float32``. Raises `UsageError` if the checkpoint is damaged.
+    """
+    source = origin(config)
+    if source is None:
+        gone = f"{config.init_from}, from which the run began, has no configuration of a checkpoint any more"
+        return Kept(differs=(gone,) if config.init_from is not None and not Path(config.init_from).exists() else ())
+    theirs, values = read_json(source / CONFIG), hf_config(config)
+    changed = _changed(theirs, values, hf_config(config_from_hf(source)))
+    changed |= {key: dtype for key in _DTYPES if key in theirs and theirs[key] != dtype}
+    same = _same_tokenizer(source / _TOKENIZER, tokenizer)
+    if not same:
+        changed |= {key: values[key] for key in ("bos_token_id", "eos_token_id") if theirs.get(key) is not None}
+    names = [name for name in _OF_TOKENIZER if same and (source / name).is_file()]
+    differs = [f"{key} {_plain(theirs.get(key))} → {_plain(value)}" for key, value in changed.items()]
+    if not same:
+        differs.append("the tokenizer, which is the run's own, without chat template and generation_config.json")
+    files: dict[str, bytes | Mapping[str, Any]] = {name: (source / name).read_bytes() for name in names}
+    return Kept({**files, CONFIG: {**theirs, **changed}}, source, tuple(names), tuple(differs))
+
+
+def _changed(theirs: Mapping[str, Any], ours: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of `config.json` whose meaning a run has changed. `before` is theirs as we would write it."""
+    changed = {key: value for key, value in ours.items() if value != before.get(key) and key not in _OF_TRAINING}
+    if changed.get(_CONTEXT, 0) < theirs.get(_CONTEXT, 0):  # rotations do not depend on it, and no weight does
+        changed.pop(_CONTEXT, None)
+    return changed
+
+
+def _same_tokenizer(path: Path, ours: str | None) -> bool:
+    """Return whether a tokenizer.json and the text of another give the same ids."""
+    from tokenizers import Tokenizer as Library
+
+    if ours is None or not path.is_file():
+        return False
+    try:
+        return _pieces(Library.from_file(str(path)).to_str()) == _pieces(ours)
+    except Exception as error:  # the library raises bare Exceptions
+        raise UsageError(f"{path} is not a readable tokenizer.json: {str(error).splitlines()[0]}") from error
+
+
+def _pieces(text: str) -> list[Any]:
+    content = json.loads(text)
+    if "model" not in content:
+        return [text]
+    model = content["model"]
+    added = sorted((one["id"], one["content"]) for one in content.get("added_tokens", ()))
+    return [model.get("vocab"), model.get("merges"), content.get("normalizer"), added]
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -77,13 +183,13 @@ class Trained:
         except UsageError as error:
             complaint = f"without a tokenizer: {error}"
         dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
-        kept = kept_of(self.config, text, dtype) if form == "hf" else Kept()
+        kept = kept_parts(self.config, text, dtype) if form == "hf" else Kept()
         own = {} if _TOKENIZER in kept.files else beside
         save(weights, self.config, folder, {**own, **kept.files})
         return Exported(complaint, kept)
 
 
-def trained(home: Home, name: str) -> Trained:
+def find_trained(home: Home, name: str) -> Trained:
     """Find the newest undamaged checkpoint of the run that `name` means. Raises `UsageError` if there is none."""
     folder = find(home, name)
     spec = folder.spec()

@@ -7,12 +7,13 @@ from typing import NamedTuple
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
+from assay.records.events import CellStartEvent
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.sealed import open_file
 from assay.store.lookup import find as find_run
 from assay.store.lookup import run_folders
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder, folders
 from assay.studies.folder import find as find_study
@@ -26,7 +27,7 @@ class Chosen(NamedTuple):
     """Sentences on runs and studies of a home that are left out, because nobody could read them elsewhere."""
 
 
-def chosen(home: Home, runs: Sequence[str], studies: Sequence[str], *, cells: bool = True) -> Chosen:
+def chosen_folders(home: Home, runs: Sequence[str], studies: Sequence[str], *, cells: bool = True) -> Chosen:
     """Return the folders of these runs, of these studies, and of the studies' runs; without names all of a home.
 
     Studies go without their runs if there are to be no cells: a study's record has all that its page shows.
@@ -79,7 +80,7 @@ def _left_out(reason: str, name: str, silently: bool) -> str:
     return f"left out {name}: {reason}"
 
 
-def judged(path: Path, home: Home) -> list[ModelConfig]:
+def check_study(path: Path, home: Home) -> list[ModelConfig]:
     """Return the models in the records of a study that is brought here.
 
     Raises `UsageError` if a record cannot be read, or is that of another study. It may also have no other result of a
@@ -116,7 +117,7 @@ def _check_against(here: RunFolder, arriving: RunResult) -> None:
 
 def runs_of(study: StudyFolder, home: Home) -> dict[RunFolder, str]:
     """Return the folders of a study's runs, of every attempt, that are still in the home, each with its cell's name."""
-    names = {event["run"]: event["cell"] for event in study.events() if event["event"] == "cell_start"}
+    names = {event.run: event.cell for event in study.events() if isinstance(event, CellStartEvent)}
     record = study.record()
     if record is not None:
         names |= {one.result.run: one.cell.name for one in (*record.cells, *record.nudged)}

@@ -20,8 +20,8 @@ from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
 from assay.studies.constant import HeldQuantity
-from assay.studies.design import Treatment, crossed, enough
-from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merged, one_line, text, written
+from assay.studies.design import Treatment, cross_cells, enough
+from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merge_changes, one_line, override_text, text
 
 __all__ = ["Factor", "Study", "at_levels"]
 
@@ -122,7 +122,7 @@ class Study(Stated):
         missing = [key for key in keys if key not in values]
         if self._base is None and missing and self.start_from is None:
             self._base = load(self.base, self.overrides)
-        own = {key: written(self._base, key) for key in missing} if self._base is not None else {}
+        own = {key: override_text(self._base, key) for key in missing} if self._base is not None else {}
         return {**{key: value for key, value in own.items() if value is not None}, **values}
 
     def overridden(self) -> tuple[str, ...]:
@@ -186,8 +186,8 @@ class Study(Stated):
         return tuple(found)
 
     def cells(self, base: Run) -> tuple[Cell, ...]:
-        """Return the cells of every row. Raises `UsageError` as `rows` and `crossed`."""
-        return crossed(self.rows(base), self.seeds_from(base.seed), self.processes_at_each_seed)
+        """Return the cells of every row. Raises `UsageError` as `rows` and `cross_cells`."""
+        return cross_cells(self.rows(base), self.seeds_from(base.seed), self.processes_at_each_seed)
 
     def seeds_from(self, first: int) -> tuple[int, ...]:
         """Return the seeds of every row: those that are listed, or as many as there should be from `first` on.
@@ -235,7 +235,7 @@ def _check_free(
 def at_levels(base: Run, levels: Mapping[str, str], factors: Mapping[str, Factor]) -> Run:
     """Return the base with each factor at its level. Raises `UsageError` for an impossible level."""
     try:
-        changes = merged(factors[key].at(level) for key, level in levels.items())
+        changes = merge_changes(factors[key].at(level) for key, level in levels.items())
     except ValueError as error:
         raise UsageError(str(error)) from error
     if "seed" in changes:

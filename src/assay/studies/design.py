@@ -41,7 +41,7 @@ class Treatment(NamedTuple):
     """True if the row runs the control under another label."""
 
 
-def crossed(rows: Sequence[Treatment], seeds: Sequence[int], processes: int) -> tuple[Cell, ...]:
+def cross_cells(rows: Sequence[Treatment], seeds: Sequence[int], processes: int) -> tuple[Cell, ...]:
     """Return the cells, seed by seed and process by process: the control twice, then the other rows.
 
     The control is the first row. Raises `UsageError` for less than one seed or process, and for a seed that is given

@@ -20,7 +20,7 @@ FIRST_STEPS = 20
 """Steps in which a fixed bound on rounding holds, unless dropout draws masks."""
 
 
-def nudged(cells: Sequence[Cell], accelerated: bool) -> list[Cell]:
+def nudged_copies(cells: Sequence[Cell], accelerated: bool) -> list[Cell]:
     """Nudged copies of the baseline, one per seed of a design; empty if no bound depends on them.
 
     `accelerated` is true if cells run on an accelerator, where two equal runs may diverge.

@@ -105,7 +105,7 @@ def one_line(name: str) -> str:
     return name
 
 
-def written(run: Run, key: str) -> str | None:
+def override_text(run: Run, key: str) -> str | None:
     """Return the value of a key of a configuration as the text of an override; None if there is no such key."""
     if key == OPTIMIZATIONS:
         return "+".join(map(str, run.optimizations)) or NONE
@@ -117,7 +117,7 @@ def written(run: Run, key: str) -> str | None:
     return text(value)
 
 
-def merged(changes: Iterable[Changes]) -> dict[str, str]:
+def merge_changes(changes: Iterable[Changes]) -> dict[str, str]:
     """Return the changes of several levels together; their optimizations are stacked in order.
 
     Raises `ValueError` if two levels change the same other key.

@@ -23,11 +23,12 @@ from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, shown
 from assay.files import read_file, refused, write_file
+from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
 from assay.sealed import open_file, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
-from assay.store.liveness import is_alive, is_here, is_locked, locked, this_process
+from assay.store.processes import is_alive, is_here, is_locked, this_process, try_lock
 from assay.store.run_folder import RunProcess
 
 Kind = TypeVar("Kind", "StudyPlan", "ComparisonRecord")
@@ -116,11 +117,11 @@ class StudyFolder:
         """Append an event to the log. What a resume needs is flushed to the disk at once. Raises `StorageError`."""
         append(self.events_file, event, flushed=event["event"] not in _PROGRESS)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[LogEvent]:
         """Every whole event, oldest first."""
         return read_log(self.events_file).events
 
-    def events_since(self, offset: int) -> tuple[list[Event], int]:
+    def events_since(self, offset: int) -> tuple[list[LogEvent], int]:
         """Whole events after `offset` bytes of the log, and the offset from which to read on."""
         return read_since(self.events_file, offset)
 
@@ -135,7 +136,7 @@ class StudyFolder:
             lock = (self.path / "lock").open("ab", buffering=0)
         with lock:
             with refused(self.path):
-                free = locked(lock)
+                free = try_lock(lock)
                 if free:
                     self._sign(lock)
             if not free:

@@ -19,8 +19,8 @@ from assay.records.prediction import Predicted
 from assay.records.study import AGAIN, BASELINE
 from assay.studies.base import Study
 from assay.studies.constant import sentence
-from assay.studies.design import Treatment, crossed
-from assay.studies.drift import nudged
+from assay.studies.design import Treatment, cross_cells
+from assay.studies.drift import nudged_copies
 from assay.studies.execution.pace import process_seconds
 from assay.studies.execution.ready import with_step_times
 
@@ -123,8 +123,8 @@ def outlook(
         able = with_step_times(able, home, prepare)
     rows = [_predicted(row, able[row.label], timed=timed) if row.label in able else row for row in rows]
     control = [row._replace(label=BASELINE, processes=2 * row.processes) for row in rows[:1]]
-    cells = crossed(seen, study.seeds_from(base.seed), 1)
-    drifts = len(nudged(cells, accelerated=detect().device(base.device) == "cuda"))
+    cells = cross_cells(seen, study.seeds_from(base.seed), 1)
+    drifts = len(nudged_copies(cells, accelerated=detect().device(base.device) == "cuda"))
     return Outlook(
         name=study.name,
         kind=study.kind,

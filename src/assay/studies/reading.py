@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.config.reading import parsed, read_text
+from assay.config.yaml_text import parse_mapping, read_text
 from assay.errors import UsageError, among, meant, shown
 from assay.studies.base import Study
-from assay.studies.documents import published
+from assay.studies.documents import with_published
 from assay.studies.kinds import kinds
 
 FULL = "full"
@@ -40,7 +40,7 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
         raise UsageError(f"{path} is no study: its key kind is {shown(name)}{hint}")
     try:
         if "published" in values:
-            values["published"] = published(values["published"])
+            values["published"] = with_published(values["published"])
         study = known[name].model_validate(values, strict=False)
     except ValidationError as error:
         finding = error.errors()[0]
@@ -107,7 +107,7 @@ def _values(path: Path) -> dict[str, Any]:
         text = read_text(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); name a YAML file of a study") from error
-    values: dict[str, Any] | None = parsed(text, str(path), _EXPECTED, yaml.safe_load)
+    values: dict[str, Any] | None = parse_mapping(text, str(path), _EXPECTED, yaml.safe_load)
     if values is None or not all(isinstance(key, str) for key in values):
         raise UsageError(f"{path} is {_EXPECTED}")
     return values

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.records.events import BlockEvent, EvaluationEvent, StartEvent, StepEvent, typed
+from assay.records.events import BlockEvent, EvaluationEvent, LogEvent, StartEvent, StepEvent
 from assay.records.run import RunResult
 from assay.report.formats import leaves
 from assay.report.run import stack_summary
-from assay.store.event_log import Event
 from assay.store.run_folder import RunSpec
 from assay.tracking.base import Ending, Row, Sheet, Value, text
 
@@ -22,7 +21,6 @@ _FIGURES = (
     *("steps", "tokens", "parameters", "train_loss", "loss_spread", "val_loss", "val_perplexity"),
     *("val_bits_per_byte", "val_standard_error", "tokens_per_second", "first_step_seconds", "skipped_steps"),
 )
-_KINDS = ("start", "step", "evaluation", "block")
 
 
 def sheet(spec: RunSpec, title: str = "", group: str = "") -> Sheet:
@@ -66,30 +64,29 @@ class Series:
         """Time of the newest row, in seconds since the epoch."""
         self._step = 0
 
-    def add(self, events: Iterable[Event]) -> tuple[list[Row], bool]:
+    def add(self, events: Iterable[LogEvent]) -> tuple[list[Row], bool]:
         """Return the new rows, and whether a resumed process has taken back earlier ones.
 
         After that the new rows are all rows: the steps after its checkpoint are trained anew.
         """
         known, back = len(self.rows), False
-        for event in (event for event in events if event["event"] in _KINDS):
-            found = typed(event)
-            if isinstance(found, StartEvent):
-                back |= self._start(found, event.get("time"))
+        for event in events:
+            if isinstance(event, StartEvent):
+                back |= self._start(event)
             else:
-                self.rows.extend(self._rows(found))
+                self.rows.extend(self._rows(event))
         return (self.rows if back else self.rows[known:]), back
 
-    def _start(self, event: StartEvent, time: Any) -> bool:
+    def _start(self, event: StartEvent) -> bool:
         """Take back the rows after a process's checkpoint; True if there were any."""
         kept = [row for row in self.rows if row.step <= event.resumed_at]
         back = len(kept) < len(self.rows)
         self.rows, self._step = kept, event.resumed_at
-        if isinstance(time, int | float):
-            self.time = max(float(time), kept[-1].time if kept else 0.0)
+        if event.time is not None:
+            self.time = max(event.time, kept[-1].time if kept else 0.0)
         return back
 
-    def _rows(self, event: Any) -> Iterator[Row]:
+    def _rows(self, event: LogEvent) -> Iterator[Row]:
         if isinstance(event, StepEvent):
             self._step, self.time = event.step + 1, self.time + event.seconds
             values = _of_step(event)

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from assay.config.home import Home
 from assay.errors import one_line
 from assay.executors.base import Ended, News, Planned
+from assay.records.events import BeginEvent, event_of
 from assay.store.event_log import Event
 from assay.tracking import checked
 from assay.tracking.process import Failed, TrackerProcess
@@ -56,10 +57,11 @@ class Tracking:
 
     def event(self, event: Event) -> None:
         """Receive an event of `assay.train`: when the run has begun, it is followed."""
-        if event["event"] == "run":
+        begun = event_of(event)
+        if isinstance(begun, BeginEvent):
             self._finish()
-            self._followed = str(event["run"])
-            self._each(self._followed, lambda process: process.request("follow", run=str(event["run"])))
+            self._followed = begun.run
+            self._each(self._followed, lambda process: process.request("follow", run=begun.run))
 
     def after(self, listener: Callable[[Event], None]) -> Callable[[Event], None]:
         """Return a listener of events that passes each to `listener` first."""

@@ -23,7 +23,7 @@ from assay.config.home import Home
 from assay.errors import first_line
 from assay.store.event_log import read_since
 from assay.store.lookup import find
-from assay.store.reconcile import settle
+from assay.store.result import settle
 from assay.tracking import tracker
 from assay.tracking.base import Tracker
 from assay.tracking.content import Series, ending, sheet

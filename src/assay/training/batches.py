@@ -7,7 +7,7 @@ from assay.config import ResolvedRun
 from assay.data import Batch, Batches, Prepared, validation_windows
 from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
-from assay.model.own.batches import OwnBatches
+from assay.model.own_batches import OwnBatches
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.step.transfer import copied_to
 from assay.training.evaluation import EvaluationSample, Windows

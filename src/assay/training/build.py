@@ -28,8 +28,8 @@ from assay.step.program import Context, Figures, Parallel, Program, Step, Weight
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
-from assay.training.initial import given, nudged
-from assay.training.schedules import schedule
+from assay.training.initial import given_weights, nudge_weights
+from assay.training.learning_rate import schedule
 
 
 def baseline(
@@ -48,7 +48,7 @@ def baseline(
     torch.backends.cudnn.allow_tf32 = False
     model, weights_of = _own(run) if run.model.own is not None else _gpt(run, weights)
     if run.nudge:
-        weights_of = replace(weights_of, initialize=nudged(weights_of.initialize, run.nudge))
+        weights_of = replace(weights_of, initialize=nudge_weights(weights_of.initialize, run.nudge))
     program = Program(
         device=device,
         parts=(model,),
@@ -70,20 +70,20 @@ def baseline(
 def _gpt(run: ResolvedRun, weights: Mapping[str, Tensor] | None) -> tuple[nn.Module, Weights]:
     with torch.device("meta"):
         model = GPT(run.model)
-    initialize = initializer(run.model, run.seed) if weights is None else given(weights)
+    initialize = initializer(run.model, run.seed) if weights is None else given_weights(weights)
     return model, Weights(initialize=initialize, tied=TIED if run.model.tie_embeddings else ())
 
 
 def _own(run: ResolvedRun) -> tuple[nn.Module, Weights]:
-    from assay.model.own.part import load_own
+    from assay.model.own_model import load_own
 
     own = load_own(run)
-    return own.part, Weights(initialize=given(own.weights), tied=own.tied, buffers=own.buffers)
+    return own.part, Weights(initialize=given_weights(own.weights), tied=own.tied, buffers=own.buffers)
 
 
 def _with_own(program: Program) -> Program:
     """Return the program of a user's model with its batches, its count of targets, and its buffers in checkpoints."""
-    from assay.model.own.part import Buffers, batches_of, tally_of
+    from assay.model.own_model import Buffers, batches_of, tally_of
 
     if program.weights.buffers:
         program = replace(program, stateful={"buffers": Buffers(program.parts[0])})

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import UsageError
-from assay.model.loss import NOT_COUNTED
-from assay.model.tally import Count, host
+from assay.model.loss import NOT_COUNTED, Count, host
 from assay.step.program import MicroBatch, Step
 from assay.training.gradients import summed_loss
 

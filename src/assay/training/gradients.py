@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import UsageError
-from assay.model.tally import Count
+from assay.model.loss import Count
 from assay.parallel.dtensor import local
 from assay.step.program import MicroBatch, Program, Step
 

@@ -24,7 +24,7 @@ def initial_weights(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
     return load_hf(folder, config) if is_hugging_face(folder) else read_weights(folder, config)
 
 
-def given(weights: Mapping[str, Tensor]) -> Initialize:
+def given_weights(weights: Mapping[str, Tensor]) -> Initialize:
     """Return an initialization that takes its values from `weights`; it raises `ValueError` if a shape differs."""
 
     def initialize(name: str, shape: torch.Size) -> Tensor:
@@ -35,7 +35,7 @@ def given(weights: Mapping[str, Tensor]) -> Initialize:
     return initialize
 
 
-def nudged(initialize: Initialize, draw: int) -> Initialize:
+def nudge_weights(initialize: Initialize, draw: int) -> Initialize:
     """Return an initialization that moves each value of `initialize` up or down by one unit in the last place.
 
     The directions are a pure function of (draw, parameter name). A zero stays: its neighbours are subnormal.

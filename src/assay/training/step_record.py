@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assay.config.training import TrainingConfig
+from assay.config.run import TrainingConfig
 from assay.training.evaluation import Evaluation
 from assay.units import format_steps
 

@@ -62,7 +62,7 @@ def what_was_refused(error: BaseException) -> str:
     return f"a tensor of {size} could not be allocated"
 
 
-def stopped(work: Callable[[], None]) -> EarlyEnd | None:
+def early_end_of(work: Callable[[], None]) -> EarlyEnd | None:
     """Call `work`, and return the ending if it stops early with a result; such a run is still evaluated and saved."""
     try:
         work()

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
-from assay.model.own.batches import OwnBatches
-from assay.model.own.part import own_batches
+from assay.model.own_batches import OwnBatches
+from assay.model.own_model import own_batches
 from assay.reference.expected import Expected, Stream
 from assay.values.recorded import Recorded
 from assay.values.texts import texts_of_step

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
-from assay.model.tally import host
+from assay.model.loss import host
 from assay.parallel.dtensor import is_spread, placed_gradient
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import MicroBatch, Step

@@ -1,10 +1,17 @@
-"""Timed blocks of the measured child: consecutive steps; other cells of a comparison run between two blocks.
+"""Division of a process's steps into first step, trace, warm-up and timed blocks, and the timed blocks.
 
-The first step of a block finds memory and caches as the other cells left them. So it is not timed, and memory is
-measured over it. The same holds for a step after one that was replayed by a reference. In a block of one step, that
-step is both timed and measured. The other activity of the machine is read before and after the timed steps, outside
-their time. The clock of the phase runs on between two steps, so work that a program does there is known as well
-(`Block.between_seconds`).
+All steps train. The first step is separate because it pays for one-time costs (allocations, compilation). The second is
+separate because it is traced, and the next two because caches and clocks settle. The remaining steps are cut into equal
+blocks, and the remainder of the division is added to the warm-up. A run of few steps has fewer or shorter pieces, and a
+run of one step is only traced. If the update of the traced step is skipped, the next one is traced as well, and the
+later pieces become shorter.
+
+A timed block is consecutive steps; other cells of a comparison run between two blocks. The first step of a block finds
+memory and caches as the other cells left them. So it is not timed, and memory is measured over it. A step that is
+replayed by a reference (`values.places`), or in which the heap is counted, is not timed. The step after it settles. In
+a block of one step, that step is both timed and measured. The other activity of the machine is read before and after
+the timed steps, outside their time. The clock of the phase runs on between two steps, so work that a program does there
+is known as well (`Block.between_seconds`).
 
 A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
 nothing in the training.
@@ -13,10 +20,12 @@ nothing in the training.
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Literal, NamedTuple
 
+from assay.config.run import ResolvedRun
 from assay.instruments.memory.process import trim
 from assay.instruments.rates import surroundings
 from assay.instruments.rates.gpu_state import GpuSampler
@@ -26,15 +35,82 @@ from assay.training.loop import Loop
 from assay.training.step_record import StepRecord
 from assay.training.stops import EarlyEnd, Unread
 from assay.worker.phases import Phases
-from assay.worker.plan import Piece, PieceKind, block_pieces
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
+
+WARMUP = 2
+BLOCKS = 5
+"""Number of timed blocks of a run without turns."""
+
+
+@dataclass(frozen=True)
+class WorkPlan:
+    """Number of steps of each piece, in the order of execution."""
+
+    first: int
+    trace: int
+    warmup: int
+    blocks: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Sum of all pieces."""
+        return self.first + self.trace + self.warmup + sum(self.blocks)
+
+
+def steps_left(run: ResolvedRun, step: int, tokens: int) -> int:
+    """Number of steps from `step` to the last, or to the step that spends the budget of tokens."""
+    left = run.training.steps - step
+    if run.training.tokens is not None:
+        left = min(left, math.ceil((run.training.tokens - tokens) / run.tokens_per_step))
+    return max(left, 0)
+
+
+def plan(steps: int, blocks: int = BLOCKS, traced: int = 1) -> WorkPlan:
+    """Divide `steps` into pieces, with at most `blocks` timed blocks of at least one step."""
+    trace = min(steps, traced)
+    first = min(steps - trace, 1)
+    rest = steps - first - trace
+    count = min(blocks, rest - min(WARMUP, max(rest - 1, 0)))
+    each = (rest - min(WARMUP, rest - 1)) // count if count else 0
+    return WorkPlan(first, trace, rest - count * each, (each,) * count)
+
+
+PieceKind = Literal["settling", "steady", "replay", "heap"]
+
+
+class Piece(NamedTuple):
+    """Consecutive steps of a block that are taken in the same way."""
+
+    kind: PieceKind
+    steps: int
+
+
+def block_pieces(first: int, steps: int, replayed: Collection[int], heap: int | None = None) -> list[Piece]:
+    """Cut a timed block of `steps` steps from `first` on into pieces, in order.
+
+    The first step settles, and so does one after a replayed step or after the one whose heap is counted. If no step
+    would be timed, all that settle are.
+    """
+    pieces: list[Piece] = []
+    for step in range(first, first + steps):
+        kind: PieceKind = "replay" if step in replayed else "heap" if step == heap else "steady"
+        before = pieces[-1].kind if pieces else None
+        if kind == "steady" and before not in ("steady", "settling") and steps > 1:
+            kind = "settling"
+        if kind == before == "steady":
+            pieces[-1] = Piece(kind, pieces[-1].steps + 1)
+        else:
+            pieces.append(Piece(kind, 1))
+    if any(kind == "steady" for kind, _ in pieces):
+        return pieces
+    return [Piece("steady" if kind == "settling" else kind, count) for kind, count in pieces]
 
 
 class TimedBlocks:
     """Runs the timed blocks of one run, and reports each to `say`."""
 
     def __init__(
-        self, phases: Phases, findings: Findings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
+        self, phases: Phases, findings: RunFindings, ranks: Ranks, gpu: GpuSampler, say: Callable[[Block], None]
     ) -> None:
         self.steady: list[StepRecord] = []
         """Timed steps of the current block."""

@@ -15,7 +15,7 @@ from assay.cost import parameter_count
 from assay.data import Prepared, open_prepared
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
-from assay.model.own.batches import OwnBatches
+from assay.model.own_batches import OwnBatches
 from assay.optimizations import Optimization, check
 from assay.parallel.ranks import ALONE, Ranks
 from assay.parallel.rendezvous import local_world
@@ -118,7 +118,7 @@ def _same_batches(run: ResolvedRun, step: Step) -> OwnBatches | None:
     """
     if run.model.own is None:
         return None
-    from assay.model.own.part import batches_of
+    from assay.model.own_model import batches_of
 
     own = batches_of(step.parts)
     if (None if own is None else own.checked()) != run.own_rows:

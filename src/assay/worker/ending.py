@@ -1,19 +1,71 @@
-"""The end of a run's record: the documents it read, a text of its model, and the agreement of gradients."""
+"""The end of a run's record: memory, the documents it read, a text of its model, and the agreement of gradients."""
 
 from collections.abc import Callable
+from itertools import count
+
+import torch
 
 from assay.config.home import Home
 from assay.data.streaming import DocumentBatches
 from assay.errors import UsageError, first_line
 from assay.instruments.gradients.agreement import agreement
+from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.parallel.ranks import Ranks
+from assay.records.memory import Memory
+from assay.step.graphs import StepGraphs
 from assay.store.run_folder import RunFolder
-from assay.store.trained_model import trained
+from assay.store.trained_model import find_trained
 from assay.training.loop import Loop
-from assay.training.sample import sample
-from assay.training.stops import Interrupted
+from assay.training.sampled_text import sample
+from assay.training.stops import Interrupted, Unread, is_out_of_memory
+from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
+
+
+def count_tensors(phases: Phases, device: torch.device) -> None:
+    """Read a CUDA device's peak counter at the end of every phase; a CPU's allocator has no such counter."""
+    if device.type != "cuda":
+        return
+
+    def peak() -> int:
+        highest = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return highest
+
+    phases.tensors_peak = peak
+
+
+def measure_memory(loop: Loop, findings: RunFindings, tell: Callable[[int, int], None], *, heap: bool) -> Memory:
+    """Measure one more step, which is discarded. If memory or data run out, add a note, because the run itself is done.
+
+    The heap is counted if `heap` says so.
+
+    A step precedes it on several ranks, because an evaluation may leave gathered weights, which only the next backward
+    frees. With a loss scale, steps precede it until one makes its update: a skipped update leaves no optimizer state.
+    `tell` receives the number of measured steps so far, and their total.
+    """
+    device, graphs, ranks = loop.step.program.device, loop.step.program.witness(StepGraphs), loop.ranks.world
+    try:
+        if ranks > 1 or loop.step.program.precision.loss_scale.skips:
+            loop.discard_until_updated()
+        idle = 0 if graphs is None else graphs.idle_bytes()
+        done, total = count(1), steps_of_the_pass(device, ranks, heap=heap)
+
+        def one_step() -> None:
+            loop.discard_step()
+            tell(next(done), total)
+
+        measured = memory_pass(device, one_step, live_tensor_bytes(device), ranks, idle, heap=heap)
+    except Unread as stop:
+        findings.notes.append(f"the memory pass had no step to measure, so its figures are missing: {stop}")
+        return Memory()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        findings.notes.append("the memory pass itself ran out of memory, so its figures are missing")
+        return Memory()
+    return Memory.model_validate(vars(measured))
 
 
 def documents_seen(loop: Loop) -> int | None:
@@ -40,7 +92,7 @@ MOST_PARAMETERS = 20_000_000
 """Size up to which a text takes about a second on one core."""
 
 
-def add_sample(findings: Findings, folder: RunFolder) -> None:
+def add_sample(findings: RunFindings, folder: RunFolder) -> None:
     """Add a text to the findings, unless the model is a user's own or has more than 20 million parameters.
 
     A text that cannot be had is a note, because the run itself is done.
@@ -48,7 +100,7 @@ def add_sample(findings: Findings, folder: RunFolder) -> None:
     if findings.spec.config.model.own is not None or (findings.parameters or 0) > MOST_PARAMETERS:
         return
     try:
-        found = trained(Home(folder.path.parent.parent), folder.id)
+        found = find_trained(Home(folder.path.parent.parent), folder.id)
         findings.sample = sample(found.checkpoint, found.config, found.tokenizer())
     except (UsageError, RuntimeError, MemoryError) as error:
         findings.notes.append(f"no text was sampled: {first_line(error)}")
@@ -57,7 +109,7 @@ def add_sample(findings: Findings, folder: RunFolder) -> None:
 _STOPPED = "interrupted while gradients were compared, after all steps; its last checkpoint is kept"
 
 
-def add_gradient_probe(findings: Findings, folder: RunFolder, ranks: Ranks, channel: Channel) -> None:
+def add_gradient_probe(findings: RunFindings, folder: RunFolder, ranks: Ranks, channel: Channel) -> None:
     """Add the comparison of as many micro-batches as the run asks for.
 
     One that cannot be had is a note, because the run itself is done. Raises `Interrupted`, on every rank.
@@ -80,9 +132,9 @@ def add_gradient_probe(findings: Findings, folder: RunFolder, ranks: Ranks, chan
         raise Interrupted(_STOPPED)
 
 
-def _add(findings: Findings, folder: RunFolder, tell: Callable[[int, int], None]) -> None:
+def _add(findings: RunFindings, folder: RunFolder, tell: Callable[[int, int], None]) -> None:
     run = findings.spec.config
-    found = trained(Home(folder.path.parent.parent), folder.id)
+    found = find_trained(Home(folder.path.parent.parent), folder.id)
     findings.gradient_probe = agreement(
         found.model(),
         found.data_folder,

@@ -3,6 +3,10 @@
 Under torchrun the arguments are ``PRESET|FILE [KEY=VALUE]... [--with NAME]...`` or ``--resume RUN …``, as for ``assay
 train``. Then no parent has prepared a folder, and the processes prepare it themselves (`rendezvous`).
 
+It is pinned to its cores before torch starts its threads, which then stay there, too. A process that may move between
+cores finds its caches empty after each move, so its times would depend on what else the machine does. Several pinned
+processes do not disturb each other.
+
 The child stays small until its start is granted: the session imports torch, in a phase of its own. Every outcome after
 that becomes a status with a reason. `result.json`, the last event and the exit code agree on it. An unexpected error
 leaves its traceback in the log.
@@ -24,8 +28,8 @@ from assay.optimizations import Unavailable
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
+from assay.store.result import loss_spread
 from assay.store.run_folder import RunFolder
-from assay.store.spread import loss_spread
 from assay.training.stops import (
     BudgetReached,
     Diverged,
@@ -41,10 +45,9 @@ from assay.training.stops import (
 )
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
-from assay.worker.processes.cores import pin
 from assay.worker.processes.root_cause import put_on_record
 from assay.worker.proof.process import ReferenceProcess
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 _STATUS: dict[type[EarlyEnd], Status] = {
     TargetReached: Status.DONE,
@@ -73,11 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if folder.spec_file.exists():
         how = {"sample": options.sample, "forked": options.forked}
         return _work(folder, _channel(folder, options.turns), options.turns, "import", **how)
-    from assay.worker.processes.torchrun import Asked, gathered
+    from assay.worker.processes.torchrun import Asked, join_run
 
     try:
         asked = Asked(options.source, options.overrides, options.optimizations, options.resume)
-        with gathered(asked) as (folder, channel):
+        with join_run(asked) as (folder, channel):
             return _work(folder, channel, None, "gathering")
     except (UsageError, StorageError) as error:
         status = Status.UNAVAILABLE if isinstance(error, UsageError) else Status.FAILED
@@ -101,7 +104,7 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
     phases = Phases(channel, beginning, _seconds_since_start())
-    findings = Findings(folder.spec(), phases, counts_heap=turns != 0)
+    findings = RunFindings(folder.spec(), phases, counts_heap=turns != 0)
 
     def work() -> None:
         if _speaks():
@@ -144,7 +147,7 @@ def conclude(work: Callable[[], None], where: Callable[[], str]) -> tuple[Status
     return Status.DONE, None
 
 
-def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Status, reason: str | None) -> int:
+def _record(folder: RunFolder, channel: Channel, findings: RunFindings, status: Status, reason: str | None) -> int:
     try:
         folder.write_result(_found(folder, findings, status, reason))
         if status is Status.DONE:
@@ -158,13 +161,13 @@ def _record(folder: RunFolder, channel: Channel, findings: Findings, status: Sta
     return status.exit_code
 
 
-def _found(folder: RunFolder, findings: Findings, status: Status, reason: str | None) -> RunResult:
+def _found(folder: RunFolder, findings: RunFindings, status: Status, reason: str | None) -> RunResult:
     """Results of this process; if it reached no step, those that the earlier processes had logged."""
     findings.loss_spread = loss_spread([step.loss for step in history.steps(folder.events())])
     own = findings.result(status, reason)
     if findings.position is not None:
         return own
-    from assay.store.reconcile import compose
+    from assay.store.result import compose
 
     return compose(folder, status, reason).model_copy(update={"phase_seconds": own.phase_seconds, "memory": own.memory})
 
@@ -179,3 +182,23 @@ def _disk(error: Exception) -> str:
 def _seconds_since_start() -> float:
     """Seconds since the process started, in which the interpreter and the package were loaded."""
     return max(0.0, time.time() - psutil.Process().create_time())
+
+
+def pin(cores: Sequence[int] | None) -> None:
+    """Pin this process, as one of the ranks of its machine, to its share of the cores; None leaves it free.
+
+    Raises `UsageError` if the system refuses.
+    """
+    if cores is None:
+        return
+    rank, ranks = (int(os.environ.get(name, default)) for name, default in (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1)))
+    try:
+        os.sched_setaffinity(0, share(cores, rank, ranks))
+    except (AttributeError, OSError) as error:
+        raise UsageError(f"this system cannot pin a process to the cores {list(cores)} ({error})") from error
+
+
+def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
+    """Return the cores of one rank: equal parts, in order; fewer cores than ranks are shared by turns."""
+    each = len(cores) // ranks
+    return cores[rank * each : (rank + 1) * each] if each else (cores[rank % len(cores)],)

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.parallel.ranks import Ranks
+from assay.records.events import LogEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block, Quartiles
 from assay.store import history
-from assay.store.event_log import Event
 from assay.training.evaluation import Evaluation
 from assay.training.probes import RouterStatistics
 from assay.training.step_record import StepRecord
 from assay.values.rates import LearningRates
 from assay.values.watch import UpdateWatch
 from assay.worker.blocks import TimedBlocks
-from assay.worker.counters import Counters
+from assay.worker.counter_checks import Counters
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings, SteadySteps
+from assay.worker.result import RunFindings, SteadySteps
 
 
 class RunObserver:
@@ -41,7 +41,7 @@ class RunObserver:
         self,
         channel: Channel,
         phases: Phases,
-        findings: Findings,
+        findings: RunFindings,
         ranks: Ranks,
         gpu: GpuSampler,
         trained: Callable[[], None],
@@ -54,7 +54,7 @@ class RunObserver:
         self.evaluations = 0
         """Evaluations of this process."""
 
-    def recall(self, earlier: list[Event], step: int) -> None:
+    def recall(self, earlier: list[LogEvent], step: int) -> None:
         """Adopt timings of earlier processes on this mesh, and if no step is left also evidence, routing and blocks."""
         steady = [one for one in history.steps(earlier) if one.step < step and one.phase == "steady"]
         self._findings.steady = SteadySteps(
@@ -127,9 +127,9 @@ class RunObserver:
             if evaluation.step == self.values.drawn_evaluation:
                 self.values.evaluated(evaluation)
             self._channel.event("evaluation", **evaluation.facts())
-            if layers := [asdict(layer) for layer in self.routers.take()]:
+            if layers := [RouterLayer(**asdict(layer)) for layer in self.routers.take()]:
                 self._findings.routers = layers
-                self._channel.event("router", step=evaluation.step, layers=layers)
+                self._channel.event("router", step=evaluation.step, layers=[one.model_dump() for one in layers])
 
     def progressed(self, done: int, total: int) -> None:
         """Report how many parts of the current phase are done."""

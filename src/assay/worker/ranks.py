@@ -16,13 +16,13 @@ from assay.parallel.ranks import Ranks
 from assay.records.ranks import Idle, RankResult, Sent, Spent
 from assay.records.trace import Trace
 from assay.training.loop import Loop
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 _WATCHED_STEPS = 3
 """Steps over which the idle share's median is taken, because single steps differ."""
 
 
-def every_rank(loop: Loop, findings: Findings, ranks: Ranks) -> tuple[RankResult, ...]:
+def every_rank(loop: Loop, findings: RunFindings, ranks: Ranks) -> tuple[RankResult, ...]:
     """Gather every rank's results, in order, on each rank. All ranks must call it. It discards more steps."""
     listed = calls(loop.step.program.parallel.mesh, loop.discard_step)
     ranks.meet()

@@ -9,21 +9,21 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from assay.config.run import ResolvedRun
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
-from assay.records.events import EvaluationEvent
+from assay.records.events import EvaluationEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.memory import Memory, highest
 from assay.records.ranks import RankResult
-from assay.records.run import RunResult, Sample
+from assay.records.run import Extra, RunResult, SampledText, TraceSummary
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
-from assay.store.figures import RunFigures, result_of
+from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunSpec
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class SteadySteps:
 
 # More than 20 fields: it becomes the published record, whose fields it fills one by one.
 @dataclass
-class Findings:
+class RunFindings:
     """All results of the child so far."""
 
     spec: RunSpec
@@ -110,12 +110,12 @@ class Findings:
     """False in a cell without times."""
     heap: Mapping[str, int] = field(default_factory=dict)
     """Figures of the heap in a step of the timed blocks; empty if it was not counted there."""
-    routers: list[dict[str, Any]] = field(default_factory=list)
+    routers: Sequence[RouterLayer] = ()
     """Routing statistics of each layer between the last two evaluations."""
     loss_scale: float | None = None
     """Loss scale of the last step, if losses are scaled."""
     ranks: tuple[RankResult, ...] = ()
-    sample: Sample | None = None
+    sample: SampledText | None = None
     """A text of the trained model."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """Number of steps and of evaluations whose rows were held against the slow rule."""
@@ -133,7 +133,7 @@ class Findings:
             parameters=self.parameters,
             phase_seconds=self.phases.seconds(),
             memory=memory,
-            missing=dict(missing(memory, self.blocks, self.spec.config, heap=self.counts_heap)),
+            missing=dict(missing_figures(memory, self.blocks, self.spec.config, heap=self.counts_heap)),
             ranks=self.ranks,
             sample=self.sample,
             gradients=self.gradients,
@@ -141,8 +141,9 @@ class Findings:
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
         )
-        notes = [*self.notes, *mispredicted(result)]
-        return result.model_copy(update={"extra": {**result.extra, "notes": notes}}) if notes else result
+        if notes := (*self.notes, *mispredicted(result)):
+            return result.model_copy(update={"extra": result.extra.model_copy(update={"notes": notes})})
+        return result
 
     def _figures(self) -> RunFigures:
         found = RunFigures(
@@ -155,7 +156,12 @@ class Findings:
             blocks=self.blocks,
             evidence=self.evidence,
             values=self.values,
-            extra=self._extra(),
+            extra=Extra.of(
+                trace=trace_summary(self.trace) if self.trace else None,
+                routers=self.routers,
+                loss_scale=self.loss_scale,
+                counters=dict(self.counters),
+            ),
         )
         if self.position is None:
             return found
@@ -196,18 +202,8 @@ class Findings:
         peaks = ("tensors_peak_bytes", "process_peak_bytes")
         return own.model_copy(update={name: highest(getattr(one, name) for one in self.ranks) for name in peaks})
 
-    def _extra(self) -> dict[str, Any]:
-        trace = trace_summary(self.trace) if self.trace else None
-        found = {
-            "trace": trace,
-            "routers": self.routers,
-            "loss_scale": self.loss_scale,
-            "counters": dict(self.counters),
-        }
-        return {name: value for name, value in found.items() if value}
 
-
-def trace_summary(trace: Trace) -> Mapping[str, Any]:
+def trace_summary(trace: Trace) -> TraceSummary:
     """Summary of a trace for reports: contractions by phase and dtype, FLOPs by phase, bytes, host reads."""
     contractions: dict[str, dict[str, int]] = {}
     flops: dict[str, int] = {}
@@ -216,20 +212,20 @@ def trace_summary(trace: Trace) -> Mapping[str, Any]:
         if operation.operation_class == "contraction":
             by_dtype = contractions.setdefault(operation.phase, {})
             by_dtype[operation.dtype] = by_dtype.get(operation.dtype, 0) + operation.count
-    return {
-        "contractions": contractions,
-        "flops": flops,
-        "forwards": trace.forwards,
-        "saved_bytes": dict(trace.memory.saved_bytes),
-        "parameter_bytes": trace.memory.parameter_bytes,
-        "gradient_bytes": trace.memory.gradient_bytes,
-        "optimizer_state_bytes": trace.memory.optimizer_state_bytes,
-        "shared_parameters": [list(names) for names in trace.shared_parameters],
-        "synchronizations": dict(trace.synchronizations),
-    }
+    return TraceSummary(
+        contractions=contractions,
+        flops=flops,
+        forwards=trace.forwards,
+        saved_bytes=dict(trace.memory.saved_bytes),
+        parameter_bytes=trace.memory.parameter_bytes,
+        gradient_bytes=trace.memory.gradient_bytes,
+        optimizer_state_bytes=trace.memory.optimizer_state_bytes,
+        shared_parameters=tuple(tuple(names) for names in trace.shared_parameters),
+        synchronizations=dict(trace.synchronizations),
+    )
 
 
-def missing(
+def missing_figures(
     memory: Memory, blocks: Sequence[Block], run: ResolvedRun, *, heap: bool = True
 ) -> Iterator[tuple[str, str]]:
     """Yield the name of each figure that was to be measured and is None, with the reason.

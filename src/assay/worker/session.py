@@ -18,27 +18,33 @@ from assay.instruments.rates.gpu_state import GpuSampler
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.ranks import ALONE, joined, local_rank
 from assay.proofs.aside import kept_aside
-from assay.records.events import AGAIN
+from assay.records.events import AGAIN, event_of
 from assay.store import history
 from assay.store.event_log import Event
 from assay.store.run_folder import RunFolder
 from assay.training.loop import Loop
 from assay.training.probes import RouterStatistics
-from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, stopped
+from assay.training.stops import Interrupted, NoEffect, Unproven, Unread, early_end_of
 from assay.values.watch import UpdateWatch
+from assay.worker.blocks import BLOCKS
 from assay.worker.build import build_loop, device_of, starting
-from assay.worker.counters import Counters
-from assay.worker.ending import add_gradient_probe, add_sample, documents_left_out, documents_seen
+from assay.worker.counter_checks import Counters
+from assay.worker.ending import (
+    add_gradient_probe,
+    add_sample,
+    count_tensors,
+    documents_left_out,
+    documents_seen,
+    measure_memory,
+)
 from assay.worker.environment import same_versions, versions
-from assay.worker.memory import count_tensors, measure_memory
 from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
-from assay.worker.plan import BLOCKS
 from assay.worker.processes.channel import Channel
-from assay.worker.proof.ending import has_trained, prove_at_end, unchanged
+from assay.worker.proof.ending import check_unchanged, has_trained, prove_at_end
 from assay.worker.proof.process import ReferenceProcess, values_folder
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 from assay.worker.steps import ProvenSteps
 
 _LONG_SECONDS = 60.0
@@ -53,7 +59,7 @@ class Session:
         folder: RunFolder,
         channel: Channel,
         phases: Phases,
-        findings: Findings,
+        findings: RunFindings,
         turns: int | None,
         reference: ReferenceProcess | None,
         *,
@@ -86,17 +92,17 @@ class Session:
     def _work(self) -> None:
         loop = self._build()
         try:
-            ended = stopped(lambda: self._train(loop))
+            ended = early_end_of(lambda: self._train(loop))
             self._wait("finish")
             self.phases.enter("recording")
-            with unchanged("the last evaluation", loop.step, self.ranks):
-                ended = stopped(loop.evaluate) or ended
-                ended = stopped(lambda: self._held_evaluation(loop)) or ended
+            with check_unchanged("the last evaluation", loop.step, self.ranks):
+                ended = early_end_of(loop.evaluate) or ended
+                ended = early_end_of(lambda: self._held_evaluation(loop)) or ended
         except (Interrupted, Unread):
             loop.checkpoint()
             raise
         if self._keeps_checkpoint():
-            with unchanged("the last checkpoint", loop.step, self.ranks):
+            with check_unchanged("the last checkpoint", loop.step, self.ranks):
                 loop.checkpoint()
         self.counters.conclude(loop.position, self.findings)
         has_trained(loop, self.initial, self.ranks, self.observer.watch.updates)
@@ -115,7 +121,7 @@ class Session:
         if self.run.training.gradient_probe:
             self.phases.enter("gradients")
             probe = partial(add_gradient_probe, self.findings, self.folder, self.ranks, self.channel)
-            ended = stopped(probe) or ended
+            ended = early_end_of(probe) or ended
         self.phases.enter("recording")
         if ended is not None:
             raise ended
@@ -159,7 +165,7 @@ class Session:
             "split_tokens": built.split_tokens,
             "forked": self._forked,
         }
-        begun: list[Event] = [*earlier, {"event": "start", **start}]
+        begun = [*earlier, event_of({"event": "start", **start})]
         unproven, say = history.unproven_steps(begun), self.observer.say_values
         self.observer.values = ValueCheck(self.folder, loop, self.channel, self._reference, say, unproven)
         self.channel.event("start", **start)

@@ -19,12 +19,12 @@ from assay.training.step_record import StepRecord
 from assay.training.stops import BudgetReached, EarlyEnd, NoEffect, TargetReached, Unproven
 from assay.units import format_steps
 from assay.values.recorder import STEPS
+from assay.worker.blocks import PieceKind, plan, steps_left
 from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
-from assay.worker.plan import PieceKind, plan, steps_left
 from assay.worker.proof.ending import traced_step
 from assay.worker.proof.middle import Middle
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 
 class ProvenSteps:
@@ -33,7 +33,7 @@ class ProvenSteps:
     def __init__(
         self,
         loop: Loop,
-        findings: Findings,
+        findings: RunFindings,
         phases: Phases,
         observer: RunObserver,
         optimizations: Sequence[Optimization],

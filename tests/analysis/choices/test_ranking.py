@@ -8,7 +8,7 @@ from assay.analysis.choices.ranking import check_ranking, ranking
 from assay.analysis.comparison import analyse
 from assay.errors import UsageError
 from assay.records.published import PublishedStudy
-from assay.studies.documents import published
+from assay.studies.documents import with_published
 from support.comparisons import TREATMENTS, record
 from support.swept import cut_short, in_two_sizes
 
@@ -16,7 +16,7 @@ WEIGHTS = {"step_seconds": 2.0, "tensors_peak_bytes": 1.0, "tokens_per_second": 
 
 
 def test_the_formula_of_walsh_in_ascending_order_reproduces_its_table() -> None:
-    table = PublishedStudy.model_validate(published({"library": "walsh-2023"}))
+    table = PublishedStudy.model_validate(with_published({"library": "walsh-2023"}))
     measured = {}
     for row in table.rows:
         memory, seconds, loss = (figure or 0.0 for figure in row.figures)

@@ -9,8 +9,9 @@ from assay.dashboard.runs import one
 from assay.dashboard.runs.live import UNMEASURED, RunCourse, point
 from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
+from assay.records.events import event_of
 from assay.records.status import Status
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from support.dashboards import batches, client
 from support.records import made, say, step
 
@@ -18,9 +19,15 @@ START = {"event": "start", "pid": 1, "time": 0.0}
 
 
 def test_a_step_is_a_point() -> None:
-    assert point(step(3, loss=None, log_gradient_norm=math.log(2.0))) == [3, None, 0.1, pytest.approx(2.0), 16]
+    assert point(event_of(step(3, loss=None, log_gradient_norm=math.log(2.0)))) == [
+        3,
+        None,
+        0.1,
+        pytest.approx(2.0),
+        16,
+    ]
     for unknown in (None, math.inf, math.nan, 1e9):
-        assert point(step(3, log_gradient_norm=unknown))[3] is None
+        assert point(event_of(step(3, log_gradient_norm=unknown)))[3] is None
 
 
 def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: ReadyRun) -> None:
@@ -30,11 +37,13 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
     evaluation = {"event": "evaluation", "step": 2, "loss": 2.5, "perplexity": 1.0, "bits_per_byte": 1.0}
     phase = {"event": "phase", "name": "memory_pass"}
     events = [START, step(0), step(1), {**block, "process_peak_bytes": 5}, evidence, evaluation, phase]
-    (batch,) = course(events)
+    (batch,) = course(list(map(event_of, events)))
     assert [one[0] for one in batch["steps"]] == [0, 1]
     assert batch["evaluations"] == [[2, 2.5]]
     assert batch["blocks"] == [[2, 5]]
-    (unread,) = RunCourse(made(home, ready_run).spec())([START, step(0), {**block, "process_peak_bytes": None}])
+    (unread,) = RunCourse(made(home, ready_run).spec())(
+        list(map(event_of, [START, step(0), {**block, "process_peak_bytes": None}]))
+    )
     assert (unread["blocks"], unread["unmeasured"]) == ([], UNMEASURED)
     assert batch["unmeasured"] is None
     assert batch["proofs"] == ["bf16_mixed: proven, 49 of 49"]
@@ -44,14 +53,18 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
 
 def test_a_resume_begins_a_batch_that_takes_back(home: Home, ready_run: ReadyRun) -> None:
     course = RunCourse(made(home, ready_run).spec())
-    found = course([START, step(0), step(1), step(2), {**START, "resumed_at": 1}, step(1), step(2)])
+    found = course(
+        [event_of(one) for one in (START, step(0), step(1), step(2), {**START, "resumed_at": 1}, step(1), step(2))]
+    )
     assert [batch["resumed_at"] for batch in found] == [0, 1]
     assert [[one[0] for one in batch["steps"]] for batch in found] == [[0, 1, 2], [1, 2]]
 
 
 def test_fields_of_a_later_version_are_left_out(home: Home, ready_run: ReadyRun) -> None:
     course = RunCourse(made(home, ready_run).spec())
-    (batch,) = course([{"event": "values", "proof": {"verdict": "perhaps"}}, {"event": "comet", "tail": 1}])
+    (batch,) = course(
+        [event_of({"event": "values", "proof": {"verdict": "perhaps"}}), event_of({"event": "comet", "tail": 1})]
+    )
     assert batch["proofs"] == []
 
 
@@ -60,7 +73,7 @@ def test_a_stream_goes_on_from_an_offset_and_ends(home: Home, ready_run: ReadyRu
     say(folder, START, step(0))
     half = folder.events_file.stat().st_size
     say(folder, step(1))
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE}))
     browser = client(home)
     everything = browser.get(f"/runs/{folder.id}/events").text
     assert everything.endswith(f"event: over\nid: {folder.events_file.stat().st_size}\ndata: []\n\n")
@@ -84,7 +97,9 @@ def test_the_page_of_a_living_run_reads_no_log(
 def test_differences_to_another_run(home: Home, ready_run: ReadyRun) -> None:
     folders = [made(home, ready_run) for _ in range(2)]
     for number, folder in enumerate(folders):
-        folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "val_loss": 4.0 - number}))
+        folder.write_result(
+            begun_result(folder.spec()).model_copy(update={"status": Status.DONE, "val_loss": 4.0 - number})
+        )
     text = client(home).get(f"/runs/{folders[0].id}?against={folders[1].id}").text
     assert "−25.0 %" in text
     assert "No setting differs." in text

@@ -10,8 +10,8 @@ from assay.dashboard.runs.present import Present, why_not
 from assay.hardware.resident import Resident
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.liveness import this_process
-from assay.store.reconcile import begun
+from assay.store.processes import this_process
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.dashboards import client
 from support.records import made, say, step
@@ -74,7 +74,7 @@ def test_the_page_of_a_living_run_says_why_its_memory_is_not_read(home: Home, fo
     assert 'id="now"' in client(home).get(f"/runs/{folder.id}").text
     folder.write_process(process.model_copy(update={"host": "elsewhere"}))
     assert "Its process is on another machine." in client(home).get(f"/runs/{folder.id}").text
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE}))
     assert 'id="now"' not in client(home).get(f"/runs/{folder.id}").text
 
 
@@ -85,7 +85,7 @@ def test_the_stream_of_a_living_run_has_its_memory(
     say(folder, step(0))
 
     monkeypatch.setattr("assay.dashboard.stream._PAUSE_SECONDS", 0.05)
-    Timer(0.3, folder.write_result, [begun(folder.spec()).model_copy(update={"status": Status.DONE})]).start()
+    Timer(0.3, folder.write_result, [begun_result(folder.spec()).model_copy(update={"status": Status.DONE})]).start()
     said = client(home).get(f"/runs/{folder.id}/events").text
     assert "\n\nevent: now\ndata: 1\n\n" in said
     assert said.count("event: now") == 1

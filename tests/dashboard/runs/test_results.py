@@ -10,7 +10,7 @@ from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.event_log import Log
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.dashboards import client
 from support.records import made, say, step
@@ -70,7 +70,7 @@ def test_a_run_that_goes_on_or_ends_is_read_anew(
         patch.setattr("assay.dashboard.runs.results.is_running", lambda folder: True)
         assert results.of(folder).status is Status.RUNNING
     assert results.of(folder).status is Status.KILLED
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE}))
     assert results.of(folder).status is Status.DONE
 
 

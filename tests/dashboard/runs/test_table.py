@@ -6,7 +6,7 @@ import pytest
 
 from assay.dashboard.runs import table
 from assay.dashboard.runs.table import Query, choose
-from assay.store.entry import Entry
+from assay.store.index import Entry
 
 
 def entry(number: int, **fields: object) -> Entry:

@@ -12,7 +12,7 @@ from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.listing import reconcile
-from assay.store.reconcile import begun
+from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step
 
@@ -22,7 +22,7 @@ def watch(home: Home) -> watching.Watch:
 
 
 def end(folder: RunFolder, **changes: object) -> None:
-    folder.write_result(begun(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6, **changes}))
+    folder.write_result(begun_result(folder.spec()).model_copy(update={"status": Status.DONE, "steps": 6, **changes}))
 
 
 def test_it_lists_what_the_store_lists(home: Home, ready_run: ReadyRun) -> None:
@@ -51,7 +51,7 @@ def test_known_runs_are_not_read_again(home: Home, ready_run: ReadyRun, monkeypa
 
 
 def test_a_living_run_grows_by_its_new_lines(home: Home, ready_run: ReadyRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.store.liveness.is_running", lambda folder: True)
+    monkeypatch.setattr("assay.store.processes.is_running", lambda folder: True)
     folder = made(home, ready_run)
     watched = watch(home)
     say(folder, step(0, loss=5.0), step(1, loss=4.0))
@@ -79,7 +79,7 @@ def test_a_dead_run_counts_as_killed_and_stays_unwritten(
     monkeypatch.setattr(RunFolder, "log", lambda self: pytest.fail("a dead run was read twice"))
     assert [one.status for one in watched.entries()] == ["killed"]
     monkeypatch.undo()
-    monkeypatch.setattr("assay.store.liveness.is_running", lambda folder: True)  # it was resumed
+    monkeypatch.setattr("assay.store.processes.is_running", lambda folder: True)  # it was resumed
     assert [one.status for one in watched.entries()] == ["running"]
     end(folder)
     assert [one.status for one in watched.entries()] == ["done"]

@@ -1,17 +1,21 @@
 """The course of a study: the state of each cell, its ending, and cells that a stopped study left out."""
 
 from assay.dashboard.studies.progress import Course, merged, planned_cells
+from assay.records.events import event_of
 
 LOG = [
-    {"event": "plan"},
-    {"event": "cell_start", "cell": "a, seed 0", "run": "r1", "wave": 0},
-    {"event": "turn", "cell": "a, seed 0", "piece": "start", "number": 0},
-    {"event": "cell_phase", "cell": "a, seed 0", "phase": "first_step"},
-    {"event": "turn", "cell": "a, seed 0", "piece": "block", "number": 2},
-    {"event": "cell_phase", "cell": "a, seed 0", "phase": "steady"},
-    {"event": "turn", "cell": "a, seed 0", "piece": "finish", "number": 0},
-    {"event": "cell_end", "cell": "a, seed 0", "run": "r1", "wave": 0, "status": "out_of_memory"},
-    {"event": "over", "ending": "complete"},
+    event_of(line)
+    for line in (
+        {"event": "plan"},
+        {"event": "cell_start", "cell": "a, seed 0", "run": "r1", "wave": 0},
+        {"event": "turn", "cell": "a, seed 0", "piece": "start", "number": 0},
+        {"event": "cell_phase", "cell": "a, seed 0", "phase": "first_step"},
+        {"event": "turn", "cell": "a, seed 0", "piece": "block", "number": 2},
+        {"event": "cell_phase", "cell": "a, seed 0", "phase": "steady"},
+        {"event": "turn", "cell": "a, seed 0", "piece": "finish", "number": 0},
+        {"event": "cell_end", "cell": "a, seed 0", "run": "r1", "wave": 0, "status": "out_of_memory"},
+        {"event": "over", "ending": "complete"},
+    )
 ]
 STATES = ["starting", "starting", "first step", "block 2", "block 2", "finishing", "out of memory"]
 
@@ -38,7 +42,7 @@ def test_pieces_of_a_log_say_what_the_whole_says() -> None:
 def test_a_resumed_study_is_not_over() -> None:
     course = Course()
     course(LOG)
-    assert course([{"event": "plan"}])[0]["over"] is None
+    assert course([event_of({"event": "plan"})])[0]["over"] is None
 
 
 def test_a_cell_without_an_end_is_missing_once_nothing_runs() -> None:

@@ -21,11 +21,9 @@ MUTANTS = (
     Mutant(
         "loss in 16 bits",
         "The loss is computed in bfloat16, too.",
-        rewritten("assay.model.low_precision:narrow", ("lift_logits(part)", "pass")),
+        rewritten("assay.model.narrow:narrow", ("lift_logits(part)", "pass")),
     ),
-    Mutant(
-        "nothing narrow", "Everything stays in float32.", replaced("assay.model.low_precision:narrow", lambda *_: None)
-    ),
+    Mutant("nothing narrow", "Everything stays in float32.", replaced("assay.model.narrow:narrow", lambda *_: None)),
     Mutant("two bits", "Weights are rounded to two bits of mantissa after every update.", around(_NAME, after=_coarse)),
     Mutant("no decay", "Nothing decays.", scaled(_NAME, "weight_decay", 0.0), {"training": {"weight_decay": 10.0}}),
     Mutant("slow moments", "The first moment decays by 0.99 in place of 0.9.", tuned(_NAME, betas=(0.99, 0.99))),

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "loss in 16 bits",
         "The loss is computed in float16, too.",
-        rewritten("assay.model.low_precision:narrow", ("lift_logits(part)", "pass")),
+        rewritten("assay.model.narrow:narrow", ("lift_logits(part)", "pass")),
     ),
     Mutant(
         "bfloat16",

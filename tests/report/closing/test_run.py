@@ -6,13 +6,13 @@ import pytest
 
 from assay.config import Home
 from assay.errors import START_AGAIN
-from assay.launch.run_lock import claimed
+from assay.launch.run_lock import claim_folder
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.timing import Block
 from assay.report.closing.run import closing
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from support.children import make_ready
 from support.comparisons import record
 
@@ -27,7 +27,7 @@ from support.comparisons import record
     ],
 )
 def test_the_advice_agrees_with_the_reason(home: Home, status: Status, reason: str, saved: bool, says: str) -> None:
-    with claimed(make_ready(home), home) as claim:
+    with claim_folder(make_ready(home), home) as claim:
         told = closing(compose(claim.folder, status, reason), saved=saved)
     (hint,) = [text for label, text in told if label == "next"]
     assert says in hint

@@ -7,7 +7,7 @@ from assay.executors.base import Interrupting, News, Planned
 from assay.records.status import Status
 from assay.report.terminal.board import Board
 from assay.report.terminal.progress import Live, StudyLines
-from assay.studies.drift import nudged
+from assay.studies.drift import nudged_copies
 from assay.studies.plan import waves
 from support.designs import conduct, design
 from support.fake_child import Stage
@@ -103,7 +103,7 @@ def test_a_nudged_baseline_stands_below_the_cells_of_its_seed() -> None:
 
     live = Live()
     cells = design(load("demo"), ["sdpa_attention", "activation_checkpointing"], seeds=3)
-    live(Planned((*waves(cells, 9), *((one,) for one in nudged(cells, accelerated=False))), 5))
+    live(Planned((*waves(cells, 9), *((one,) for one in nudged_copies(cells, accelerated=False))), 5))
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(live._draw())
     drawn = console.export_text()

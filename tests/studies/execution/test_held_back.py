@@ -48,8 +48,8 @@ def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Limited:
         tell: module.Listener = lambda news: None  # noqa: E731
         how = module.Execution(Home(tmp_path), 2, None, "test", silent, tell, kind="factorial", hours=hours)
         if study:
-            return module.resumed(StudyFolder(tmp_path / "reports" / study), how, mode)
-        return module.measured(CELLS, BASE, how)
+            return module.resume_study(StudyFolder(tmp_path / "reports" / study), how, mode)
+        return module.measure_design(CELLS, BASE, how)
 
     return run
 

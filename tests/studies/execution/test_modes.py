@@ -7,7 +7,7 @@ from assay.records.environment import Environment
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult
-from assay.studies.execution.modes import Mode, elsewhere, kept
+from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
 
 RUN = resolved(load("demo"))
 HERE = detect()
@@ -50,7 +50,7 @@ def cell(status: Status = Status.DONE, where: Environment | None = None) -> Cell
 )
 def test_results_are_never_retried_and_faults_only_if_wanted(mode: Mode, again: set[Status]) -> None:
     cells = [cell(status) for status in Status]
-    assert {one.result.status for one in kept(cells, mode)} == set(Status) - again
+    assert {one.result.status for one in cells_to_keep(cells, mode)} == set(Status) - again
 
 
 @pytest.mark.parametrize(

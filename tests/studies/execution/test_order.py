@@ -3,7 +3,7 @@ import pytest
 from assay.config import load
 from assay.records.study import AGAIN, BASELINE, Cell
 from assay.studies.drift import NUDGED
-from assay.studies.execution.order import in_order, shuffled, waves_in_order
+from assay.studies.execution.order import in_order, shuffle_rows, waves_in_order
 from assay.studies.kinds import kinds
 from assay.studies.plan import waves
 
@@ -66,18 +66,18 @@ def test_waves_are_ordered_as_their_cells_whatever_fits_in_memory(resident: int)
 
 def test_each_seed_has_its_rows_in_an_order_of_its_own() -> None:
     designed = cells("factorial", seeds=4, processes=2, vary=VARY)
-    found = shuffled(designed)
+    found = shuffle_rows(designed)
     assert {cell.name for cell in found} == {cell.name for cell in designed}
     groups = {cell.group: [one.treatment for one in found if one.group == cell.group] for cell in designed}
     assert all(rows[:2] == [BASELINE, AGAIN] for rows in groups.values())
     assert len({tuple(rows) for rows in groups.values()}) == len(groups) == 8
-    assert shuffled(designed) == found, "the same study has the same plan"
+    assert shuffle_rows(designed) == found, "the same study has the same plan"
 
 
 def test_a_shuffled_plan_that_is_resumed_with_a_limit_climbs_its_ladder() -> None:
     designed = cells("ladder", rungs=["sdpa_attention", "bf16_mixed", "lion"], leave_one_out=True)
     rows = [cell.treatment for cell in designed if cell.treatment not in (BASELINE, AGAIN)]
-    found = shuffled(designed)
+    found = shuffle_rows(designed)
     assert [cell.treatment for cell in found[2:]] != rows
     ordered = waves_in_order(list(enumerate(waves(found, 1))), found, rows, "ladder")
     assert [wave[0].treatment for _, wave in ordered[2:]] == rows

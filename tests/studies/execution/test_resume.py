@@ -20,7 +20,7 @@ from assay.records.study import ComparisonRecord, StudyEnding
 from assay.studies.execution import ready as preparing
 from assay.studies.execution import run as module
 from assay.studies.execution.fold import fold
-from assay.studies.execution.order import shuffled
+from assay.studies.execution.order import shuffle_rows
 from assay.studies.folder import StudyFolder, find
 from support.designs import design
 
@@ -54,13 +54,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def run(home: Home, tell: Any) -> ComparisonRecord:
     silent = lambda message, fraction: None  # noqa: E731
-    return module.measured(CELLS, BASE, module.Execution(home, 2, None, "test", silent, tell))
+    return module.measure_design(CELLS, BASE, module.Execution(home, 2, None, "test", silent, tell))
 
 
 def resume(home: Home, heard: list[News] | None = None) -> ComparisonRecord:
     tell = (lambda news: None) if heard is None else heard.append
     how = module.Execution(home, 1, None, "", lambda message, fraction: None, tell)
-    return module.resumed(find(home, "last"), how)
+    return module.resume_study(find(home, "last"), how)
 
 
 def dying_at(number: int) -> Any:
@@ -97,14 +97,14 @@ def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
 def test_rows_run_in_the_order_of_the_plan_that_is_shuffled_now_and_was_not_before(home: Home) -> None:
     cells = design(BASE, ["sdpa_attention", "bf16_mixed"], seeds=3)
     with pytest.raises(Killed):
-        module.measured(
+        module.measure_design(
             cells, BASE, module.Execution(home, 2, None, "test", lambda message, fraction: None, dying_at(0))
         )
     folder = find(home, "last")
     plan = folder.plan()
     assert plan is not None
     designed, planned = ([cell.name for cell in some] for some in (cells, plan.cells))
-    assert designed != planned == [cell.name for cell in shuffled(cells)]
+    assert designed != planned == [cell.name for cell in shuffle_rows(cells)]
     earlier = [tuple(cell for cell in cells if cell.seed == seed) for seed in range(3)]
     folder.write_plan(plan.model_copy(update={"waves": tuple(earlier)}))
     heard: list[News] = []

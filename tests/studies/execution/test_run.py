@@ -53,7 +53,9 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Co
             "prepare": lambda message, fraction: None,
             "tell": lambda news: None,
         }
-        return module.measured(design(run, ["sdpa_attention"], **counts), run, module.Execution(**{**how, **changes}))
+        return module.measure_design(
+            design(run, ["sdpa_attention"], **counts), run, module.Execution(**{**how, **changes})
+        )
 
     return compare
 

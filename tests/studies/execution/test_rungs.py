@@ -34,7 +34,7 @@ def searched(home: Home, tell: object = None, hours: float | None = None) -> Com
         *(home, 1, None, "test", silent, tell or (lambda news: None)),
         kind=SEARCH.kind, stated=SEARCH, timed=False, hours=hours, halving=SEARCH.halving(),
     )  # fmt: skip
-    return module.measured(SEARCH.cells(BASE), BASE, how)
+    return module.measure_design(SEARCH.cells(BASE), BASE, how)
 
 
 def ran(record: ComparisonRecord) -> Counter[tuple[int, float]]:
@@ -75,10 +75,10 @@ def test_a_search_that_was_stopped_goes_on_with_the_same_rows(home: Home) -> Non
         assert record.ending is StudyEnding.INTERRUPTED
         folder = StudyFolder(home.reports / record.id)
         how = module.Execution(home, 1, None, "", silent, lambda news: None)
-        whole = module.resumed(folder, how)
+        whole = module.resume_study(folder, how)
         assert ran(whole) == expected()
         assert whole.ending is StudyEnding.COMPLETE
-        assert shape(module.resumed(folder, how)) == shape(whole)
+        assert shape(module.resume_study(folder, how)) == shape(whole)
 
 
 def test_rows_that_did_not_finish_do_not_go_on(home: Home) -> None:

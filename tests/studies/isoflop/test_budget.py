@@ -6,12 +6,12 @@ import pytest
 
 from assay.errors import UsageError
 from assay.studies.isoflop.budget import DesignLimits, Wanted, cells_of, largest_study, makespan, study_seconds
-from assay.studies.isoflop.sizes import flops_of, sized
+from assay.studies.isoflop.sizes import flops_of, run_at_width
 from assay.studies.kinds.isoflop import BUDGET, LEAST_STEPS
 from support.scaled import base
 
 WIDTHS = (16, 24, 32, 40, 48, 64)
-WANTED = Wanted({width: sized(base(), width) for width in WIDTHS})
+WANTED = Wanted({width: run_at_width(base(), width) for width in WIDTHS})
 
 
 def limits(minutes: float, slots: int = 2, most_tokens: float = math.inf) -> DesignLimits:

@@ -4,7 +4,7 @@ import pytest
 
 from assay.cost import parameter_count
 from assay.errors import UsageError
-from assay.studies.isoflop.sizes import check_base, counts, flops_of, shape, sized, steps_for, trained
+from assay.studies.isoflop.sizes import check_base, counts, flops_of, run_at_width, run_of_size, shape, steps_for
 from support.scaled import base
 
 
@@ -17,18 +17,18 @@ def test_a_size_keeps_the_aspect_ratio_and_the_heads() -> None:
 
 
 def test_both_counts_are_those_of_the_weights() -> None:
-    size = sized(base(), 32)
+    size = run_at_width(base(), 32)
     known = counts(size.model)
     assert known["total"] == parameter_count(size.model)
     assert known["total"] - known["non_embedding"] == 32 * (256 + 16), "a table of bytes and one of 16 places"
-    untied = sized(base("model.tie_embeddings=false", "model.position=rotary", "model.n_layer=4"), 32)
+    untied = run_at_width(base("model.tie_embeddings=false", "model.position=rotary", "model.n_layer=4"), 32)
     assert counts(untied.model)["total"] - counts(untied.model)["non_embedding"] == 2 * 32 * 256
 
 
 def test_a_run_spends_its_flops_and_its_schedule_ends_with_it() -> None:
-    size = sized(base(), 32)
+    size = run_at_width(base(), 32)
     steps = int(steps_for(size, 1e11, "total"))
-    run = trained(size, base(), steps, 0.5)
+    run = run_of_size(size, base(), steps, 0.5)
     assert flops_of(run, "total") == 6 * counts(size.model)["total"] * steps * 4 * 16
     assert 1e11 * (1 - 1 / steps) <= flops_of(run, "total") <= 1e11
     assert run.training.warmup_steps == round(0.05 * steps)
@@ -53,4 +53,4 @@ def test_a_base_without_other_sizes_is_refused(override: str, says: str) -> None
 
 def test_a_vocabulary_that_is_not_known_is_asked_for() -> None:
     with pytest.raises(UsageError, match=r"give model\.vocab_size"):
-        counts(sized(base("data.tokenizer=char"), 32).model)
+        counts(run_at_width(base("data.tokenizer=char"), 32).model)

@@ -14,7 +14,7 @@ from assay.config import Run
 from assay.config.run import Spec
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Step
-from assay.training.checkpoints import checkpoint, generators, state
+from assay.training.checkpoints import checkpoint, state
 from assay.training.loop import train_step
 from assay.training.step_record import Position
 from assay.training.stops import WrongValues
@@ -87,7 +87,7 @@ def test_weights_that_are_rounded_while_they_are_loaded_are_an_error(
 
 def test_noise_that_begins_anew_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint.save(tmp_path, trained(ADAM), Position(step=2), "any")
-    monkeypatch.setattr(generators, "restore", lambda states: None)
+    monkeypatch.setattr(state, "restore_generators", lambda states: None)
     torch.manual_seed(77)
     with pytest.raises(WrongValues, match="the random generator's state differs"):
         resumed(ADAM, tmp_path)

@@ -1,6 +1,8 @@
 """What is put on record once it is known whose end explains how a run on several ranks ended."""
 
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,11 +10,11 @@ import pytest
 from assay.config import Home
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
-from assay.launch.run_lock import claimed
+from assay.launch.run_lock import claim_folder
 from assay.records.status import Status
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from assay.store.run_folder import RunFolder
-from assay.worker.processes.agent import _conclude
+from assay.worker.processes.agent import _conclude, kill_stragglers
 from assay.worker.processes.channel import PARENT_GONE
 from assay.worker.processes.root_cause import End
 
@@ -21,7 +23,7 @@ DAMAGED = "every checkpoint is damaged; start a new run"
 
 @pytest.fixture
 def folder(ready_run: ReadyRun, home: Home) -> Iterator[RunFolder]:
-    with claimed(ready_run, home) as claim:
+    with claim_folder(ready_run, home) as claim:
         yield claim.folder
 
 
@@ -80,3 +82,33 @@ def test_without_a_parent_it_ends_at_once_and_leaves_no_word(folder: RunFolder) 
     agent.stdin.close()
     assert agent.wait(timeout=60) == PARENT_GONE
     assert folder.result() is None
+
+
+NAME = "a.worker.of.this.test"
+
+
+@pytest.fixture
+def workers() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Three that heed no SIGTERM, each in a session of its own."""
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+    command = [sys.executable, "-S", "-c", deaf, NAME]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) for _ in range(3)]
+    for one in started:
+        assert one.stdout is not None
+        one.stdout.readline()
+    yield started
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def test_remaining_processes_are_killed_after_the_grace(workers: list["subprocess.Popen[bytes]"]) -> None:
+    first, *left = workers
+    with kill_stragglers(NAME, 3, grace_seconds=0.1) as killed:
+        time.sleep(1.0)
+        assert (killed, [one.poll() for one in workers]) == (set(), [None] * 3)
+        first.terminate()
+        first.kill()
+        assert [one.wait(timeout=30) for one in left] == [-9, -9]
+        assert first.wait() == -9  # it was left for who started it
+    assert killed == {one.pid for one in left}

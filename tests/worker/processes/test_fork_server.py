@@ -72,7 +72,7 @@ def test_its_record_is_that_of_a_started_one(
     for folder in (other, again):  # what a child does stays in it
         code, result = forked(server, folder)
         assert code == 0
-        assert (history.forked(folder.events()), history.forked(one.events())) == (True, False)
+        assert (history.was_forked(folder.events()), history.was_forked(one.events())) == (True, False)
         assert content(folder, result) == content(one, started)
         assert result.memory.phases.keys() == started.memory.phases.keys()
 
@@ -107,7 +107,7 @@ def test_a_fork_that_fails_costs_one_child_and_not_the_server(monkeypatch: pytes
         with given:
             socket.send_fds(ours, [b"[]"], [*[nothing.fileno()] * 4, given.fileno()])
         ours.shutdown(socket.SHUT_WR)
-        assert fork_server_module.served(theirs) is None
+        assert fork_server_module.serve_requests(theirs) is None
         reply.settimeout(5.0)
         assert reply.recv(8) == b"0", "the parent is told that there is no child"
 

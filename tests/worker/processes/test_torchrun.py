@@ -17,7 +17,7 @@ from assay.parallel import rendezvous as meeting_module
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.lookup import find
-from assay.worker.processes.torchrun import Asked, gathered
+from assay.worker.processes.torchrun import Asked, join_run
 from support.forked import fork_children
 
 SHAPE = ("model.n_layer=1", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
@@ -102,7 +102,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch, words: Sequence[str], **mishears: 
     def come(rank: int) -> None:
         own.seat = seats[rank]
         try:
-            with gathered(Asked("demo", words)):
+            with join_run(Asked("demo", words)):
                 pass
         except UsageError as error:
             told[rank] = str(error)
@@ -138,6 +138,6 @@ def test_without_torchrun_a_preset_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("RANK", raising=False)
     with (
         pytest.raises(UsageError, match="start the worker under torchrun, or use assay train demo"),
-        gathered(Asked("demo")),
+        join_run(Asked("demo")),
     ):
         pass

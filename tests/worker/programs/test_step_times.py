@@ -28,7 +28,7 @@ def task(*specs: Spec, depths: tuple[int, ...] = (1, 3), **changes: object) -> T
 
 @pytest.mark.parametrize("names", [(), ("bf16_mixed", "activation_checkpointing"), ("fp16_mixed",)])
 def test_steps_of_both_depths_are_timed_in_turns(names: tuple[str, ...]) -> None:
-    times = step_times.answered(task(*(Spec(name=name) for name in names))).times
+    times = step_times.answer_task(task(*(Spec(name=name) for name in names))).times
     assert times is not None
     assert times.depths == (1, 3)
     assert times.apart(5) is None
@@ -38,7 +38,7 @@ def test_steps_of_both_depths_are_timed_in_turns(names: tuple[str, ...]) -> None
 
 def test_each_model_has_its_own_number_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_times, "_stepper", lambda run, folder: lambda: (float(run.model.n_layer),))
-    times = step_times.answered(task()).times
+    times = step_times.answer_task(task()).times
     assert times is not None
     assert times.depths == (1, 3)
     assert set(times.turns) == {(1.0, 3.0)}
@@ -50,7 +50,7 @@ def test_an_accelerators_steps_have_the_times_of_host_and_device_apart(monkeypat
         return lambda: (float(run.model.n_layer), 0.5, 0.25 * run.model.n_layer)
 
     monkeypatch.setattr(step_times, "_stepper", stepper)
-    times = step_times.answered(task()).times
+    times = step_times.answer_task(task()).times
     assert times is not None
     assert (times.seconds(5), times.apart(5)) == (5.0, (0.5, 1.25))
     assert (
@@ -103,12 +103,12 @@ def dead(run: ResolvedRun, folder: Path) -> object:
 @pytest.mark.parametrize(("fault", "reason"), [(broken, "no kernel for this"), (dead, "its process died")])
 def test_a_step_that_cannot_be_done_has_a_reason(monkeypatch: pytest.MonkeyPatch, fault: object, reason: str) -> None:
     monkeypatch.setattr(step_times, "_stepper", fault)
-    assert step_times.answered(task()) == CalibrationReply(digest="abc", refused=reason)
+    assert step_times.answer_task(task()) == CalibrationReply(digest="abc", refused=reason)
 
 
 def test_where_a_system_cannot_fork_the_models_are_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "fork")
-    times = step_times.answered(task()).times
+    times = step_times.answer_task(task()).times
     assert times is not None
     assert times.depths == (1, 3)
     assert min(min(turn) for turn in times.turns) > 0

@@ -46,13 +46,13 @@ def plan(
         largest_study,
         study_seconds,
     )
-    from assay.studies.isoflop.here import measured, widths_of
+    from assay.studies.isoflop.here import measure_sizes, widths_of
     from assay.studies.isoflop.plan import ScalingPlan
 
     if not budget_seconds > 0:
         raise UsageError(f"a budget of {budget_seconds:g} seconds is not possible; give a positive time such as 2h")
     base = configure(source, (*_UNTIMED, *overrides))
-    here = measured(base, tuple(widths or widths_of(base)), home_of(home), on_progress or silent)
+    here = measure_sizes(base, tuple(widths or widths_of(base)), home_of(home), on_progress or silent)
     wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER, seeds=seeds or SEEDS)
     limits = DesignLimits(_SHARE * budget_seconds, here.slots, here.step_seconds, MOST_EPOCHS * here.train_tokens)
     vocabulary = next(iter(here.sizes.values())).model.vocab_size

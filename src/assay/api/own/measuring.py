@@ -75,13 +75,16 @@ def _elsewhere(
     step: str, against: Any, folder: Path | str | None, numerics: "Kind", title: str, **options: Any
 ) -> "OwnStep":
     """Measure a step in a process of its own, and its baseline and their values in two more."""
-    from assay.launch.own import measured, proven
+    from assay.launch.own import measure_own_step, prove_own_step
     from assay.records.own import OwnProof
 
     if against is None:
-        return measured(step, folder, title, **options)
-    values = proven(step, against, folder, numerics)
-    found, baseline = measured(step, folder, title, **options), measured(against, folder, against, **options)
+        return measure_own_step(step, folder, title, **options)
+    values = prove_own_step(step, against, folder, numerics)
+    found, baseline = (
+        measure_own_step(step, folder, title, **options),
+        measure_own_step(against, folder, against, **options),
+    )
     return found.model_copy(update={"proof": OwnProof.of(found, baseline, values)})
 
 

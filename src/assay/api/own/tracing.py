@@ -13,7 +13,7 @@ def trace(source: Source = None, *overrides: str, optimizations: Stack = ()) -> 
     Raises `UsageError` as a run would, and if a trace cannot follow the step.
     """
     from assay.hardware import detect
-    from assay.launch.own import traced
+    from assay.launch.own import trace_own_step
     from assay.optimizations import check, mesh_of, resolved
 
     run = resolved(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
@@ -22,4 +22,4 @@ def trace(source: Source = None, *overrides: str, optimizations: Stack = ()) -> 
     if mesh_of(run).size > 1:
         raise UsageError("a trace is of the step of one device; leave out techniques that divide it among ranks")
     check(run, detect())
-    return TracedStep.of(traced(run))
+    return TracedStep.of(trace_own_step(run))

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.config.hf import gpt2, llama
-from assay.config.hf.reading import read_json as read_json
+from assay.config.hf.checkpoint_files import read_json as read_json
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 
@@ -47,4 +47,4 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
 
 def hf_config(config: ModelConfig) -> dict[str, Any]:
     """Return the `config.json` of a model that one of the families can express."""
-    return llama.written(config) if llama.alike(config) else gpt2.written(config)
+    return llama.config_values(config) if llama.alike(config) else gpt2.config_values(config)

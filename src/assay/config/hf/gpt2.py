@@ -42,7 +42,7 @@ def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     }
 
 
-def written(config: ModelConfig) -> dict[str, Any]:
+def config_values(config: ModelConfig) -> dict[str, Any]:
     """Return the `config.json` of a model that GPT-2 can express."""
     activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
     dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), config.dropout)

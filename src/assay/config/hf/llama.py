@@ -29,7 +29,7 @@ _NEEDED = {
 _HEAD_DIM = {"qwen3": 128}
 """Width of a head where the configuration does not say it; the others divide the width by the heads."""
 _TURNS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-"""Limits between slowed and kept rotations, the same in all Llamas since 3.1 (`assay.model.rotary`)."""
+"""Limits between slowed and kept rotations, the same in all Llamas since 3.1 (`assay.model.attention`)."""
 
 
 def alike(config: ModelConfig) -> bool:
@@ -76,7 +76,7 @@ def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     }
 
 
-def written(config: ModelConfig) -> dict[str, Any]:
+def config_values(config: ModelConfig) -> dict[str, Any]:
     """Return the `config.json` of a model that this family can express."""
     kind = kind_of(config)
     slowed = {

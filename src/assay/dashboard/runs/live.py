@@ -11,10 +11,20 @@ from typing import Any
 from assay.dashboard.pages import LONGEST
 from assay.errors import legible
 from assay.launch.progress import Meter
-from assay.records.evidence import Evidence, ValueProof
+from assay.records.events import (
+    BeginEvent,
+    BlockEvent,
+    EvaluationEvent,
+    EvidenceEvent,
+    LogEvent,
+    NoteEvent,
+    StartEvent,
+    StepEvent,
+    ValuesEvent,
+)
+from assay.records.evidence import ValueProof
 from assay.report.run import proof
 from assay.report.wording import value_check
-from assay.store.event_log import Event
 from assay.store.run_folder import RunSpec
 from assay.units import format_seconds
 
@@ -29,27 +39,26 @@ class RunCourse:
     def __init__(self, spec: RunSpec) -> None:
         training = spec.config.training
         self._meter = Meter()
-        self._meter.hear({"event": "run", "steps": training.steps, "eval_interval": training.eval_interval})
+        self._meter.hear(BeginEvent(event="run", steps=training.steps, eval_interval=training.eval_interval))
 
-    def __call__(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+    def __call__(self, events: Sequence[LogEvent]) -> list[dict[str, Any]]:
         """Return the batches of a piece of the log; each start of a process begins a new one."""
         return [self._batch(piece) for piece in _by_process(events)]
 
-    def _batch(self, events: Sequence[Event]) -> dict[str, Any]:
+    def _batch(self, events: Sequence[LogEvent]) -> dict[str, Any]:
         steps, evaluations, blocks, proofs = [], [], [], []
         resumed_at = unmeasured = None
         for event in events:
             self._meter.hear(event)
-            kind = event["event"]
-            if kind == "start":
-                resumed_at = event.get("resumed_at", 0)
-            elif kind == "step":
+            if isinstance(event, StartEvent):
+                resumed_at = event.resumed_at
+            elif isinstance(event, StepEvent):
                 steps.append(point(event))
-            elif kind == "evaluation":
-                evaluations.append([event["step"], event["loss"]])
-            elif kind == "block" and event["process_peak_bytes"] is not None:
-                blocks.append([self._meter.done, event["process_peak_bytes"]])
-            elif kind == "block":
+            elif isinstance(event, EvaluationEvent):
+                evaluations.append([event.step, event.loss])
+            elif isinstance(event, BlockEvent) and event.process_peak_bytes is not None:
+                blocks.append([self._meter.done, event.process_peak_bytes])
+            elif isinstance(event, BlockEvent):
                 unmeasured = UNMEASURED
             elif (said := _proof(event)) is not None:
                 proofs.append(said)
@@ -68,9 +77,9 @@ class RunCourse:
         }
 
 
-def point(event: Event) -> list[float | None]:
+def point(event: StepEvent) -> list[float | None]:
     """Return a step as index, loss, seconds, gradient norm and tokens."""
-    return [event["step"], event["loss"], event["seconds"], _norm(event.get("log_gradient_norm")), event["tokens"]]
+    return [event.step, event.loss, event.seconds, _norm(event.log_gradient_norm), event.tokens]
 
 
 def _norm(logarithm: object) -> float | None:
@@ -80,24 +89,23 @@ def _norm(logarithm: object) -> float | None:
     return None
 
 
-def _by_process(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+def _by_process(events: Sequence[LogEvent]) -> Iterator[Sequence[LogEvent]]:
     begin = 0
     for at, event in enumerate(events):
-        if event["event"] == "start" and at > begin:
+        if isinstance(event, StartEvent) and at > begin:
             yield events[begin:at]
             begin = at
     if events:
         yield events[begin:]
 
 
-def _proof(event: Event) -> str | None:
+def _proof(event: LogEvent) -> str | None:
     """Sentence of an event that proves something, or says something to the user; None for all others."""
-    try:
-        if event["event"] == "evidence":
-            item = Evidence.model_validate({name: event[name] for name in Evidence.model_fields})
-            return legible(proof(item), LONGEST)
-        if event["event"] == "values":
-            return legible(f"values: {value_check(ValueProof.model_validate(event['proof']))}", LONGEST)
-    except ValueError:  # a later version may write other fields
-        return None
-    return legible(event["text"], LONGEST) if event["event"] == "note" else None
+    if isinstance(event, EvidenceEvent):
+        return legible(proof(event.evidence()), LONGEST)
+    if isinstance(event, ValuesEvent):
+        try:
+            return legible(f"values: {value_check(ValueProof.model_validate(event.proof))}", LONGEST)
+        except ValueError:  # a later version may write other fields
+            return None
+    return legible(event.text, LONGEST) if isinstance(event, NoteEvent) else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.hardware.resident import Resident
-from assay.store.liveness import is_here
+from assay.store.processes import is_here
 from assay.store.run_folder import RunFolder, RunProcess
 
 _MOST_READERS = 64

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.liveness import is_running
-from assay.store.reconcile import begun, settle
+from assay.store.processes import is_running
+from assay.store.result import begun_result, settle
 from assay.store.run_folder import RunFolder
 
 _MOST_RESULTS = 32
@@ -30,7 +30,7 @@ class Results:
     def of(self, folder: RunFolder) -> RunResult:
         """Return the result of a run, or of a living one its beginning. Raises `UsageError` if it cannot be read."""
         if not ended(folder):
-            return begun(folder.spec())
+            return begun_result(folder.spec())
         stamp = _stamp(folder)
         with self._lock:
             known = self._kept.get(folder.path)

@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 
 from assay.errors import legible
 from assay.report.runs import COLUMNS, FIGURES, SPARE, row, unlike
-from assay.store.cells import folded
-from assay.store.entry import Entry
+from assay.store.cells import fold_cells
+from assay.store.index import Entry
 
 PER_PAGE = 100
 TITLES = tuple(name for name in COLUMNS if name != "created")
@@ -105,7 +105,7 @@ def choose(
         and _has(one, words)
     ]
     if of_study is None and not query.cells:
-        found = folded(found, studies)
+        found = fold_cells(found, studies)
     _sort(found, SORTS[query.sort], down=query.order == "down")
     pages = max(1, -(-len(found) // PER_PAGE))
     page = min(max(int(query.page), 1), pages) if query.page.isdecimal() else 1

@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from assay.config.home import Home
 from assay.errors import first_line
-from assay.store.entry import TYPES, Entry, entry_of
-from assay.store.event_log import Event, read_since
-from assay.store.index import SCHEMA
+from assay.records.events import EvaluationEvent, LogEvent, StepEvent
+from assay.store.event_log import read_since
+from assay.store.index import SCHEMA, TYPES, Entry, entry_of
 from assay.store.listing import stamps
 
 _INTERVAL_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Watch:
 
     def _entry(self, run: str, stamp: int) -> Entry:
         """Return a run's present entry; for a run whose files cannot be read, only the reason is known."""
-        from assay.store.reconcile import settle
+        from assay.store.result import settle
         from assay.store.run_folder import RunFolder
 
         folder = RunFolder(self.home.runs / run)
@@ -88,27 +88,27 @@ class _Growing:
         self._dead = False
 
     def entry(self) -> Entry:
-        from assay.store.liveness import is_running
-        from assay.store.reconcile import begun, settle
+        from assay.store.processes import is_running
+        from assay.store.result import begun_result, settle
 
         if not is_running(self._folder):
             if not self._dead or self._entry is None:
                 self._entry, self._dead = entry_of(settle(self._folder, recorded=False), 0), True
             return self._entry
         if self._entry is None or self._dead:
-            self._entry, self._offset, self._dead = entry_of(begun(self._folder.spec()), 0), 0, False
+            self._entry, self._offset, self._dead = entry_of(begun_result(self._folder.spec()), 0), 0, False
         events, self._offset = read_since(self._folder.events_file, self._offset, _CHUNK_BYTES)
         for event in events:
             self._entry = self._entry._replace(**_figures(event))
         return self._entry
 
 
-def _figures(event: Event) -> dict[str, Any]:
+def _figures(event: LogEvent) -> dict[str, Any]:
     """Columns of an entry that an event gives anew."""
-    if event["event"] == "step":
-        return {"steps": event["step"] + 1, "train_loss": event["loss"]}
-    if event["event"] == "evaluation":
-        return {"val_loss": event["loss"]}
+    if isinstance(event, StepEvent):
+        return {"steps": event.step + 1, "train_loss": event.loss}
+    if isinstance(event, EvaluationEvent):
+        return {"val_loss": event.loss}
     return {}
 
 

@@ -18,7 +18,7 @@ from assay.api.asking.optimal import frontier_of
 from assay.api.isoflop.answers import answer
 from assay.api.laws.fitting import fit
 from assay.config.home import Home
-from assay.config.reading import read_bytes
+from assay.config.yaml_text import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, shown
 from assay.scaling.accounting import spent_flops

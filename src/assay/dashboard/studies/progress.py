@@ -9,7 +9,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from assay.errors import legible
-from assay.store.event_log import Event
+from assay.records.events import (
+    CellEndEvent,
+    CellEvent,
+    CellPhaseEvent,
+    CellStartEvent,
+    LogEvent,
+    OverEvent,
+    PlanEvent,
+    TurnEvent,
+)
 from assay.studies.folder import StudyFolder
 
 WAITING = "waiting"
@@ -33,34 +42,33 @@ class Course:
         self._states: dict[str, CellState] = {}
         self._over: str | None = None
 
-    def __call__(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+    def __call__(self, events: Sequence[LogEvent]) -> list[dict[str, Any]]:
         """Return one batch with the newest state of each cell that the piece names."""
         changed: dict[str, CellState] = {}
         for event in events:
-            if event["event"] == "over":
-                self._over = legible(str(event.get("ending", "")), 100)
-            elif event["event"] == "plan":  # a resumed study begins again
+            if isinstance(event, OverEvent):
+                self._over = legible(event.ending, 100)
+            elif isinstance(event, PlanEvent):  # a resumed study begins again
                 self._over = None
-            elif isinstance(event.get("cell"), str):
-                name = event["cell"]
+            elif isinstance(event, CellEvent):
+                name = event.cell
                 before = self._states.get(name, CellState(legible(name, _LONGEST_NAME), "", WAITING, False))
                 changed[name] = self._states[name] = _after(before, event)
         return [{"cells": [one._asdict() for one in changed.values()], "over": self._over}]
 
 
-def _after(before: CellState, event: Event) -> CellState:
+def _after(before: CellState, event: CellEvent) -> CellState:
     """State of a cell after an event; an event of another version changes nothing."""
-    kind = event["event"]
-    if kind == "cell_start":
-        return before._replace(run=legible(str(event.get("run", "")), _LONGEST_NAME), state="starting", ended=False)
-    if kind == "turn":
-        piece, number = event.get("piece"), event.get("number")
-        words = {"start": "starting", "block": f"block {number}", "finish": "finishing"}
-        return before._replace(state=words.get(str(piece), before.state))
-    if kind == "cell_phase" and not before.state.startswith("block"):
-        return before._replace(state=legible(str(event.get("phase", "")), 100).replace("_", " "))
-    if kind == "cell_end":
-        return before._replace(state=legible(str(event.get("status", "")), 100).replace("_", " "), ended=True)
+    match event:
+        case CellStartEvent():
+            return before._replace(run=legible(event.run, _LONGEST_NAME), state="starting", ended=False)
+        case TurnEvent():
+            words = {"start": "starting", "block": f"block {event.number}", "finish": "finishing"}
+            return before._replace(state=words.get(event.piece, before.state))
+        case CellPhaseEvent() if not before.state.startswith("block"):
+            return before._replace(state=legible(event.phase, 100).replace("_", " "))
+        case CellEndEvent():
+            return before._replace(state=legible(event.status, 100).replace("_", " "), ended=True)
     return before
 
 

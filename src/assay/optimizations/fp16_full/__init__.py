@@ -74,7 +74,7 @@ class Fp16Full(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
 
-        from assay.model.low_precision import narrow
+        from assay.model.narrow import narrow
         from assay.optimizations.fp16_full.step import AdamW16
         from assay.parallel.loss_scale import DynamicLossScale
 

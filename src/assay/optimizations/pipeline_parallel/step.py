@@ -20,7 +20,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 
 from assay.cost.pipeline.stages import Split
 from assay.model import GPT
-from assay.model.balance import scaled_by
+from assay.model.balance import scale_balance
 from assay.model.loss import NOT_COUNTED
 from assay.optimizations.pipeline_parallel.stages import cut
 from assay.parallel.dtensor import local, placed_gradient
@@ -83,7 +83,7 @@ class _Line:
     def gradients(self, step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
         """Run forward and backward of all micro-batches → the summed loss, 0 if the last stage is on another rank."""
         self.tokens, self.rows = tokens, len(micro_batches[0][0])
-        with scaled_by(1 / tokens):
+        with scale_balance(1 / tokens):
             losses = self._run(step, micro_batches, "step")
         total = torch.zeros((), device=self.device)
         return total + sum(one.detach() for one in losses) * tokens if losses else total

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import field_validator
 
 from assay.config import ResolvedRun
-from assay.config.paths import absolute
+from assay.config.base import absolute
 from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import DOCUMENTS, Trace

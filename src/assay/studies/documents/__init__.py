@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.config.reading import parsed, read_text
+from assay.config.yaml_text import parse_mapping, read_text
 from assay.errors import among, meant, shown
 
 _FOLDER = Path(__file__).parent
@@ -25,7 +25,7 @@ def documents() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def published(written: Any) -> Any:
+def with_published(written: Any) -> Any:
     """Return the values of `published` with the table of the document that they name, if they name one.
 
     Raises `ValueError` for an unknown document, and for a row that its table does not have.
@@ -58,5 +58,5 @@ def _document(name: Any) -> dict[str, Any]:
         hint = among(str(name), known)
         raise ValueError(f"the library has no document {shown(name)}{hint}")
     path = _FOLDER / f"{name}.yaml"
-    found: dict[str, Any] = parsed(read_text(path), str(path), "no document", yaml.safe_load)
+    found: dict[str, Any] = parse_mapping(read_text(path), str(path), "no document", yaml.safe_load)
     return found

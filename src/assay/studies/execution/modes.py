@@ -11,7 +11,7 @@ results, and never run again except with `force`.
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
-from assay.config.data import DataConfig
+from assay.config.run import DataConfig
 from assay.hardware import Machine
 from assay.hardware.detect import installed_version, torch_version
 from assay.records.environment import Environment
@@ -35,7 +35,7 @@ class Mode(StrEnum):
 _FAULTS = frozenset({Status.FAILED, Status.KILLED, Status.TIMED_OUT, Status.UNAVAILABLE, Status.DAMAGED})
 
 
-def kept(cells: Iterable[CellResult], mode: Mode) -> list[CellResult]:
+def cells_to_keep(cells: Iterable[CellResult], mode: Mode) -> list[CellResult]:
     """Return the finished cells that a mode does not run again."""
     if mode is Mode.FORCE:
         return []

@@ -28,7 +28,7 @@ _Rank = tuple[float, int]
 """The rank of a cell by need, the most needed first, and the place of its row in the design."""
 
 
-def shuffled(cells: Sequence[Cell]) -> list[Cell]:
+def shuffle_rows(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells with the rows of each seed and process in a random order after its control and A/A copy."""
     groups: dict[tuple[int, int], list[Cell]] = {}
     for cell in cells:

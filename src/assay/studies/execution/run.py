@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 
-from assay.config.data import DataConfig
 from assay.config.home import Home
-from assay.config.run import Run
+from assay.config.run import DataConfig, Run
 from assay.data.progress import Progress as Prepare
 from assay.errors import UsageError, shown
 from assay.executors import executor
@@ -23,12 +22,11 @@ from assay.launch.prepare import ReadyRun
 from assay.launch.trial import try_own
 from assay.optimizations import resolved
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
-from assay.studies.drift import NUDGED, nudged
+from assay.studies.drift import NUDGED, nudged_copies
 from assay.studies.execution.deadline import Deadline, with_rest
-from assay.studies.execution.fold import Progress, fold, record_of
-from assay.studies.execution.gather import gathered
-from assay.studies.execution.modes import Mode, elsewhere, kept
-from assay.studies.execution.order import in_order, shuffled, waves_in_order
+from assay.studies.execution.fold import Progress, fold, gather_waves, record_of
+from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
+from assay.studies.execution.order import in_order, shuffle_rows, waves_in_order
 from assay.studies.execution.ready import (
     forking,
     predicted_seconds,
@@ -39,7 +37,7 @@ from assay.studies.execution.ready import (
     with_step_times,
 )
 from assay.studies.execution.rungs import due, known_rows
-from assay.studies.execution.study_listing import planned
+from assay.studies.execution.study_listing import read_plan
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves
@@ -84,7 +82,7 @@ class Execution:
             raise UsageError(f"--max-hours {self.hours:g} is not possible; give a positive number of hours")
 
 
-def measured(cells: Sequence[Cell], base: Run, how: Execution) -> ComparisonRecord:
+def measure_design(cells: Sequence[Cell], base: Run, how: Execution) -> ComparisonRecord:
     """Measure the cells of a design, and save the record.
 
     Raises `UsageError` for a fault of any cell, or of an extension, before one is run, and `StorageError` if the disk
@@ -102,8 +100,8 @@ def measured(cells: Sequence[Cell], base: Run, how: Execution) -> ComparisonReco
         prepared = with_step_times(prepared, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (cells[0].seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
-    ordered = shuffled(cells) if how.hours is None else in_order(cells, how.kind)
-    drifts = nudged(cells, accelerated=machine.device(base.device) == "cuda")
+    ordered = shuffle_rows(cells) if how.hours is None else in_order(cells, how.kind)
+    drifts = nudged_copies(cells, accelerated=machine.device(base.device) == "cuda")
     plan = StudyPlan(
         id=new_id(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -126,17 +124,17 @@ def measured(cells: Sequence[Cell], base: Run, how: Execution) -> ComparisonReco
         return _executed(folder, plan, Progress(), prepared, how, deadline)
 
 
-def resumed(folder: StudyFolder, how: Execution, mode: Mode = Mode.MISSING) -> ComparisonRecord:
+def resume_study(folder: StudyFolder, how: Execution, mode: Mode = Mode.MISSING) -> ComparisonRecord:
     """Run the cells of a study that a mode names, by default exactly those that have no result, and save the record.
 
     Of `how`, the home, the listeners and the hours count; the plan has the rest. Raises `UsageError` if another process
     runs the study, if it is an old comparison without a plan, or if a cell cannot run any more. Raises `StorageError`
     if the disk refuses.
     """
-    plan = planned(folder)
+    plan = read_plan(folder)
     how.check()
     with folder.locked():
-        gathered(folder)
+        gather_waves(folder)
         done = _kept(fold(plan, folder.events(), how.home), mode, how)
         cells = [cell for _, wave in done.missing(plan) for cell in wave if cell.treatment != NUDGED]
         left = cells or plan.cells[:1]
@@ -156,7 +154,7 @@ def _kept(done: Progress, mode: Mode, how: Execution) -> Progress:
             digests[name] = prepare(config, how.home, how.prepare).digest
         return digests[name]
 
-    found = kept(done.cells, mode)
+    found = cells_to_keep(done.cells, mode)
     for differs, cells in elsewhere(found, detect(), digest).items():
         how.prepare(f"{len(cells)} finished cells have another {differs} and run again", None)
         found = [one for one in found if one not in cells]

@@ -39,7 +39,7 @@ class StudyStanding(NamedTuple):
     """Cell, run and reason of each cell that did not end as it should."""
 
 
-def listed(folder: StudyFolder, home: Home) -> Listed:
+def list_study(folder: StudyFolder, home: Home) -> Listed:
     """Return a study for the list; one that cannot be read is damaged."""
     try:
         plan, record = folder.plan(), folder.record()
@@ -47,7 +47,7 @@ def listed(folder: StudyFolder, home: Home) -> Listed:
             count = len(record.cells) + len(record.nudged)
             status = "running" if folder.running else record.ending.value
             return Listed(folder.id, record.name, record.kind, record.title, record.question, status, count, count)
-        plan = planned(folder)
+        plan = read_plan(folder)
         ended = len(fold(plan, folder.events(), home).cells)
     except UsageError as error:
         return Listed(folder.id, "", "", "", str(error), "damaged", 0, 0)
@@ -55,12 +55,12 @@ def listed(folder: StudyFolder, home: Home) -> Listed:
     return Listed(folder.id, plan.name, plan.kind, plan.title, plan.question, status, len(plan.cells), ended)
 
 
-def standing(folder: StudyFolder, home: Home) -> StudyStanding:
+def study_state(folder: StudyFolder, home: Home) -> StudyStanding:
     """Return the state of a study. Raises `UsageError` if it has no plan."""
     ended = _ended(folder, home)
     holder = folder.holder()
     return StudyStanding(
-        study=listed(folder, home),
+        study=list_study(folder, home),
         by_status=Counter(one.result.status.value for one in ended),
         process="" if holder is None else f"{holder.pid} on {holder.host}",
         problems=tuple(_problem(one) for one in ended if not one.result.status.finished),
@@ -69,13 +69,13 @@ def standing(folder: StudyFolder, home: Home) -> StudyStanding:
 
 def _ended(folder: StudyFolder, home: Home) -> list[CellResult]:
     """Return the cells of a complete study, those that were killed among them, or those that have ended so far."""
-    plan, record = planned(folder), folder.record()
+    plan, record = read_plan(folder), folder.record()
     if record is not None and record.ending is StudyEnding.COMPLETE and not folder.running:
         return [*record.cells, *record.nudged]
     return fold(plan, folder.events(), home).cells
 
 
-def planned(folder: StudyFolder) -> StudyPlan:
+def read_plan(folder: StudyFolder) -> StudyPlan:
     """Return the plan of a study. Raises `UsageError` if an earlier version wrote it, without a plan."""
     plan = folder.plan()
     if plan is None:

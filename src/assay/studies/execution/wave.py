@@ -24,7 +24,7 @@ from assay.hardware import detect
 from assay.platforms import STOPPING
 from assay.records.study import StudyEnding
 from assay.store.event_log import append
-from assay.store.liveness import locked
+from assay.store.processes import try_lock
 from assay.studies.drift import NUDGED
 from assay.studies.execution.ready import ready_cells, side_by_side, starter
 from assay.studies.folder import StudyFolder
@@ -36,7 +36,7 @@ def main(folder: Path, number: int, leashed: bool) -> None:
     for one in STOPPING:
         signal.signal(one, signal.default_int_handler)
     with files.log.open("ab") as log:
-        if not locked(log):
+        if not try_lock(log):
             return
         try:
             threading.Thread(target=_stop_with, args=(files.stop,), daemon=True).start()

@@ -11,7 +11,7 @@ from assay.errors import UsageError
 from assay.launch.prepare import ReadyRun, ready
 from assay.launch.rates import measured_machine
 from assay.studies.execution.ready import side_by_side, with_step_times
-from assay.studies.isoflop.sizes import check_base, counts, shape, sized
+from assay.studies.isoflop.sizes import check_base, counts, run_at_width, shape
 
 _ENOUGH_SIZES, _MOST_SIZES = 4, 12
 _LEAST_LAYERS = 2
@@ -50,7 +50,7 @@ def widths_of(base: Run) -> tuple[int, ...]:
     return tuple(dict.fromkeys(min(found, key=lambda one: abs(math.log(one / width))) for width in wanted))
 
 
-def measured(base: Run, widths: tuple[int, ...], home: Home, prepare: Progress) -> Here:
+def measure_sizes(base: Run, widths: tuple[int, ...], home: Home, prepare: Progress) -> Here:
     """Prepare the text, and time steps of every width with one thread.
 
     Raises `UsageError` if the base has no other sizes, if a width is impossible, or if a time cannot be predicted.
@@ -65,7 +65,7 @@ def measured(base: Run, widths: tuple[int, ...], home: Home, prepare: Progress) 
     text = prepared(base.data, home, prepare)
     vocabulary = known.run.model.vocab_size
     base = alone.with_vocabulary(vocabulary)
-    found = {str(width): ready(sized(base, width).asked(), home, prepare) for width in widths}
+    found = {str(width): ready(run_at_width(base, width).asked(), home, prepare) for width in widths}
     measured_machine(home, 1, tell=lambda sentence: prepare(sentence, None))
     timed = with_step_times(found, home, prepare)
     return Here(

@@ -69,7 +69,7 @@ def shape(base: Run, width: int) -> dict[str, int]:
     }
 
 
-def sized(base: Run, width: int) -> ResolvedRun:
+def run_at_width(base: Run, width: int) -> ResolvedRun:
     """Return the base at a width, with the vocabulary if it is known without text."""
     return resolved(load(base, [f"{key}={value}" for key, value in shape(base, width).items()])).with_vocabulary()
 
@@ -89,7 +89,7 @@ def flops_of(run: ResolvedRun, count: Count) -> float:
     return float(FLOPS_PER_PARAMETER_AND_TOKEN * counts(run.model)[count] * run.training.steps * run.tokens_per_step)
 
 
-def trained(size: ResolvedRun, base: Run, steps: int, rate: float) -> ResolvedRun:
+def run_of_size(size: ResolvedRun, base: Run, steps: int, rate: float) -> ResolvedRun:
     """Return the run of a size for so many steps, with `rate` times the base's learning rates."""
     training = base.training
     settings: Mapping[str, float] = {

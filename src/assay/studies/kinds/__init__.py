@@ -7,7 +7,7 @@ import importlib
 from functools import cache
 from pathlib import Path
 
-from assay.config.extensions import extension_folder, modules, named
+from assay.config.extensions import classes_by_name, extension_folder, modules
 from assay.errors import UsageError
 from assay.studies.base import Study
 
@@ -20,7 +20,7 @@ def kinds() -> dict[str, type[Study]]:
     found = dict(_own())
     folder = extension_folder("studies")
     for module in [] if folder is None else modules(folder, "studies"):
-        for name, kind in named(module, Study, "kind").items():
+        for name, kind in classes_by_name(module, Study, "kind").items():
             if name in found:
                 raise UsageError(f"{module.__file__} defines the study {name!r}, which exists; choose another name")
             found[name] = kind
@@ -31,4 +31,4 @@ def kinds() -> dict[str, type[Study]]:
 def _own() -> dict[str, type[Study]]:
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
     modules = (importlib.import_module(f"{__package__}.{name}") for name in names)
-    return {name: kind for module in modules for name, kind in named(module, Study, "kind").items()}
+    return {name: kind for module in modules for name, kind in classes_by_name(module, Study, "kind").items()}

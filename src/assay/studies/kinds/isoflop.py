@@ -23,7 +23,7 @@ from assay.records.study import BASELINE, Cell
 from assay.studies.base import Study
 from assay.studies.design import Treatment
 from assay.studies.factors import Factor
-from assay.studies.isoflop.sizes import Count, check_base, sized, steps_for, trained
+from assay.studies.isoflop.sizes import Count, check_base, run_at_width, run_of_size, steps_for
 
 BUDGET, WIDTH, RATE, COUNT = "budget", "width", "rate", "count"
 """Factors: the FLOPs of a run as the file writes them, the width, the factor of the learning rate, how N is counted."""
@@ -134,13 +134,13 @@ class Isoflop(Study):
         """Return the run of a width that spends a budget. Raises `UsageError` if it cannot."""
         check_base(base)
         width = int(levels[WIDTH])
-        size = sized(base, width)
+        size = run_at_width(base, width)
         steps = self.steps(size, levels[BUDGET])
         if steps < 1:
             raise UsageError(f"{levels[BUDGET]} FLOPs are less than one step of the width {width}; give more")
         of_width = (width / base.model.n_embd) ** self.width_exponent
         rate = RATES[levels[RATE]] * of_width * (steps / base.training.steps) ** self.steps_exponent
-        return Treatment(self.label(levels) if earlier else BASELINE, levels, trained(size, base, steps, rate))
+        return Treatment(self.label(levels) if earlier else BASELINE, levels, run_of_size(size, base, steps, rate))
 
     def cells(self, base: Run) -> tuple[Cell, ...]:
         """Return the cells of every row at each seed; the held-out run has the first seed only."""

@@ -49,7 +49,7 @@ def command_of(study: str) -> str | None:
     return f"assay study run {name}" + (f" --scale {rest.removesuffix(')')}" if rest else "")
 
 
-def located(source: str | Path) -> Path:
+def find_study_file(source: str | Path) -> Path:
     """Return the file of a study that is given by its name in the library or by its path.
 
     A name of the library comes first, as a preset does. Raises `UsageError` if there is neither.

@@ -6,16 +6,19 @@
 
 Batches are a function of (seed, step), so no loader has a state; streamed documents have a position. With the weights,
 the optimizer's state and torch's generators, a run continues bit for bit on a CPU. On another mesh it continues within
-rounding (`generators`). A folder is written under a hidden name, flushed and renamed (`disk`). The digests detect a
+rounding (`state`). All ranks write one folder under a hidden name, which is flushed and renamed. The digests detect a
 damaged file; then the previous checkpoint is used. What is saved and what is loaded is compared with the live state bit
 for bit (`stored`).
 """
 
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +26,15 @@ import torch
 from torch import Tensor
 
 from assay.config.mesh import Mesh
-from assay.errors import START_AGAIN, UsageError
+from assay.errors import START_AGAIN, StorageError, UsageError
+from assay.files import is_full, new_folder, refused
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
 from assay.parallel.ranks import ALONE, Ranks
 from assay.step.program import Step
-from assay.training.checkpoints import generators
-from assay.training.checkpoints.disk import digests, flush_folder, naming_the_cause, written_by_all
 from assay.training.checkpoints.state import (
+    adopt_generators,
     copies_here,
+    generator_states,
     load_optimizer,
     load_stateful,
     optimized_at_rest,
@@ -57,8 +61,8 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
     """
     place = folder / f"step-{position.step:08d}"
     plain, tensors = stateful_parts(step.program.stateful)
-    streams = [json.loads(said) for said in ranks.gather(json.dumps(generators.states(step.program.device)))]
-    with naming_the_cause(place), written_by_all(place, ranks) as made:
+    streams = [json.loads(said) for said in ranks.gather(json.dumps(generator_states(step.program.device)))]
+    with _naming_the_cause(place), _written_by_all(place, ranks) as made:
         _write(weights_at_rest(step), made / WEIGHTS, ranks)
         _write({**optimizer_tensors(step), **tensors}, made / OPTIMIZER, ranks)
         if ranks.rank == 0:
@@ -69,11 +73,11 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
                 "mesh": vars(ranks.layout),
                 "generators": streams,
                 "stateful": plain,
-                "sha256": digests([made / name for name in (WEIGHTS, OPTIMIZER)]),
+                "sha256": _digests([made / name for name in (WEIGHTS, OPTIMIZER)]),
             }
             write_json({**state, "digest": _digest_of(state)}, made / STATE)
     if ranks.rank == 0:
-        flush_folder(folder)
+        _flush_folder(folder)
         for old in complete(folder)[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
     plain_now = {"stateful": plain, "generators": streams}
@@ -120,7 +124,7 @@ def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tup
         ranks.meet()  # every rank has read the damaged checkpoints before rank 0 removes them
         for later in found[: len(notes)] if ranks.rank == 0 else ():
             shutil.rmtree(later, ignore_errors=True)
-        notes += generators.adopt(state, ranks, seed, step, position.step)
+        notes += adopt_generators(state, ranks, seed, step, position.step)
         _same(f"the run does not continue from the state of the checkpoint {place.name}", place, state, step, ranks)
         return position, notes
     if notes:
@@ -136,7 +140,7 @@ def read_state(place: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = json.loads((place / STATE).read_text(encoding="utf-8"))
         whole = state.pop("digest") == _digest_of(state)
-        whole = whole and digests([place / name for name in state["sha256"]]) == state["sha256"]
+        whole = whole and _digests([place / name for name in state["sha256"]]) == state["sha256"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
@@ -153,7 +157,7 @@ def _same(what: str, place: Path, state: Mapping[str, Any], step: Step, ranks: R
     """
     found = difference(place, state["stateful"], step, ranks)
     same_mesh = "mesh" not in state or Mesh(**state["mesh"]) == ranks.layout
-    if not found and same_mesh and state["generators"][ranks.rank] != generators.states(step.program.device):
+    if not found and same_mesh and state["generators"][ranks.rank] != generator_states(step.program.device):
         found = "the random generator's state"
     if faults := [one for one in ranks.gather(found) if one]:
         raise WrongValues(f"{what}: {faults[0]} differs")
@@ -193,3 +197,61 @@ def _position_from_json(values: Mapping[str, Any]) -> Position:
 
 def _digest_of(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def _written_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
+    """Yield the hidden folder that rank 0 makes, and that it renames when every rank has written its part."""
+    if ranks.rank == 0:
+        with new_folder(place, lambda _: False) as made:
+            ranks.gather(str(made))
+            yield made
+            ranks.meet()
+    else:
+        made = Path(ranks.gather("")[0])
+        with refused(place):
+            yield made
+        ranks.meet()
+    ranks.meet()
+
+
+def _digests(paths: Sequence[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files by their names, in hexadecimal; files are read side by side."""
+    with ThreadPoolExecutor(max(1, len(paths))) as pool:
+        return {path.name: found for path, found in zip(paths, pool.map(_digest, paths), strict=True)}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _naming_the_cause(place: Path) -> Iterator[None]:
+    """Turn the errors of a full disk, also those of safetensors, into one `StorageError` that names the cause."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except StorageError as error:
+        raise _full(place, error) if is_full(error.__cause__) else error from error.__cause__
+    except SafetensorError as error:
+        if "os error 28" in str(error):
+            raise _full(place, error) from error
+        raise StorageError(f"{place} could not be written: {error}") from error
+
+
+def _full(place: Path, error: Exception) -> StorageError:
+    return StorageError(f"the disk is full: {place.name} could not be written; free some space and resume the run")
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename durable, if the file system can flush folders."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

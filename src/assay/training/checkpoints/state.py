@@ -1,17 +1,23 @@
-"""State other than weights, converted between live objects and flat names: the optimizer's, and a program's `stateful`.
+"""State other than weights, as a checkpoint has it: the optimizer's, a program's `stateful`, and random generators.
 
 torch numbers an optimizer's state by position in its parameter groups. In a checkpoint it is stored by parameter name,
 so that it does not depend on the grouping. Loaded tensors are copied, because those of safetensors are mapped from the
 file. They would count as file pages and have the file's alignment, where arithmetic needs torch's own.
+
+A run that continues on the mesh that wrote the checkpoint draws the same numbers as if it had never stopped. The saved
+states of torch's random generators do not fit another mesh. There they are seeded anew from (seed, step, rank's place).
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from assay.config.mesh import Mesh
 from assay.errors import UsageError
+from assay.parallel.ranks import Ranks
 from assay.step.program import NamedParameters, Stateful, Step
 
 
@@ -129,3 +135,33 @@ def load_stateful(
         prefix = f"stateful.{entry}."
         own = {flat.removeprefix(prefix): tensor.clone() for flat, tensor in tensors.items() if flat.startswith(prefix)}
         one.load_state_dict({**plain.get(entry, {}), **own})
+
+
+def adopt_generators(state: Mapping[str, Any], ranks: Ranks, seed: int, step: Step, done: int) -> list[str]:
+    """Restore each rank's generators; on another mesh, seed them anew and return a note about it."""
+    saved = Mesh(**state["mesh"])
+    if saved == ranks.layout:
+        restore_generators(state["generators"][ranks.rank])
+        return []
+    said = f"{seed} {done} {ranks.noise(step.program.parallel.sequence_parts)}".encode()
+    torch.manual_seed(int.from_bytes(hashlib.sha256(said).digest()[:8]))
+    return [
+        f"the checkpoint of step {done} was written on {saved} and is read on {ranks.layout}: "
+        "losses agree within rounding, and dropout draws other masks"
+    ]
+
+
+def generator_states(device: torch.device) -> dict[str, str]:
+    """Return the states of this process's generators as text: the host's, and a CUDA device's."""
+    found = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        found["cuda"] = torch.cuda.get_rng_state(device)
+    return {name: bytes(state.tolist()).hex() for name, state in found.items()}
+
+
+def restore_generators(saved: Mapping[str, str]) -> None:
+    """Set the generators of this process to saved states."""
+    tensors = {name: torch.tensor(list(bytes.fromhex(state)), dtype=torch.uint8) for name, state in saved.items()}
+    torch.set_rng_state(tensors["cpu"])
+    if "cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["cuda"])

@@ -9,6 +9,11 @@ Standard input is the lifeline of all of them. When it closes, the parent has en
 writes no result, as a single child does. Torch takes seconds to import, so it is imported after the lifeline is
 watched.
 
+The last thing that ranks do together is to synchronize. If one of them is missing, the others can finish neither a step
+nor a checkpoint. So after the first end, successful or not, no rank has long work left. But a rank that waits for the
+others inside torch cannot handle a signal, and torch's agent would wait longer than assay promises. Such ranks have a
+grace time, and are then killed.
+
 If another rank explains how the run ended (`culprit`), the agent records that rank, its reason and the path of its log.
 Rank 0 could only report a broken connection.
 """
@@ -18,21 +23,22 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
 from assay.errors import StorageError
-from assay.platforms import closed
+from assay.platforms import closed, kill_group
 from assay.records.status import Status
-from assay.store.reconcile import compose
+from assay.store.result import compose
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import PARENT_GONE, when_closed
 from assay.worker.processes.exit import leave
-from assay.worker.processes.rank_termination import killed_in_the_end
 from assay.worker.processes.root_cause import End, culprit
 
 if TYPE_CHECKING:
@@ -42,6 +48,10 @@ _PROGRAM = "assay.worker"
 _LOGS = "ranks"
 _BY_TORCH = re.compile(r"[IWE]\d{4} ")
 """Prefix of the lines that torchrun's agent writes, also into rank 0's log."""
+GRACE_SECONDS = 20.0
+"""Time in which a rank must record its end."""
+
+_TICK_SECONDS = 0.2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +77,7 @@ def _launch(folder: RunFolder, ranks: int, turns: Sequence[str]) -> list[End]:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import elastic_launch
 
-    with killed_in_the_end(_PROGRAM, ranks) as killed:
+    with kill_stragglers(_PROGRAM, ranks) as killed:
         try:
             launch = elastic_launch(_config(folder, ranks), sys.executable)
             launch("-P", "-m", _PROGRAM, str(folder.path), *turns)
@@ -151,6 +161,53 @@ def _last_line(log: Path) -> str:
         if own:
             return own[-1]
     return "its log has no message"
+
+
+@contextmanager
+def kill_stragglers(program: str, ranks: int, grace_seconds: float = GRACE_SECONDS) -> Iterator[set[int]]:
+    """Watch this process's `ranks` children that run `program`, while the block lasts.
+
+    Yields the set of process numbers of those that had to be killed.
+    """
+    killed: set[int] = set()
+    over = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(program, ranks, grace_seconds, killed, over), daemon=True)
+    watcher.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _watch(program: str, ranks: int, grace_seconds: float, killed: set[int], over: threading.Event) -> None:
+    workers: dict[int, psutil.Process] = {}
+    deadline: float | None = None
+    while not over.wait(_TICK_SECONDS):
+        if len(workers) < ranks and deadline is None:
+            workers |= {one.pid: one for one in psutil.Process().children() if _runs(one, program)}
+        alive = [one.pid for one in workers.values() if _works(one)]
+        if deadline is None and len(alive) < len(workers):
+            deadline = time.monotonic() + grace_seconds
+        if deadline is not None and time.monotonic() >= deadline:
+            for pid in alive:
+                killed.add(pid)
+                kill_group(pid)  # torch starts each rank in its own session
+
+
+def _runs(process: psutil.Process, program: str) -> bool:
+    try:
+        return program in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def _works(process: psutil.Process) -> bool:
+    """True if the process has not ended; torch's agent finds those that have."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 if __name__ == "__main__":

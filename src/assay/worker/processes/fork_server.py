@@ -29,7 +29,7 @@ _DESCRIPTORS = 5
 """Standard input, output and error of a child, the lock of its folder, and the socket for answers."""
 
 
-def served(requests: socket.socket) -> list[str] | None:
+def serve_requests(requests: socket.socket) -> list[str] | None:
     """Fork a child for each request, and return the child's arguments in it; in the server, return None at the end."""
     living: dict[int, socket.socket] = {}
     with _ends_of_children() as ended:
@@ -151,7 +151,7 @@ def _main() -> int:
     _find_out()
     from assay.worker.main import main
 
-    arguments = served(socket.socket(fileno=0))
+    arguments = serve_requests(socket.socket(fileno=0))
     return 0 if arguments is None else main([*arguments, "--forked"])
 
 

@@ -21,10 +21,10 @@ from assay.config.loading import load, stack
 from assay.errors import StorageError, UsageError
 from assay.launch.prepare import ReadyRun, ready
 from assay.launch.progress import RunLines
-from assay.launch.resume import continued, same_corpus
-from assay.launch.run_lock import claimed
+from assay.launch.resume import run_to_resume, same_corpus
+from assay.launch.run_lock import claim_folder
 from assay.optimizations import mesh_of
-from assay.store.liveness import this_process
+from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import Channel, SilentChannel, TorchrunChannel
 
@@ -47,7 +47,7 @@ class Asked:
 
 
 @contextmanager
-def gathered(asked: Asked) -> Iterator[tuple[RunFolder, Channel]]:
+def join_run(asked: Asked) -> Iterator[tuple[RunFolder, Channel]]:
     """Yield the folder of the run that all started processes train together, and this process's channel.
 
     Raises `UsageError`, on every rank, for a fault that the user can correct, and `StorageError` if the disk refuses.
@@ -72,7 +72,7 @@ def _begun(met: "Meeting", asked: Asked) -> Iterator[tuple[RunFolder, Channel]]:
     home, tell = Home(), RunLines()
     try:
         folder, prepared = _prepared(home, asked, met, tell)
-        with claimed(prepared, home, folder) as claim:
+        with claim_folder(prepared, home, folder) as claim:
             known = this_process(os.getpid())
             if known is not None:
                 claim.folder.write_process(known)
@@ -93,7 +93,7 @@ def _prepared(home: Home, asked: Asked, met: "Meeting", tell: RunLines) -> tuple
     """Return the folder of a resumed run (None for a new one) and the run, checked as far as one host can."""
     changes, techniques = [f"ranks={met.world}", *asked.overrides], stack(asked.optimizations)
     if asked.resume:
-        folder, run = continued(home, asked.source, changes, techniques)
+        folder, run = run_to_resume(home, asked.source, changes, techniques)
     else:
         folder, run = None, load(asked.source, changes, techniques)
     divided = mesh_of(run)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.run import ResolvedRun
-from assay.config.source import called, parameters_of
+from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError, first_line
 from assay.fake.peak import GpuPeak
 from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
-from assay.worker.programs.own import blamed, checked_step
+from assay.worker.programs.own import blame_user, checked_step
 
 _BATCH = "batch_size"
 """Argument with which a user's function makes a step of so many rows."""
@@ -78,7 +78,7 @@ def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Cal
 
     def of_run(rows: int | None) -> GpuPeak:
         changed = run.training.model_copy(update={"batch_size": rows or run.training.batch_size})
-        with blamed(own, "model"):
+        with blame_user(own, "model"):
             return run_peak(run.model_copy(update={"training": changed}), device)
 
     if own is None:
@@ -93,7 +93,7 @@ def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Cal
             raise UsageError(f"{own} takes {_BATCH}; say it as in training.batch_size=8")
         given = () if size is None else (size,)
         try:
-            with blamed(own, "step"):
+            with blame_user(own, "step"):
                 return step_peak(lambda: _step(own, run, given), device, size)
         except _ModelError:
             return of_run(rows)
@@ -109,9 +109,9 @@ def _step(own: str, run: ResolvedRun, given: tuple[int, ...]) -> Callable[[], An
     """Return the step that the user's function makes. Raises `_ModelError` if it makes a model."""
     from torch import nn
 
-    from assay.model.own.part import OwnModel
+    from assay.model.own_model import OwnModel
 
-    made = called(own, run.model.own_folder, *given)
+    made = call_function(own, run.model.own_folder, *given)
     if isinstance(made, nn.Module | OwnModel):
         raise _ModelError(f"{own} returned a model")
     if run.optimizations:

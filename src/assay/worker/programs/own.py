@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.run import ResolvedRun
-from assay.config.source import called
+from assay.config.source import call_function
 from assay.errors import UsageError, first_line
 from assay.records.status import Status
 from assay.reference.expected import Kind
@@ -43,10 +43,10 @@ def main() -> int:
 def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
     """Yield what the rows of a user's batches have, or null without such batches; then a trace, if it is asked for."""
     from assay.fake.first_steps import check_program
-    from assay.model.own.part import own_batches
+    from assay.model.own_model import own_batches
 
     resolved = ResolvedRun.model_validate(run, strict=False)
-    with blamed(resolved.model.own, "model"):
+    with blame_user(resolved.model.own, "model"):
         own = own_batches(resolved)
         rows = None if own is None else own.checked()
         check_program(resolved, with_techniques=trace and resolved.ranks == 1)
@@ -60,7 +60,7 @@ def _traced(run: dict[str, Any]) -> Iterator[str]:
     from assay.fake.step import trace_on_cpu
 
     resolved = ResolvedRun.model_validate(run, strict=False)
-    with blamed(resolved.model.own, "model"):
+    with blame_user(resolved.model.own, "model"):
         yield trace_on_cpu(resolved).model_dump_json()
 
 
@@ -73,7 +73,7 @@ def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
     from assay.own.measured import measure_step
 
     keep_freed_memory()
-    with blamed(name, "step"):
+    with blame_user(name, "step"):
         yield measure_step(step, alone=True, **options).model_dump_json()
 
 
@@ -82,13 +82,13 @@ def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> Iter
     from assay.own.against import compared
 
     step, baseline = _step(name, folder), _step(against, folder)
-    with blamed(f"{name} or of {against}", "step"):
+    with blame_user(f"{name} or of {against}", "step"):
         yield compared(step, baseline, numerics).model_dump_json()
 
 
 def _step(name: str, folder: str | None) -> Callable[[], Any]:
     """Call a function of the user's, and return the step that it makes. Raises `UsageError` if that is none."""
-    return checked_step(name, called(name, folder))
+    return checked_step(name, call_function(name, folder))
 
 
 def checked_step(name: str, step: Any) -> Callable[[], Any]:
@@ -101,7 +101,7 @@ def checked_step(name: str, step: Any) -> Callable[[], Any]:
 
 
 @contextmanager
-def blamed(name: str | None, what: str) -> Iterator[None]:
+def blame_user(name: str | None, what: str) -> Iterator[None]:
     """Context in which an error is the user's, if the code is: raises it as a `UsageError` with its place."""
     try:
         yield

@@ -50,11 +50,11 @@ def main(tasks: Iterable[str]) -> int:
     import assay.worker.build  # noqa: F401
 
     for line in tasks:
-        print(answered(Task.model_validate_json(line)).model_dump_json(), flush=True)
+        print(answer_task(Task.model_validate_json(line)).model_dump_json(), flush=True)
     return 0
 
 
-def answered(task: Task) -> CalibrationReply:
+def answer_task(task: Task) -> CalibrationReply:
     """Time the steps of a task; a fault of its run is the reason why it has no times."""
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(scratch("steps"))

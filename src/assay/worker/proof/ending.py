@@ -27,9 +27,9 @@ from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
 from assay.worker.observer import RunObserver
-from assay.worker.proof.moved import digests, state_digests, state_fault, unmoved
+from assay.worker.proof.moved import digests, state_digests, state_fault, unmoved_parameters
 from assay.worker.proof.values import ValueCheck
-from assay.worker.result import Findings
+from assay.worker.result import RunFindings
 
 
 def traced_step(
@@ -44,7 +44,7 @@ def traced_step(
 
 
 @contextmanager
-def unchanged(what: str, step: Step, ranks: Ranks) -> Iterator[None]:
+def check_unchanged(what: str, step: Step, ranks: Ranks) -> Iterator[None]:
     """Raise `WrongValues` if the block changes a weight, the optimizer's state or the random generator's.
 
     `what` names the block's work for the sentence. All ranks must enter it.
@@ -72,14 +72,16 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks, watched: i
     updates = position.step - position.skipped_steps
     if updates < 1:
         return
-    stayed = unmoved(loop.step, initial, max(rate(0), rate(position.step - 1)), narrow=not watched)
+    stayed = unmoved_parameters(loop.step, initial, max(rate(0), rate(position.step - 1)), narrow=not watched)
     fault = state_fault(loop.step, updates)
     if stayed:
         fault = f"{len(stayed)} parameters kept their initial values through the run, {stayed[0]} among them"
     _raise_first(ranks, fault)
 
 
-def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimization], observer: RunObserver) -> None:
+def prove_at_end(
+    loop: Loop, findings: RunFindings, optimizations: Sequence[Optimization], observer: RunObserver
+) -> None:
     """Trace a discarded step at the end of the run, and check its values.
 
     Raises `NoEffect` if it is not the step that was proven, and `WrongValues` if it computes other values. Earlier

@@ -42,7 +42,7 @@ def state_digests(step: Step) -> dict[str, int | float]:
     }
 
 
-def unmoved(step: Step, initial: Mapping[str, int], rate: float, *, narrow: bool = True) -> list[str]:
+def unmoved_parameters(step: Step, initial: Mapping[str, int], rate: float, *, narrow: bool = True) -> list[str]:
     """Names of the parameters that are unchanged, although steps at a learning rate of `rate` would change them.
 
     Parameters of 16 bits are left out unless `narrow` is true.

@@ -1,0 +1,223 @@
+"""Figures of a run, from its own process or from its event log, and the record that is built from them.
+
+`result_of` is the only builder of a `RunResult`. A process that measures a run knows its figures, and adds the facts
+that only its memory has. For a process that ended without a result the same figures come from its events.
+
+A run with status RUNNING is believed only while its process is alive. The events of a dead run give its steps, tokens,
+losses, blocks and evidence. Facts that only its memory held are lost, and stay None.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import isfinite, sqrt
+from statistics import fmean
+from typing import Any, Self
+
+from assay.errors import StorageError, UsageError
+from assay.records.events import EvaluationEvent, LogEvent
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.run import Extra, RunResult
+from assay.records.status import Status
+from assay.records.timing import Block, Quartiles
+from assay.store import history
+from assay.store.processes import is_here, is_running
+from assay.store.run_folder import RunFolder, RunSpec
+
+LEAST_STEPS = 10
+"""Least number of losses that have a spread."""
+
+_UNSEEN = "its process and its parent ended without a result"
+
+
+@dataclass
+class RunFigures:
+    """Figures of a run so far. Totals are over all its processes; times are those of its present mesh."""
+
+    steps: int = 0
+    tokens: int = 0
+    skipped_steps: int = 0
+    train_loss: float | None = None
+    """Loss of the last step, in nats per token."""
+    loss_spread: float | None = None
+    """Deviation of the last losses about their line (`loss_spread`)."""
+    evaluation: EvaluationEvent | None = None
+    """Last evaluation."""
+    first_step_seconds: float | None = None
+    step_seconds: Quartiles | None = None
+    """Seconds of the steady steps."""
+    step_tokens: int | None = None
+    """Mean tokens of a steady step, as counted."""
+    split_tokens: int | None = None
+    """Tokens of the training text; None in logs of earlier versions."""
+    data_wait_share: float | None = None
+    """Share of the steady steps' seconds in which the host waited for its batch."""
+    blocks: Sequence[Block] = ()
+    evidence: Sequence[Evidence] = ()
+    values: ValueProof | None = None
+    extra: Extra = field(default_factory=Extra)
+
+    @classmethod
+    def of_events(cls, events: Sequence[LogEvent]) -> Self:
+        """Return the figures that an event log gives."""
+        steps, evaluations = history.steps(events), history.evaluations(events)
+        steady = [step for step in history.steps(history.of_last_mesh(events)) if step.phase == "steady"]
+        return cls(
+            steps=steps[-1].step + 1 if steps else 0,
+            tokens=sum(step.tokens for step in steps),
+            skipped_steps=sum(step.skipped for step in steps),
+            train_loss=steps[-1].loss if steps else None,
+            loss_spread=loss_spread([step.loss for step in steps]),
+            evaluation=evaluations[-1] if evaluations else None,
+            first_step_seconds=next((step.seconds for step in steps if step.phase == "first_step"), None),
+            step_seconds=Quartiles.of([step.seconds for step in steady]),
+            step_tokens=history.step_tokens(steady),
+            split_tokens=history.split_tokens(events),
+            data_wait_share=history.data_wait_share(steady),
+            blocks=history.blocks(events),
+            evidence=history.evidence(events),
+            values=history.values(events),
+            extra=Extra.of(routers=history.routers(events), notes=history.notes(events)),
+        )
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens of a steady step over the median seconds of one."""
+        if self.step_seconds is None or self.step_tokens is None:
+            return None
+        return self.step_tokens / self.step_seconds.median
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        """Seconds of one pass over the training text."""
+        speed = self.tokens_per_second
+        return None if speed is None or self.split_tokens is None else self.split_tokens / speed
+
+
+def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFigures, **facts: Any) -> RunResult:
+    """Build the record of a run; `facts` are further fields of it, such as `memory`."""
+    seen = figures.evaluation
+    return RunResult(
+        run=spec.id,
+        status=status,
+        reason=reason,
+        created=spec.created,
+        identity=spec.identity,
+        preset=spec.preset,
+        config=spec.config,
+        predicted=spec.predicted,
+        steps=figures.steps,
+        tokens=figures.tokens,
+        skipped_steps=figures.skipped_steps,
+        train_loss=figures.train_loss,
+        loss_spread=figures.loss_spread,
+        val_loss=seen.loss if seen else None,
+        val_perplexity=seen.perplexity if seen else None,
+        val_bits_per_byte=seen.bits_per_byte if seen else None,
+        val_targets=seen.targets if seen else None,
+        val_split_targets=seen.split_targets if seen else None,
+        val_standard_error=seen.standard_error if seen else None,
+        tokens_per_second=figures.tokens_per_second,
+        step_seconds=figures.step_seconds,
+        epoch_seconds=figures.epoch_seconds,
+        first_step_seconds=figures.first_step_seconds,
+        data_wait_share=figures.data_wait_share,
+        blocks=tuple(figures.blocks),
+        evidence=tuple(figures.evidence),
+        values=figures.values,
+        extra=figures.extra,
+        **facts,
+    )
+
+
+def ended_unseen(result: RunResult) -> bool:
+    """True if a reader found the run dead. Its parent, if it lives, knows a better reason."""
+    return (result.reason or "").startswith(_UNSEEN)
+
+
+def begun_result(spec: RunSpec) -> RunResult:
+    """The result of a run of which only the configuration and the prediction are known."""
+    return result_of(spec, Status.RUNNING, None, RunFigures())
+
+
+def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
+    """Compose a result from a run's events. Raises `UsageError` if `run.json` cannot be read."""
+    spec, log = folder.spec(), folder.log()
+    figures = RunFigures.of_events(log.events)
+    proven = status is not Status.RUNNING and any(one.verdict for one in figures.evidence)
+    return result_of(
+        spec,
+        *_with_damage(status, reason, log.damaged),
+        figures,
+        proven_until="beginning" if proven else None,
+    )
+
+
+def _with_damage(status: Status, reason: str | None, lines: int) -> tuple[Status, str | None]:
+    """Status and reason of a run, with a remark if lines of its log are damaged."""
+    if lines == 0:
+        return status, reason
+    said = f"{lines} line{'s' if lines > 1 else ''} of events.jsonl cannot be read, so figures may be incomplete"
+    over = Status.DAMAGED if status is Status.KILLED else status
+    return over, f"{reason}; {said}" if reason else said
+
+
+def settle(folder: RunFolder, *, recorded: bool = True) -> RunResult:
+    """Return a run's present result; a dead run without a result is recorded as killed, unless `recorded` is false.
+
+    Raises `UsageError` if `run.json` cannot be read.
+    """
+    try:
+        result = folder.result()
+        if folder.stands and not is_running(folder):
+            return _standing(folder, recorded)
+        if result is None and not is_running(folder):
+            # Read again: a process that has ended since then may have written its result.
+            result = folder.result() or _killed(folder, recorded)
+    except UsageError as error:
+        return compose(folder, Status.DAMAGED, str(error))
+    return result or compose(folder, Status.RUNNING, None)
+
+
+def _standing(folder: RunFolder, recorded: bool) -> RunResult:
+    """Return the result of before a resume that trained no step, and put it back if `recorded`."""
+    earlier = folder.standing()
+    if recorded:
+        with suppress(StorageError):  # the records of a read-only home stay where they are
+            folder.restore()
+    return earlier
+
+
+def _killed(folder: RunFolder, recorded: bool) -> RunResult:
+    result = compose(folder, Status.KILLED, _UNSEEN)
+    if recorded and _seen_dead(folder):
+        with suppress(StorageError):  # the runs of a read-only home can still be listed
+            folder.write_result(result)
+    return result
+
+
+def _seen_dead(folder: RunFolder) -> bool:
+    """False if the process was on another host: a clock that is set makes it look silent, so nothing is written."""
+    with suppress(UsageError):
+        known = folder.process()
+        return known is None or is_here(known)
+    return True
+
+
+def loss_spread(losses: Sequence[float | None]) -> float | None:
+    """Return the standard deviation, in nats per token, of the last losses about their least-squares line.
+
+    It tells how jagged the end of a training curve is. A loss still falls there, so its plain deviation would measure
+    the slope as well. `losses` has the training loss of each step. The last tenth of them counts, and at least
+    `LEAST_STEPS`. The line takes two degrees of freedom. The result is None for fewer losses, and if one of the last
+    was not finite.
+    """
+    last = losses[-max(LEAST_STEPS, len(losses) // 10) :]
+    finite = [loss for loss in last if loss is not None and isfinite(loss)]
+    if len(finite) < max(LEAST_STEPS, len(last)):
+        return None
+    middle, mean = (len(finite) - 1) / 2, fmean(finite)
+    slope = fmean((step - middle) * (loss - mean) for step, loss in enumerate(finite))
+    slope /= fmean((step - middle) ** 2 for step in range(len(finite)))
+    residuals = [loss - mean - slope * (step - middle) for step, loss in enumerate(finite)]
+    return sqrt(sum(one * one for one in residuals) / (len(finite) - 2))

@@ -1,0 +1,94 @@
+"""An export keeps what training did not change of the checkpoint that a run began with, and lists what differs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from assay.config import ModelConfig
+from assay.config.hf import config_from_hf
+from assay.store.trained_model import kept_parts, origin
+
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "vocab_size": 4,
+    "max_position_embeddings": 64,
+    "bos_token_id": 0,
+    "eos_token_id": [1, 2],
+    "initializer_range": 0.3,
+    "dtype": "bfloat16",
+    "pretraining_tp": 1,
+}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_layer": 1,
+    "n_head": 1,
+    "n_embd": 8,
+    "n_positions": 64,
+    "vocab_size": 4,
+    "resid_pdrop": 0.1,
+    "eos_token_id": 3,
+}
+FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja")
+
+
+def text_of(*words: str) -> str:
+    library = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[0]))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    return str(library.to_str())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(json.loads(text_of("a", "b", "c")), indent=7))
+    for name in FILES[1:]:
+        (tmp_path / name).write_text("{ }  as they wrote it")
+    (tmp_path / "README.md").write_text("of another model")
+    return tmp_path
+
+
+def started(folder: Path, **changes: object) -> ModelConfig:
+    return config_from_hf(folder).model_copy(update={"init_from": str(folder), **changes})
+
+
+def test_files_and_ids_stay_and_a_shorter_context_changes_nothing(folder: Path) -> None:
+    changes = {"context_length": 16, "dropout": 0.2, "init_std": 0.02}
+    found = kept_parts(started(folder, **changes), text_of("a", "b", "c"), "float32")
+    assert set(found.kept) == set(FILES)
+    assert all(found.files[name] == (folder / name).read_bytes() for name in FILES)
+    assert found.files["config.json"] == {**LLAMA, "dtype": "float32"}
+    assert found.differs == ('dtype "bfloat16" → "float32"',)
+
+
+def test_settings_that_a_run_changed_are_in_the_configuration_and_printed(folder: Path) -> None:
+    found = kept_parts(started(folder, context_length=128, tie_embeddings=True), text_of("a", "b", "c"), "bfloat16")
+    values = found.files["config.json"]
+    assert values == {**LLAMA, "max_position_embeddings": 128, "tie_word_embeddings": True}
+    assert set(found.differs) == {"max_position_embeddings 64 → 128", "tie_word_embeddings null → true"}
+
+
+def test_positions_that_were_cut_are_said(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps(GPT2))
+    found = kept_parts(started(folder, context_length=16), text_of("a", "b", "c"), "float32")
+    assert found.files["config.json"] == {**GPT2, "n_positions": 16, "n_ctx": 16}
+
+
+@pytest.mark.parametrize("text", [text_of("a", "c", "b"), None])
+def test_another_tokenizer_takes_ids_and_templates_with_it(folder: Path, text: str | None) -> None:
+    found = kept_parts(started(folder), text, "bfloat16")
+    assert set(found.files) == {"config.json"}
+    assert found.files["config.json"] == {**LLAMA, "bos_token_id": None, "eos_token_id": None}
+    assert "the tokenizer, which is the run's own, without chat template" in found.differs[-1]
+
+
+def test_a_run_that_began_with_none_keeps_none(tmp_path: Path) -> None:
+    assert kept_parts(ModelConfig(), None, "float32").files == {}
+    gone = ModelConfig(init_from=str(tmp_path / "gone"))
+    assert origin(gone) is None
+    assert "has no configuration of a checkpoint any more" in kept_parts(gone, None, "float32").differs[0]
