@@ -89,11 +89,12 @@ gpu: setup
 bench: setup
 	$(BIN)/python benchmarks/step_time.py
 
-# The documentation site in site/, after the pages that are generated from the code are written anew. Pages of studies
-# that were run are written by `python docs/study_pages.py`.
+# The documentation site in site/, after the pages that are generated from the code are written anew. The pages of the
+# studies that were run are made from their records, into site/studies.
 docs: setup
 	$(BIN)/python docs/generate.py
 	$(MAKE) site
+	$(BIN)/python docs/study_pages.py --pages site/studies
 
 # The commands of the README, the tutorial and the how-tos, as they are written, in a home of their own. An hour or less.
 docs-run: setup

@@ -22,7 +22,7 @@ import assay
 
 ROOT = Path(__file__).parents[1]
 SOURCE = str(Path(assay.__file__).parent)
-STUDY = ROOT / "docs" / "studies" / "wikitext-recipe-attention" / "study.tar.gz"
+STUDY = ROOT / "docs" / "studies" / "wikitext-recipe-attention" / "study.tar.xz"
 sys.path.insert(0, str(ROOT / "tests"))
 
 

@@ -3,10 +3,11 @@
     python docs/guard.py FILE             keep it
     python docs/guard.py --check FILE     name what differs, each with the start of its difference
 
-It keeps the published pages of all archives, the JSON of every verb that only reads, and its text on terminals of 80
+It keeps the pages of all published records, the JSON of every verb that only reads, and its text on terminals of 80
 and 160 columns. Pages of the dashboard, reports in a notebook and rows for trackers follow. All read one home, built
-here from the archives, a study of scaling that follows a known law, and a run of four steps. Where a machine measures,
-digits are masked. Paths of the home are masked everywhere. It takes about two minutes; the file has all texts.
+here from records of studies, runs of an older home, a study of scaling that follows a known law, and a run of four
+steps. Where a machine measures, digits are masked. Paths of the home are masked everywhere. It takes about two minutes;
+the file has all texts.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "tests"))  # support has the study that nobody ran
 
-from study_pages import ARCHIVE, KEPT, STUDIES  # noqa: E402
+from study_pages import ARCHIVE, PAGE, STUDIES  # noqa: E402
 
 from assay.api.runs import import_archive  # noqa: E402
 from assay.api.study import show  # noqa: E402
@@ -106,7 +107,7 @@ class _Stream(io.StringIO):
 
 
 def build(home: Home) -> dict[str, str]:
-    """Fill a home with the archives and a study of scaling; return ids of studies, and words of commands, by name."""
+    """Fill a home with records and runs of an older home; return ids of studies, and words of commands, by name."""
     from assay.studies.folder import StudyFolder
     from support.scaled import scaled_record
 
@@ -120,6 +121,7 @@ def build(home: Home) -> dict[str, str]:
     text, points = home.root / "text.txt", home.root / "points.csv"
     text.write_bytes(b"It reads, and it writes. " * 4000)
     points.write_bytes((STUDIES / "scaling-stdlib" / "points.csv").read_bytes())
+    shutil.copytree(DOCS.parent / "tests" / "support" / "old_home" / "runs", home.runs, dirs_exist_ok=True)
     runs = sorted(path.name for path in home.runs.iterdir())
     return {**named, "RUN": runs[0], "OTHER": runs[1], "TEXT": str(text), "POINTS": str(points)}
 
@@ -137,7 +139,7 @@ def pages(named: Mapping[str, str], home: Home) -> Iterator[tuple[str, str]]:
     """Yield the published files of each study and all its values; tables of losses by their digest."""
     for title, study in named.items():
         page = write_page(show(study, home), home)
-        for name in (*KEPT, "answer.json"):
+        for name in (*PAGE, "answer.json"):
             content = (page.parent / name).read_bytes()
             binary = name.endswith(".parquet")
             yield f"page {title}/{name}", hashlib.sha256(content).hexdigest() if binary else content.decode()

@@ -1,10 +1,15 @@
-"""Two additions to the site: folders in the navigation stand for their pages, and two pages come from outside docs/."""
+"""Three additions to the site.
+
+Folders in the navigation stand for their pages, two pages come from outside docs/, and each study that was run has a
+link to its own page, which `make docs` writes beside it.
+"""
 
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 HERE = Path(__file__).parent
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -30,7 +35,9 @@ def _is_folder(entry: Any) -> bool:
 
 
 def _pages(folder: str) -> list[str]:
-    return [f"{folder}{path.name}" for path in sorted((HERE / folder).glob("*.md"))]
+    """Return the pages of a folder, and those of its subfolders: the one README that each has."""
+    found = [*sorted((HERE / folder).glob("*.md")), *sorted((HERE / folder).glob("*/README.md"))]
+    return [path.relative_to(HERE).as_posix() for path in found]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -41,8 +48,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **given: Any) -> str:
-    """Let links to these pages stay inside the site."""
+def on_page_markdown(markdown: str, page: Page, **given: Any) -> str:
+    """Let links to these pages stay inside the site, and link a study that was run to its page."""
     for name, source in OUTSIDE.items():
         markdown = markdown.replace(f"](../{source}", f"]({name}")
-    return markdown
+    record = HERE / Path(page.file.src_uri).parent / "study.tar.xz"
+    # A link of HTML: the page is written after the site, whose links are checked.
+    return f'{markdown}\n<a href="page.html">The page of this study</a>\n' if record.exists() else markdown

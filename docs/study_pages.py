@@ -1,58 +1,167 @@
-"""Write the pages of the studies that were run anew, each from its archive, so that all have the present layout.
+"""Write the readable part of the studies that were run, each from its record, so that all have the present layout.
 
-    python docs/study_pages.py [NAME …]            write them all, or some
-    python docs/study_pages.py --check [NAME …]    name those that differ
+    python docs/study_pages.py [NAME …]              write it for all of them, or for some
+    python docs/study_pages.py --check [NAME …]      name the files that differ
+    python docs/study_pages.py --pages DIR [NAME …]  write each page, with its data, into DIR/NAME
 
-`docs/studies/NAME/study.tar.gz` has the records of a study. They are brought into a home of their own, and the page and
-its data are made there; `KEPT` of them are published. With the versions of `constraints.txt` the same record gives the
-same bytes, but for the last digits of intervals, which depend on the processor. A folder without an archive is left as
-it is.
+`docs/studies/NAME/study.tar.xz` has the sealed record of a study, from which all else comes. The part of its README
+below `MARK` is written from it, and so are its figures; the text above is ours. Two studies of scaling have no record:
+theirs comes from `points.csv`, their sizes, tokens and losses, and they have no page. With the versions of
+`constraints.txt` the same record gives the same text, but for the last digits of intervals, which depend on the
+processor.
 """
 
+import csv
+import io
 import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from assay.api import scaling
 from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
+from assay.report import view
+from assay.report.blocks import Table
 from assay.report.page import write_page
+from assay.report.page.theme import LIGHT, PRINTED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from assay.report.study.view import StudyView
 
 STUDIES = Path(__file__).parent / "studies"
-ARCHIVE = "study.tar.gz"
-KEPT = ("index.html", "rows.csv", "cells.csv", "losses.parquet")
-"""Published files; `answer.json` is none, because it has every field of a record and changes with each new one."""
+ARCHIVE, POINTS = "study.tar.xz", "points.csv"
+MARK = "<!-- What follows is written by docs/study_pages.py. -->"
+PAGE = ("index.html", "rows.csv", "cells.csv", "losses.parquet")
+"""Files of a page; `answer.json` is none, because it has every field of a record and changes with each new one."""
+LAW = "droppo"
+"""The law that both studies of scaling had chosen before they had results."""
+FIGURES = {"changes": ("Changes of each row, with intervals", 80), "losses": ("Losses over the steps", 64)}
+"""Figures of a README with what they show, and their dots an inch."""
+
+
+@contextmanager
+def _opened(archive: Path) -> "Iterator[tuple[StudyView, Home]]":
+    """The view of a study, and a home of its own that has its record."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(folder)
+        (study,) = import_archive(archive, home=home).new
+        yield view(show(study.removeprefix("reports/"), home)), home  # type: ignore[misc]
+
+
+def page_files(archive: Path) -> dict[str, bytes]:
+    """Return the files of a study's page by name."""
+    with _opened(archive) as (shown, home):
+        place = write_page(shown, home).parent
+        return {name: (place / name).read_bytes() for name in PAGE}
+
+
+def readable(folder: Path) -> dict[str, bytes]:
+    """Return README and figures of a study by name."""
+    record = folder / ARCHIVE
+    written, figures = _of_record(record) if record.exists() else _of_points(folder / POINTS)
+    own, _, _ = (folder / "README.md").read_text(encoding="utf-8").partition(MARK)
+    return {"README.md": f"{own.rstrip()}\n\n{MARK}\n\n{written}\n".encode(), **figures}
+
+
+def _of_record(archive: Path) -> tuple[str, dict[str, bytes]]:
+    """Return what a README shows of a record, and its figures by name."""
+    with _opened(archive) as (shown, _):
+        drawn = {name: shown.figure(name) for name in FIGURES}
+        figures = {f"{name}.png": _png(one, FIGURES[name][1]) for name, one in drawn.items() if one is not None}
+        return _written(archive.parent.name, shown, figures), figures
+
+
+def _of_points(points: Path) -> tuple[str, dict[str, bytes]]:
+    """Return what a README shows of the points of a study of scaling: the law that is fitted to them today."""
+    with points.open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    largest = max(float(row["flops"]) for row in rows if row["role"] == "fitted")
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = Path(folder) / "chosen.csv"
+        with chosen.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, rows[0])
+            writer.writeheader()
+            writer.writerows(row for row in rows if row["role"] in ("fitted", "held out"))
+        law = scaling.fit(chosen, law=LAW, below_flops=1.01 * largest)
+    blocks = [markdown(one) if isinstance(one, Table) else str(one) for one in law.report()]
+    text = "\n\n".join(["## The law of its points", "![Losses and the law](law.png)", *blocks])
+    return text, {"law.png": _png(law.plot(), 80)}
+
+
+def _written(name: str, shown: "StudyView", figures: dict[str, bytes]) -> str:
+    """Return the part of a README that comes from the record: the answer, the figures and the table."""
+    table, *notes = shown.blocks()
+    assert isinstance(table, Table)
+    pictures = [f"![{FIGURES[one.removesuffix('.png')][0]}]({one})" for one in figures]
+    changes = [text for text in notes if isinstance(text, str) and text.startswith("Changes are relative")]
+    commands = (
+        f"assay runs import docs/studies/{name}/{ARCHIVE}",
+        f"assay study show {name}",
+        f"assay study report {name}      its page: every figure and section, and tables as data",
+        f"assay study machines {name} last      against your own run of it",
+    )
+    answer = shown.answer or "No row is chosen."
+    question = f"> {shown.comparison.record.question}"
+    blocks = ["## The answer of its record", question, answer, *pictures, markdown(table), *changes, "## All of it"]
+    return "\n\n".join([*blocks, "\n".join(["```", *commands, "```"])])
+
+
+def markdown(table: Table) -> str:
+    """Return a table in Markdown; figures are aligned right."""
+    lines = [
+        table.columns,
+        tuple("---:" if name in table.right else "---" for name in table.columns),
+        *table.rows,
+    ]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+
+
+def _png(figure: "Figure", dots: int) -> bytes:
+    """Return a figure as a small PNG of a few colours."""
+    from PIL import Image
+
+    raw, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(raw, format="png", dpi=dots, metadata={"Software": None})
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(_palette())
+    whole = Image.open(raw).convert("RGB")
+    whole.quantize(palette=palette, dither=Image.Dither.NONE).save(small, "png", optimize=True)
+    return small.getvalue()
+
+
+def _palette() -> list[int]:
+    """Return red, green and blue of each colour of a figure, whole and in two steps towards the white of the paper."""
+    whole = [bytes.fromhex(one[1:]) for one in (*PRINTED.values(), *LIGHT)]
+    return [round(255 - part * (255 - value)) for part in (1, 0.67, 0.33) for one in whole for value in one]
+
+
 _FRACTION = re.compile(rb"-?\d+(?:\.\d+(?:e-?\d+)?|e-\d+)")
 _LEAST = 1e-9
 """Figures below it are errors of rounding."""
 
 
-def made(archive: Path) -> dict[str, bytes]:
-    """Return the published files of a study by name."""
-    with tempfile.TemporaryDirectory() as folder:
-        home = Home(folder)
-        (study,) = (
-            name.removeprefix("reports/")
-            for name in import_archive(archive, home=home).new
-            if name.startswith("reports/")
-        )
-        page = write_page(show(study, home), home)
-        return {name: (page.parent / name).read_bytes() for name in KEPT}
+def stale(folder: Path, files: dict[str, bytes]) -> list[str]:
+    """Return the files beside a record that are missing, not written, or of another text than is written now.
 
-
-def stale(archive: Path, files: dict[str, bytes]) -> list[str]:
-    """Return the files beside an archive that are missing, or differ from those made, or are not among them."""
-    here = {one.name: one.read_bytes() for one in archive.parent.iterdir() if one.name != ARCHIVE}
-    both = here.keys() & files.keys()
-    different = {name for name in both if _rounded(name, here[name]) != _rounded(name, files[name])}
+    Figures are compared by name: their bytes depend on the fonts of the machine.
+    """
+    here = {one.name: one.read_bytes() for one in folder.iterdir() if one.name not in (ARCHIVE, POINTS)}
+    texts = [name for name in here.keys() & files.keys() if not name.endswith(".png")]
+    different = {name for name in texts if _rounded(here[name]) != _rounded(files[name])}
     return sorted((here.keys() ^ files.keys()) | different)
 
 
-def _rounded(name: str, content: bytes) -> bytes:
-    """Return the content of a table with nine digits of each figure, and that of another file as it is."""
-    return _FRACTION.sub(_digits, content) if name.endswith(".csv") else content
+def _rounded(text: bytes) -> bytes:
+    """Return a text with nine digits of each figure."""
+    return _FRACTION.sub(_digits, text)
 
 
 def _digits(match: "re.Match[bytes]") -> bytes:
@@ -60,23 +169,45 @@ def _digits(match: "re.Match[bytes]") -> bytes:
     return b"0" if abs(value) < _LEAST else f"{value:.9g}".encode()
 
 
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    different = stale(folder, files)
+    for name, content in files.items():
+        if name in different or name.endswith(".png"):
+            (folder / name).write_bytes(content)
+    for name in different:
+        if name not in files:
+            (folder / name).unlink()
+
+
+def write_pages(folders: list[Path], place: Path) -> None:
+    """Write the page of each study that has a record, with its data, into a folder of its name.
+
+    It is `page.html` there, because the site has the README as `index.html`.
+    """
+    for folder in folders:
+        if (folder / ARCHIVE).exists():
+            (made := place / folder.name).mkdir(parents=True, exist_ok=True)
+            for name, content in page_files(folder / ARCHIVE).items():
+                (made / ("page.html" if name == "index.html" else name)).write_bytes(content)
+
+
 def main(words: list[str]) -> int:
-    """Write the pages, or compare them; returns the exit code. A user's own metrics have no column in them."""
+    """Write or compare what is asked for; returns the exit code. A user's own metrics have no column in it."""
     os.environ.pop("ASSAY_EXTENSIONS", None)
-    check, names = "--check" in words, [word for word in words if word != "--check"]
-    found = [STUDIES / name / ARCHIVE for name in names] or sorted(STUDIES.glob(f"*/{ARCHIVE}"))
+    pages = Path(words.pop(words.index("--pages") + 1)) if "--pages" in words else None
+    names = [word for word in words if not word.startswith("--")]
+    folders = [STUDIES / name for name in names] or sorted(one.parent for one in STUDIES.glob("*/README.md"))
+    if pages is not None:
+        write_pages(folders, pages)
+        return 0
     different = []
-    for archive in found:
-        files = made(archive)
-        for name in stale(archive, files):
-            place = archive.parent / name
-            different.append(place.relative_to(STUDIES.parents[1]))
-            if not check and name in files:
-                place.write_bytes(files[name])
-            elif not check:
-                place.unlink()
-    print(*different, sep="\n")
-    return 1 if check and different else 0
+    for folder in folders:
+        files = readable(folder)
+        different += [str((folder / name).relative_to(STUDIES.parents[1])) for name in stale(folder, files)]
+        if "--check" not in words:
+            _write(folder, files)
+    print("\n".join(different) or "all are current")
+    return 1 if "--check" in words and different else 0
 
 
 if __name__ == "__main__":

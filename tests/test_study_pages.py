@@ -1,6 +1,5 @@
-"""Pages of studies that were run are what the present package makes of their archives."""
+"""What a reader sees of the studies that were run is what the present package makes of their records."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,12 @@ import pytest
 
 from support.docs import DOCS, program
 
-ARCHIVES = sorted((DOCS / "studies").glob("*/study.tar.gz"), key=lambda one: one.stat().st_size)
+FOLDERS = sorted(
+    (one.parent for one in (DOCS / "studies").glob("*/README.md")),
+    key=lambda folder: sum(one.stat().st_size for one in folder.iterdir()),
+)
+LARGEST = 3 << 20
+"""Bytes that all studies may come to."""
 
 
 @pytest.fixture(scope="module")
@@ -16,27 +20,34 @@ def pages() -> Any:
     return program("study_pages")
 
 
-def current(pages: Any, archive: Path) -> None:
-    assert not pages.stale(archive, pages.made(archive)), "run `python docs/study_pages.py`"
+def current(pages: Any, folder: Path) -> None:
+    assert not pages.stale(folder, pages.readable(folder)), "run `python docs/study_pages.py`"
 
 
-def test_the_smallest_page_is_current(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smallest_study_is_current(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ASSAY_EXTENSIONS", raising=False)
-    current(pages, ARCHIVES[0])
+    current(pages, next(one for one in FOLDERS if (one / pages.ARCHIVE).exists()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("archive", ARCHIVES[1:], ids=lambda one: str(one.parent.name))
-def test_every_page_is_current(pages: Any, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda one: str(one.name))
+def test_every_study_is_current(pages: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ASSAY_EXTENSIONS", raising=False)
-    current(pages, archive)
+    current(pages, folder)
+
+
+def test_a_page_is_written_from_a_record(pages: Any, tmp_path: Path) -> None:
+    folder = DOCS / "studies" / "wikitext-recipe-gradients"
+    assert pages.main(["--pages", str(tmp_path), folder.name]) == 0
+    assert sorted(one.name for one in (tmp_path / folder.name).iterdir()) == sorted(["page.html", *pages.PAGE[1:]])
+    assert (tmp_path / folder.name / "page.html").read_text().startswith("<!doctype html>")
 
 
 def test_files_that_differ_or_are_missing_or_too_many_are_named(pages: Any, tmp_path: Path) -> None:
-    for name, content in {"study.tar.gz": b"", "equal": b"1", "other": b"1", "beyond": b"1"}.items():
+    for name, content in {pages.ARCHIVE: b"", "equal": b"1", "other": b"1", "beyond": b"1", "a.png": b"1"}.items():
         (tmp_path / name).write_bytes(content)
-    made = {"equal": b"1", "other": b"2", "missing": b"1"}
-    assert pages.stale(tmp_path / "study.tar.gz", made) == ["beyond", "missing", "other"]
+    made = {"equal": b"1", "other": b"2", "missing": b"1", "a.png": b"2"}
+    assert pages.stale(tmp_path, made) == ["beyond", "missing", "other"]
 
 
 @pytest.mark.parametrize(
@@ -50,18 +61,24 @@ def test_files_that_differ_or_are_missing_or_too_many_are_named(pages: Any, tmp_
 def test_the_last_digits_of_figures_may_differ(
     pages: Any, tmp_path: Path, here: bytes, there: bytes, differ: bool
 ) -> None:
-    (tmp_path / "rows.csv").write_bytes(here)
-    assert pages.stale(tmp_path / "study.tar.gz", {"rows.csv": there}) == (["rows.csv"] if differ else [])
+    (tmp_path / "README.md").write_bytes(here)
+    assert pages.stale(tmp_path, {"README.md": there}) == (["README.md"] if differ else [])
 
 
-def test_all_folders_have_the_same_files(pages: Any) -> None:
-    for archive in ARCHIVES:
-        assert sorted(one.name for one in archive.parent.iterdir()) == sorted([*pages.KEPT, pages.ARCHIVE])
+def test_a_cell_of_a_table_keeps_its_bars(pages: Any) -> None:
+    from assay.report.blocks import Table
+
+    made = pages.markdown(Table.of(("row", "ms"), [("a|b", "1")], right=("ms",)))
+    assert made.splitlines() == ["| row | ms |", "| --- | ---: |", "| a&#124;b | 1 |"]
 
 
-def test_the_readme_says_why_a_study_has_no_archive() -> None:
-    folders = {one.name for one in (DOCS / "studies").iterdir() if one.is_dir()}
-    without = folders - {one.parent.name for one in ARCHIVES}
-    text = (DOCS / "studies" / "README.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^## Studies without an archive\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
-    assert {name for name in folders if f"`{name}`" in section} == without
+def test_each_study_has_what_its_readme_is_made_from(pages: Any) -> None:
+    for folder in FOLDERS:
+        names = {one.name for one in folder.iterdir()}
+        assert len(names & {pages.ARCHIVE, pages.POINTS}) == 1
+        assert pages.MARK in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_studies_are_small() -> None:
+    """The repository is light because of them: pages come from `make docs`."""
+    assert sum(one.stat().st_size for one in (DOCS / "studies").rglob("*") if one.is_file()) <= LARGEST

@@ -48,6 +48,27 @@ def test_a_study_goes_with_all_its_runs_and_its_page_is_drawn_from_them(
     assert Path(page).read_text()
 
 
+def test_the_record_of_a_study_alone_gives_its_answer_and_its_page(
+    assay: Assay, fake: Fake, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert assay("compare", corpus, *TINY, "--with", "lion", "--seeds", "2", "--processes", "1").code == 0
+    before = {**assay("study", "show", "last", "--json").value, "page": None}
+    page = Path(assay("study", "report", "last").out.strip()).read_bytes()
+    file = str(tmp_path / "study.tar.xz")
+    (folder,) = assay("runs", "export", file, "--study", "last", "--without-runs", "--json").value["folders"]
+    home = moved(monkeypatch, tmp_path / "other")
+    assert assay("runs", "import", file, "--json").value == {"new": [folder], "known": [], "left": []}
+    assert {one.name for one in (home.root / folder).iterdir()} == {"study.json", "comparison.json"}
+    assert {**assay("study", "show", "last", "--json").value, "page": None} == before
+    assert Path(assay("study", "report", "last").out.strip()).read_bytes() == page
+
+
+def test_runs_are_left_out_of_named_studies_only(assay: Assay, home: Home, tmp_path: Path) -> None:
+    file = str(tmp_path / "a.tar.xz")
+    for words in ((), ("last",), ("last", "--study", "last")):
+        assert "studies are to be named" in assay("runs", "export", file, *words, "--without-runs").sentence()
+
+
 def test_weights_that_cannot_be_exported_are_named(assay: Assay, home: Home, tmp_path: Path) -> None:
     file = tmp_path / "a.tar.gz"
     assert "there are no runs and no studies" in assay("runs", "export", str(file)).sentence()

@@ -99,24 +99,30 @@ def export_archive(
     *,
     studies: str | Sequence[str] = (),
     checkpoints: bool = False,
+    without_runs: bool = False,
     home: Home | Path | str | None = None,
     on_note: Callable[[str], None] = lambda sentence: None,
 ) -> list[str]:
     """Write runs, and studies with all their runs, into one file for another home; return what it has.
 
     The result lists folders of the home, ``runs/ID`` and ``reports/ID``. Without names and studies the file has all of
-    the home. `checkpoints` includes the newest and all kept checkpoints, which are large. Raises `UsageError` if a run
-    or study is still running, or if there is nothing to export, and `StorageError` if the disk refuses. Damaged ones
-    are left out, and `on_note` receives a sentence on each; one that is named is refused.
+    the home. A name that ends with ``.xz`` makes a smaller file. `checkpoints` includes the newest and all kept
+    checkpoints, which are large. `without_runs` takes of the named studies their records alone, which have all that
+    their answers and pages show.
+
+    Raises `UsageError` if a run or study is still running, or if there is nothing to export, and `StorageError` if the
+    disk refuses. Damaged ones are left out, and `on_note` receives a sentence on each; one that is named is refused.
     """
     from assay.store.archive import pack
     from assay.studies.archived import chosen_folders
 
+    if without_runs and (names or not studies):
+        raise UsageError("the runs of a study are left out, so studies are to be named, and no runs")
     place = home_of(home).checked()
-    folders, damaged = chosen_folders(place, _listed(names), _listed(studies))
+    folders, damaged = chosen_folders(place, _listed(names), _listed(studies), cells=not without_runs)
     for sentence in damaged:
         on_note(sentence)
-    pack(place, folders, Path(path), checkpoints=checkpoints)
+    pack(place, folders, Path(path), checkpoints=checkpoints, tables=not without_runs)
     return [folder.relative_to(place.root).as_posix() for folder in folders]
 
 

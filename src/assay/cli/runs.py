@@ -136,7 +136,9 @@ def remove_runs(
 
 @app.command("export")
 def export_runs(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Archive to write: a compressed tar file, .tar.gz.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Archive to write: .tar.gz, or .tar.xz, which is smaller.")
+    ],
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs to include; without any, the whole home.")
     ] = None,
@@ -146,6 +148,12 @@ def export_runs(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Include the checkpoints, which are large.")
     ] = False,
+    without_runs: Annotated[
+        bool,
+        typer.Option(
+            "--without-runs", help="Of each --study take the record alone: its answer and page, not its runs."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write runs, and studies with their runs, into one file for another home or machine.
@@ -153,11 +161,14 @@ def export_runs(
     \b
         assay runs export all.tar.gz
         assay runs export fifteen.tar.gz --study cpu-fifteen
+        assay runs export answer.tar.xz --study last --without-runs
     """
     from assay.api.runs import export_archive
     from assay.cli.console import note, print_json
 
-    found = export_archive(file, runs or (), studies=study or (), checkpoints=checkpoints, on_note=note)
+    found = export_archive(
+        file, runs or (), studies=study or (), checkpoints=checkpoints, without_runs=without_runs, on_note=note
+    )
     if as_json:
         print_json({"file": str(file), "folders": found})
     else:

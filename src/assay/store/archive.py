@@ -8,15 +8,15 @@ Equal records make equal bytes: names are sorted, and the archive has no dates a
 are taken, here and by `arrivals`, which brings them into another home: none of these names is one of code.
 """
 
-import gzip
 import re
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO
 
 from assay.config.home import Home
 from assay.files import new_file, open_regular
+from assay.store.compression import compress_into
 
 _TABLES = r"(rows|cells|losses|memory)\.(csv|parquet)"
 _FILES = {
@@ -30,28 +30,39 @@ _FILES = {
 }
 """Names of files in the folder of a run and of a study, of which an archive may have any."""
 
+_RECORDS = ("study.json", "comparison.json")
+"""Files of a study from which all others are made."""
+
 
 def is_known(kind: str, inside: str) -> bool:
     """True if a folder of `runs` or of `reports` may have a file with this path in it."""
     return kind in _FILES and _FILES[kind].fullmatch(inside) is not None
 
 
-def pack(home: Home, folders: Iterable[Path], path: Path, *, checkpoints: bool = False) -> None:
-    """Write the folders of runs and studies into an archive, whole or not at all. Raises `StorageError`."""
-    with (
-        new_file(path) as raw,
-        gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as compressed,
-    ):
-        _fill(cast("IO[bytes]", compressed), home, folders, checkpoints)
+def pack(home: Home, folders: Iterable[Path], path: Path, *, checkpoints: bool = False, tables: bool = True) -> None:
+    """Write the folders of runs and studies into an archive, whole or not at all. Raises `StorageError`.
+
+    Without tables, studies have their records alone, from which their pages and tables are made again.
+    """
+    with new_file(path) as raw, compress_into(raw, path) as compressed:
+        _fill(compressed, home, folders, lambda kind, inside: _wanted(kind, inside, checkpoints, tables))
 
 
-def _fill(stream: IO[bytes], home: Home, folders: Iterable[Path], checkpoints: bool) -> None:
+def _wanted(kind: str, inside: PurePosixPath, checkpoints: bool, tables: bool) -> bool:
+    """True if an archive takes a file of a folder."""
+    if not is_known(kind, str(inside)):
+        return False
+    return (checkpoints or inside.parts[0] != "checkpoints") and (
+        tables or kind != "reports" or str(inside) in _RECORDS
+    )
+
+
+def _fill(stream: IO[bytes], home: Home, folders: Iterable[Path], wanted: Callable[[str, PurePosixPath], bool]) -> None:
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for folder in sorted(folders):
             for file in sorted(folder.rglob("*")):
                 inside = PurePosixPath(file.relative_to(folder))
-                known = is_known(folder.parent.name, str(inside))
-                if known and (checkpoints or inside.parts[0] != "checkpoints") and file.is_file():
+                if wanted(folder.parent.name, inside) and file.is_file():
                     entry = tarfile.TarInfo(file.relative_to(home.root).as_posix())
                     entry.size = file.stat().st_size
                     with open_regular(file) as content:

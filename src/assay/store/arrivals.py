@@ -9,11 +9,9 @@ A small archive may come to many bytes. So a record is limited by `LONGEST_RECOR
 archive and by the room on the disk.
 """
 
-import gzip
 import re
 import shutil
 import tarfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -25,6 +23,7 @@ from assay.config.model import ModelConfig
 from assay.errors import UsageError
 from assay.files import hidden_folder, install, read_file, refused
 from assay.store.archive import is_known
+from assay.store.compression import UNREADABLE, open_compressed
 from assay.store.foreign import remember
 from assay.store.run_folder import RunFolder
 from assay.units import format_bytes
@@ -139,7 +138,7 @@ class _Bounded:
 
     def __init__(self, path: Path, home: Home) -> None:
         self._path = path
-        self._stream = gzip.open(path)  # noqa: SIM115 closed with the context
+        self._stream, self._place = open_compressed(path), 0
         place = next(one for one in (home.root, *home.root.parents) if one.exists())
         self._limit = min(max(_LEAST_LIMIT, _MOST_TIMES * path.stat().st_size), shutil.disk_usage(place).free)
 
@@ -150,7 +149,7 @@ class _Bounded:
         self._stream.close()
 
     def tell(self) -> int:
-        return self._stream.tell()
+        return self._place
 
     def seek(self, place: int) -> int:
         if place < self.tell():
@@ -168,9 +167,11 @@ class _Bounded:
                 self._path, f"it comes to more than {most}, the most for an archive of its size and for this disk"
             )
         try:
-            return self._stream.read(count)
-        except (OSError, EOFError, zlib.error) as error:
+            content = self._stream.read(count)
+        except UNREADABLE as error:
             raise tarfile.ReadError(str(error)) from error
+        self._place += len(content)
+        return content
 
     def finish(self) -> None:
         """Read to the end: the checksum of the whole is there, and `tarfile` stops before it."""

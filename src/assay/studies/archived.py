@@ -27,9 +27,10 @@ class Chosen(NamedTuple):
     """Sentences on runs and studies of a home that are left out, because nobody could read them elsewhere."""
 
 
-def chosen_folders(home: Home, runs: Sequence[str], studies: Sequence[str]) -> Chosen:
+def chosen_folders(home: Home, runs: Sequence[str], studies: Sequence[str], *, cells: bool = True) -> Chosen:
     """Return the folders of these runs, of these studies, and of the studies' runs; without names all of a home.
 
+    Studies go without their runs if there are to be no cells: a study's record has all that its page shows.
     Runs whose process has died are settled first. Damaged ones are left out. Raises `UsageError` if one is still
     running, if one that is named is damaged, or if there is none.
     """
@@ -40,7 +41,7 @@ def chosen_folders(home: Home, runs: Sequence[str], studies: Sequence[str]) -> C
     for study in wanted:
         try:
             study.plan()
-            each.extend(runs_of(study, home))
+            each.extend(runs_of(study, home) if cells else ())
         except UsageError as error:
             damaged.append(_left_out(str(error), study.id, everything))
             wanted = [one for one in wanted if one is not study]
