@@ -8,7 +8,7 @@ from statistics import fmean
 import torch
 
 from assay.data import Batches
-from assay.data.shards import open_prepared
+from assay.data.prepared_folder import open_prepared
 from assay.instruments.gradients.noise import mean_cosine, noise_scale
 from assay.instruments.gradients.probe import MicroBatch, gradients
 from assay.model.gpt import GPT
