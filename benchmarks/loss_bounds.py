@@ -85,7 +85,7 @@ def treatments(ranks: int) -> Iterator[str]:
 def trained(run: Run, home: Home) -> list[float]:
     """Training losses of a run, by step. Raises `UsageError` where it cannot be had."""
     if run.ranks > 1:
-        return [step["loss"] for step in history.steps(find(home, api.train(run, home=home).run).events())]
+        return [step.loss for step in history.steps(find(home, api.train(run, home=home).run).events())]
     run = resolved(run)
     check(run, detect())
     data, device = prepare(run.data, home), torch.device("cpu")

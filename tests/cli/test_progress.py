@@ -30,7 +30,7 @@ def test_the_bar_shows_step_loss_and_speed(monkeypatch: pytest.MonkeyPatch) -> N
         bar({"event": "phase", "name": "first_step"})
         bar(step(6))
         bar._progress.refresh()
-        bar({"event": "evaluation", "step": 7, "loss": 2.5})
+        bar({"event": "evaluation", "step": 7, "loss": 2.5, "perplexity": 12.2, "bits_per_byte": 3.6})
     shown = stream.getvalue()
     assert "first step" in shown
     assert "7/10" in shown

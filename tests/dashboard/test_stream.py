@@ -19,7 +19,7 @@ from assay.dashboard.tail import Tail
 def served(log: Path, writer_ended: bool) -> Starlette:
     """An application that streams a log of one line."""
     log.write_text(json.dumps({"event": "checkpoint", "step": 1}) + "\n")
-    tail = Tail(log, lambda events: [{"steps": [one["step"] for one in events]}])
+    tail = Tail(log, lambda events: [{"steps": [one.step for one in events]}])
 
     def events(request: Request) -> Response:
         return follow(request, tail, lambda: writer_ended)
