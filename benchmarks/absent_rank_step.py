@@ -20,7 +20,7 @@ from absent_steps import peaks_of
 from assay import api
 from assay.optimizations import mesh_of, optimizations_of, resolved
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import joined
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
 from support.random_data import RandomData

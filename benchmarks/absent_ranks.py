@@ -22,8 +22,8 @@ from assay.absent.ranks_answer import RanksAnswer
 from assay.absent.toolchain import environment
 from assay.config import ResolvedRun
 from assay.errors import UsageError
+from assay.estimator.every_rank import EveryRank, estimate_every_rank
 from assay.estimator.projection import project
-from assay.estimator.ranks import EveryRank, estimate_every_rank
 from assay.hardware.cluster import cluster
 from assay.hardware.devices import absent_machine
 from assay.optimizations import mesh_of, resolved

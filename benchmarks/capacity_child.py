@@ -56,7 +56,7 @@ def limited(run: Run, budget: int) -> dict[str, Any]:
     """Train under the limit; return the ending, and the size of the started process."""
     import torch
 
-    from assay.instruments.memory.process import return_freed_memory, trim
+    from assay.instruments.memory.resident_memory import return_freed_memory, trim
     from assay.training.stops import is_out_of_memory
     from random_peaks import forget_tables
 

@@ -29,7 +29,7 @@ from assay.data import prepare
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve, resolved
-from assay.parallel.ranks import ALONE
+from assay.parallel.process_rank import ALONE
 from assay.store import history
 from assay.store.lookup import find
 from assay.studies.drift import FIRST_STEPS

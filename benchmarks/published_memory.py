@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from absent_peaks import MEASURED, taken
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.devices import absent_device
+from assay.absent.gpus import absent_device
 from assay.absent.launch import run_absent
+from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.absent.toolchain import environment
 from assay.studies.documents import published
 

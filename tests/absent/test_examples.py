@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay import api
-from assay.absent.answer import GpuFit
+from assay.absent.script_answer import GpuFit
 from support.absent import PYTHON, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent, pytest.mark.slow]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from assay import api
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.absent.launch import Launched
+from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.report.absent import absent_report
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 from support.hostile import SCRIPTS, Hostile

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.absent.largest import MOST, largest_fit, with_number
+from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.errors import UsageError
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.hardware.devices import CONTEXT_BYTES
 from support.absent import answer, observation
 
 ROOM = ABSENT["h100"].visible_bytes - CONTEXT_BYTES[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.absent.answer import GpuFit
+from assay.absent.script_answer import GpuFit
 from assay.estimator.timing.step_time import StepTime
 from assay.records.exits import Exit
 from support.absent import PYTHON, Ran, needs_cuda_build, script

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.absent.answer import GpuFit
+from assay.absent.script_answer import GpuFit
 
 
 def test_savings_that_multiply_deviate_in_points_and_not_in_ratios() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from assay.config import ModelConfig
 from assay.config.mesh import Mesh
 from assay.cost import parameter_count
-from assay.cost.analytic.layout import Layout
-from assay.cost.pipeline.bubble import StageTime, play
+from assay.cost.mesh_layout import Layout
+from assay.cost.pipeline_bubble import StageTime, play
 from assay.estimator.planned_memory import held, rank_parameters
 from support.published import gpt
 from support.runs import model_configs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.absent.build import built
-from assay.absent.devices import absent_device, description
+from assay.absent.cuda_library import built
+from assay.absent.gpus import absent_device, description
 from assay.absent.launch import library_environment
 from assay.absent.toolchain import environment
 from assay.fake import hooks

@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay.absent.answer import GpuFit
 from assay.absent.largest import Probe, Search, searched
+from assay.absent.script_answer import GpuFit
 from assay.fake.peak import GpuPeak
 from assay.report.blocks import Table
 from assay.report.gpu_peak import UNTOLD, gpu_peak_report, gpu_peak_values, headline

@@ -12,9 +12,9 @@ from assay.config import Run, Spec
 from assay.config.run import Scalar
 from assay.estimator import estimate
 from assay.hardware import detect
-from assay.instruments.memory.history import watched
+from assay.instruments.memory.allocator_history import watched
 from assay.instruments.memory.memory_pass import memory_pass
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolved
 from assay.training.loop import read, take_step, train_step
 from assay.values.watch import UpdateWatch

@@ -9,9 +9,9 @@ from assay.config import ModelConfig, Run
 from assay.config.mesh import Mesh
 from assay.cost import Cost, Tensor, baseline, parameters, replay
 from assay.cost.kernels import CUDA
-from assay.cost.rewrites.replicas import replicated
+from assay.cost.rewrites.replicated_step import replicated
 from assay.optimizations.tensor_parallel.ledger import split_matrices
-from assay.optimizations.zero_optimizer.ledger import divided
+from assay.optimizations.zero_optimizer import divided
 
 MODEL = ModelConfig(n_layer=1, n_head=2, n_embd=6, context_length=8, vocab_size=65)
 WHOLE = parameters(MODEL)

@@ -8,7 +8,7 @@ import torch
 
 from assay.config.mesh import Mesh
 from assay.errors import UsageError
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import joined
 from assay.parallel.rendezvous import local_world, meeting
 
 

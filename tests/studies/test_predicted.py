@@ -6,7 +6,7 @@ from assay.api import configure
 from assay.api.configuration import on_device
 from assay.config import Run
 from assay.errors import UsageError
-from assay.estimator.ranks import estimate_every_rank
+from assay.estimator.every_rank import estimate_every_rank
 from assay.hardware import Machine
 from assay.optimizations import resolved
 from assay.studies.base import Study

@@ -144,7 +144,7 @@ def test_a_switch_that_rounds_nothing_is_found(tmp_path: Path, monkeypatch: pyte
 def test_a_technique_that_does_not_say_what_it_computes_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.optimizations.base import Optimization
+    from assay.optimizations.optimization import Optimization
     from assay.optimizations.sgd import Sgd
 
     monkeypatch.setattr(Sgd, "expect", Optimization.expect)

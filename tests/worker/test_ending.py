@@ -11,7 +11,7 @@ from assay.analysis.metrics.gradients import GRADIENT_COSINE, GRADIENT_NOISE_SCA
 from assay.config import Home, validate
 from assay.config.run import OwnRows
 from assay.optimizations import resolved
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.records.memory import Memory
 from assay.records.timing import Block
 from assay.store.run_folder import RunFolder

@@ -1,12 +1,12 @@
 """The predicted time of a step of a script, from the operators that the observer kept of it."""
 
-from assay.absent.devices import ABSENT, AbsentDevice
+from assay.absent.gpus import ABSENT, AbsentDevice
 from assay.absent.observation import Observation
 from assay.estimator.timing.dispatched import dispatched, unmeasured
 from assay.estimator.timing.gpu_time import margin_on
 from assay.estimator.timing.queue import WAIT, play
 from assay.estimator.timing.step_time import StepTime
-from assay.hardware.kernel_times import speeds_of
+from assay.hardware.kernel_seconds import speeds_of
 
 
 def key_of(device: AbsentDevice) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from assay.absent.answer import AbsentAnswer, GpuFit
+from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.errors import UsageError
 from assay.records.exits import Exit
 from assay.records.status import Status

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from assay.absent.build import LIBRARY, built
-from assay.absent.devices import AbsentDevice, description
+from assay.absent.cuda_library import LIBRARY, built
 from assay.absent.driver_query import write_driver_query
+from assay.absent.gpus import AbsentDevice, description
 from assay.absent.observation import Observation
 from assay.absent.toolchain import check_no_gpu, check_settings, environment
 from assay.config import Home

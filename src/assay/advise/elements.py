@@ -12,7 +12,7 @@ from assay.config.run import ResolvedRun, Scalar, Spec
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.optimizations import catalogue, mesh_of, optimizations_of, resolved
-from assay.optimizations.base import Numerics, Optimization
+from assay.optimizations.optimization import Numerics, Optimization
 
 
 @dataclass(frozen=True)

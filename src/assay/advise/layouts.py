@@ -24,7 +24,7 @@ from assay.advise.search import EQUAL, Bounds, frontier
 from assay.advise.shapes import warnings
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.config.run import ResolvedRun, Spec
-from assay.cost.analytic.layout import Layout
+from assay.cost.mesh_layout import Layout
 from assay.errors import UsageError
 from assay.estimator.projection import planned, project
 from assay.hardware import Machine

@@ -12,10 +12,10 @@ from assay.advise.elements import Stack
 from assay.advise.placed import Placed, figures
 from assay.config.mesh import Mesh
 from assay.config.run import ResolvedRun, Spec
-from assay.cost.analytic.model_flops import palm
+from assay.cost.flop_conventions import palm
 from assay.cost.work import communications
 from assay.errors import UsageError
-from assay.estimator.communication import seconds
+from assay.estimator.alpha_beta import seconds
 from assay.estimator.device_memory import device_memory
 from assay.estimator.estimate import estimate
 from assay.estimator.plan import spread_of_plan

@@ -14,7 +14,7 @@ from assay.analysis.losses.pairs import by_seed, equal_seeds, seeds_text
 from assay.analysis.promised import comparable
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics
-from assay.optimizations.registry import all_known, resolve
+from assay.optimizations.discovery import all_known, resolve
 from assay.proofs.mispredicted import mispredicted
 from assay.records.environment import Environment
 from assay.records.evidence import WIDE_GROUPS

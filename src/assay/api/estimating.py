@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.run import Run
     from assay.data.progress import Progress
+    from assay.estimator.every_rank import EveryRank
     from assay.estimator.inference import Inference
-    from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
     from assay.launch.token_budget import TokenBudget
 
@@ -50,7 +50,7 @@ def estimate_every_rank(
 
     Raises the errors of `estimate`.
     """
-    from assay.estimator.ranks import estimate_every_rank as predict
+    from assay.estimator.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
     from assay.optimizations import check_divided

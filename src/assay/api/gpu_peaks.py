@@ -29,7 +29,7 @@ def gpu_peak(
     runs it on an absent GPU, which also tells what is reserved. Without a `way` it is ``absent`` where that is
     possible. `largest` also looks for the largest batch that fits. Raises `UsageError`.
     """
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.launch import gpu_peak as ways
     from assay.optimizations import check, mesh_of, resolved
 

@@ -9,7 +9,7 @@ from math import prod
 
 from assay.cost.operation import Flops, Gradient, Operation, Scratch
 from assay.cost.tape import Writer
-from assay.cost.tensors import Tensor, altered
+from assay.cost.tensor import Tensor, altered
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED

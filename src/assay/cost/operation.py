@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from assay.cost.collectives import Collective
-from assay.cost.tensors import Alterable, Tensor, altered
+from assay.cost.tensor import Alterable, Tensor, altered
 
 
 class Gradient(Enum):

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from assay.config import ModelConfig
-from assay.cost.tensors import BLANK, Tensor, altered
+from assay.cost.tensor import BLANK, Tensor, altered
 
 
 def parameters(config: ModelConfig) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from assay.cost.operation import Collectives, Flops, Gradient, Operation, Scratch
-from assay.cost.tensors import BLANK, Tensor, altered
+from assay.cost.tensor import BLANK, Tensor, altered
 
 Tape = tuple[Operation, ...]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from assay.cost.collectives import Collective, Communication
 from assay.cost.operation import Operation
 from assay.cost.simulation.fsdp_groups import ShardedGroup
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 
 
 def executed_flops(cost: Cost) -> dict[str, int]:

@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from assay.cost.simulation.reserved import Interval, kept_workspaces, reserved
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 from assay.cost.workspaces import cublas_workspace
 from assay.errors import UsageError, among, shown
 from assay.estimator.estimate import Estimate
 from assay.hardware import Machine
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.hardware.devices import CONTEXT_BYTES
 
 Of = Literal["tensors", "process", "device"]
 OF: tuple[Of, ...] = ("tensors", "process", "device")

@@ -18,24 +18,46 @@ from assay.cost import (
     parameter_count,
     replay,
 )
-from assay.cost.kernels import CPU
+from assay.cost.kernels import CPU, CUDA, Gpu, Kernels, on
 from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.allocator import Ledger
-from assay.cost.simulation.composition import Composed, composed
-from assay.cost.simulation.peak_blocks import peak_blocks
+from assay.cost.simulation.peak_parts import Composed, composed, peak_blocks
 from assay.cost.simulation.reserved import Interval
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
-from assay.estimator.gpus import kernels_of
 from assay.estimator.timing.gpu_time import gpu_time
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
 from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
 from assay.estimator.uncollected import uncollected
-from assay.hardware import Machine, Rates
-from assay.hardware.kernel_times import MEASURED_ON
-from assay.hardware.peaks import peak_flops
+from assay.hardware import Accelerator, Machine, Rates
+from assay.hardware.detect import release, torch_version
+from assay.hardware.devices import DEVICES, LIMITS, peak_flops
+from assay.hardware.kernel_seconds import MEASURED_ON
 from assay.hardware.rates import thread_count
 from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
+
+
+def kernels_of(machine: Machine) -> Kernels:
+    """Return the kernels of the first GPU of a machine, by the installed torch."""
+    installed = torch_version()
+    return on(gpu_of(machine), *([] if installed is None else [release(installed)]))
+
+
+def gpu_of(machine: Machine) -> Gpu:
+    """Return the first GPU of a machine.
+
+    Its number of multiprocessors, if that is not known, is the largest of its capability. A GPU of which nothing is
+    known, or whose capability is not, counts as a Hopper, which takes the most.
+    """
+    one = next(iter(machine.accelerators), Accelerator(name="", memory_bytes=0))
+    capability = one.compute_capability
+    alike = [found.multiprocessors or 0 for found in DEVICES.values() if found.capability == capability]
+    count = one.multiprocessors or max(alike, default=0)
+    if capability is None or capability not in LIMITS or not count:
+        assert CUDA.gpu is not None
+        return CUDA.gpu
+    return Gpu(capability, count, LIMITS[capability].threads)
+
 
 _COMPILED_LESS, _COMPILED_MORE = 0.01, 0.06
 """Shares by which the peak of code compiled for a GPU may be lower and higher than the ledger's.

@@ -16,9 +16,9 @@ from fractions import Fraction
 
 from assay.config import ModelConfig
 from assay.cost import parameters
-from assay.cost.analytic.closed_forms import Recompute, layer_activation_bytes, state_bytes
-from assay.cost.analytic.layout import Layout
-from assay.cost.tensors import Tensor
+from assay.cost.closed_forms import Recompute, layer_activation_bytes, state_bytes
+from assay.cost.mesh_layout import Layout
+from assay.cost.tensor import Tensor
 
 _DIVIDED_BIASES = ("attention.qkv.bias", "mlp.up.bias", "mlp.gate.bias")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.absent.devices import AbsentDevice
+from assay.absent.gpus import AbsentDevice
 from assay.errors import UsageError, one_line
 from assay.files import new_folder
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from assay.absent.answer import GpuFit
-from assay.absent.devices import AbsentDevice, absent_device, with_context
+from assay.absent.gpus import AbsentDevice, absent_device, with_context
+from assay.absent.script_answer import GpuFit
 from assay.records.own import TracedPeak
 
 MOST_RESERVED = 1.33

@@ -16,6 +16,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, meant
+from assay.hardware.description import Accelerator, Machine
 from assay.hardware.devices import DEVICES
 from assay.hardware.links import (
     INFINIBAND_HDR,
@@ -26,7 +27,6 @@ from assay.hardware.links import (
     Link,
     Network,
 )
-from assay.hardware.machine import Accelerator, Machine
 
 
 class Datasheet(Frozen):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.absent.devices import absent_device, description
+from assay.absent.gpus import absent_device, description
 from assay.absent.launch import library_environment, library_for
 from assay.absent.toolchain import check_no_gpu, check_settings, check_tools, environment
 from assay.config import Home

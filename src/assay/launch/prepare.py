@@ -127,7 +127,7 @@ def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
 
     No ledger knows a model of the user's own. Its peak is that of a trace, which takes a process of its own.
     """
-    from assay.estimator.ranks import estimate_every_rank
+    from assay.estimator.every_rank import estimate_every_rank
 
     if run.model.own is not None:
         return looked_at(run, machine)[1]

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.clock import key_of
-from assay.absent.devices import AbsentDevice
+from assay.absent.gpus import AbsentDevice
 from assay.absent.observation import Observation, Read, Unknown
+from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.estimator.timing.step_time import StepTime
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.hardware.devices import CONTEXT_BYTES
 from assay.report.blocks import Block, Facts, Table
 from assay.report.predicted.sheet import by_kernels, longer, within
 from assay.units import format_bytes, format_steps

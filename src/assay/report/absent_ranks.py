@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.ranks_answer import RanksAnswer, payloads, repeated
+from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.report.absent import CANNOT_TELL, headline, limits
 from assay.report.blocks import Block, Table
 from assay.units import format_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.absent.answer import GpuFit
+from assay.absent.script_answer import GpuFit
 from assay.fake.peak import MOST_RESERVED
 from assay.report.absent import WITH_CONTEXT
 from assay.report.blocks import Block, Facts, Table

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.compiled import interpreted
 from assay.step.graphs import launched
 from assay.step.program import MicroBatch, Step

@@ -24,17 +24,15 @@ from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
 from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure
-from assay.values.batches import batch_failures
 from assay.values.by_rows import divided
 from assay.values.masks import MasksDiffer, Noise
-from assay.values.nearness import Judged
-from assay.values.plain import plain_failures
+from assay.values.nearness import Judged, too_equal, too_wide, wide_groups
 from assay.values.pooled import Pooled
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.recorded_batches import batch_failures
 from assay.values.rounding import may_reduce_in_16_bits
-from assay.values.too_equal import too_equal, too_wide, wide_groups
-from assay.values.updates import judged_updates
 from assay.values.whole_batch import whole_batch_failures
+from assay.values.without_reference import judged_updates, plain_failures
 
 _Imitation = TypeVar("_Imitation")
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from assay.instruments.counters import DRAWN_ON_CPU, DROPOUT_OF_GPU, drawn_mask, half_again
+from assay.instruments.step_counters import DRAWN_ON_CPU, DROPOUT_OF_GPU, drawn_mask, half_again
 
 if TYPE_CHECKING:
     from assay.config import ResolvedRun

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.values.masks import MaskCount, Noise, unpacked
-from assay.values.tensors import CPU, Key, TensorReader, record_of
+from assay.values.tensor_file import CPU, Key, TensorReader, record_of
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from assay.config.home import Home
 from assay.data.streaming import DocumentBatches
 from assay.errors import UsageError, first_line
-from assay.instruments.gradients.agreement import agreement
-from assay.parallel.ranks import Ranks
+from assay.instruments.gradient_agreement import agreement
+from assay.parallel.process_rank import Ranks
 from assay.store.run_folder import RunFolder
 from assay.store.trained_model import trained
 from assay.training.loop import Loop

@@ -12,7 +12,7 @@ from assay.instruments.collectives.calls import CollectiveCall, calls
 from assay.instruments.collectives.pipeline_idle import Busy, busy, idle
 from assay.instruments.collectives.spans import Travel, travel
 from assay.instruments.collectives.wait import TimedCalls, spent
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.records.ranks import Idle, RankResult, Sent, Spent
 from assay.records.trace import Trace
 from assay.training.loop import Loop

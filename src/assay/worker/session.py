@@ -13,10 +13,10 @@ from functools import partial
 
 import psutil
 
-from assay.instruments.memory.process import return_freed_memory
+from assay.instruments.memory.resident_memory import return_freed_memory
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.optimizations import mesh_of, optimizations_of
-from assay.parallel.ranks import ALONE, joined, local_rank
+from assay.parallel.process_rank import ALONE, joined, local_rank
 from assay.proofs.aside import kept_aside
 from assay.records.events import AGAIN
 from assay.store import history

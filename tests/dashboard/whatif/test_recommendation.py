@@ -16,7 +16,7 @@ from assay.dashboard.whatif import recommendation
 from assay.dashboard.whatif.content import recommended_values
 from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommended, Recommender, searched
-from assay.optimizations.base import Numerics
+from assay.optimizations.optimization import Numerics
 from assay.report.blocks import Facts
 
 ON_GPU = WhatIfQuestion(device="a100")

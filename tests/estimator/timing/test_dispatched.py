@@ -7,17 +7,17 @@ from assay.cost import Cost
 from assay.estimator import estimate
 from assay.estimator.timing.dispatched import Call, Seen, dispatched, kernels, unmeasured
 from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS
-from assay.estimator.timing.kernels import backward, forward
+from assay.estimator.timing.launched_kernels import backward, forward
 from assay.estimator.timing.queue import WAIT
 from assay.hardware.devices import absent_machine
-from assay.hardware.kernel_times import (
+from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     LAUNCH_SECONDS,
     UPDATE_LAUNCH_SECONDS,
     Kernel,
     speeds_of,
 )
-from assay.hardware.kernel_times.kernel import FUSED, LISTED, PRODUCT
+from assay.hardware.measured_kernels import FUSED, LISTED, PRODUCT
 
 H200 = speeds_of("h200")
 WIDE = {"float32": 4, "bfloat16": 2, "int64": 8}

@@ -7,7 +7,7 @@ from assay.cost import Cost
 from assay.estimator import estimate
 from assay.estimator.timing.roofline import OPERATORS_FACTOR, PEAKS_FACTOR, error_factor, step_seconds
 from assay.hardware import Rates
-from assay.hardware.operators import CALLING, MOVING, OperatorSpeed, flash_key, key_of
+from assay.hardware.operator_speeds import CALLING, MOVING, OperatorSpeed, flash_key, key_of
 from assay.optimizations import resolved
 from support.advice import HERE, RATES, small
 

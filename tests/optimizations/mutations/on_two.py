@@ -25,7 +25,7 @@ def accounts(asked: Sequence[Asked], place: Path) -> list[Account]:
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     """One rank's part in a run."""
     from assay.optimizations import mesh_of
-    from assay.parallel.ranks import joined
+    from assay.parallel.process_rank import joined
     from assay.worker.build import device_of
 
     technique, name, broken, late = case["asked"]

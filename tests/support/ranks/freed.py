@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.config.loading import validate
 from assay.optimizations import mesh_of, resolved
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import joined
 from assay.step.program import Step
 from assay.training.loop import train_step
 from assay.worker.build import device_of

@@ -22,10 +22,10 @@ from assay.config.loading import validate
 from assay.instruments.collectives.pipeline_idle import busy
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import mesh_of, optimizations_of, resolved
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import joined
 from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
 from assay.training.checkpoints.state import weights_at_rest

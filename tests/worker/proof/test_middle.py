@@ -15,8 +15,8 @@ from assay.records.status import Status
 from assay.report.wording import not_proven, value_check
 from assay.store import history
 from assay.store.run_folder import RunFolder
-from assay.values.places import affordable, drawn
 from assay.values.recorder import StepRecorder
+from assay.values.replayed_steps import affordable, drawn
 from assay.worker.proof.middle import COSTS
 from assay.worker.proof.process import ReferenceProcess
 from support.runs import run_folder

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from assay.cost.simulation.reserved import Interval
 from assay.estimator import Estimate
 from assay.estimator.device_memory import DeviceMemory, device_memory
-from assay.estimator.fit import Verdict, verdict
-from assay.hardware.peaks import peak_flops
+from assay.estimator.memory_fit import Verdict, verdict
+from assay.hardware.devices import peak_flops
 
 
 class Figure(NamedTuple):

@@ -96,7 +96,7 @@ def _here(
 ) -> "OwnStep":
     """Measure a step in this process, and its baseline."""
     from assay.own.against import compared
-    from assay.own.measured import measure_step
+    from assay.own.measurement import measure_step
     from assay.records.own import OwnProof
 
     if against is None:

@@ -10,11 +10,11 @@ widest dtype of its inputs.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.attention import MATH, returned_in, with_kernel
+from assay.cost.attention_tape import MATH, returned_in, with_kernel
 from assay.cost.layers import RMS_NORM, composed, is_composed_norm
 from assay.cost.operation import Gradient, Operation
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor, altered
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor, altered
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which a CPU computes in float32 whatever the low dtype."""

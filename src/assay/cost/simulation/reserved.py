@@ -21,7 +21,7 @@ from itertools import chain
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, CachedBlock, CachingAllocator, Full
 from assay.cost.simulation.timeline import play
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 from assay.cost.work import repeated
 from assay.cost.workspaces import libraries, workspaces
 

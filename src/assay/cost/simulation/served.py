@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import rounded
 from assay.cost.simulation.timeline import play
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
 
 _PAGE, _MAPPED = 4096, 64 * 2**10
 _HEADER, _SMALL = 136, 64

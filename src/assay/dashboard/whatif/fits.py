@@ -13,7 +13,7 @@ from assay.dashboard.whatif.question import ABSENT, HERE, WhatIfQuestion
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.estimator.device_memory import OBJECTS, STARTED, device_memory
-from assay.estimator.fit import verdict
+from assay.estimator.memory_fit import verdict
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check
 from assay.report.blocks import Table

@@ -1,6 +1,6 @@
 """A step of the ledger on one GPU that was not timed: its kernels, the host that launches them, and both as a queue.
 
-Kernels have the times of operators that were measured on an H200 (`hardware.kernel_times`). The host takes longer for
+Kernels have the times of operators that were measured on an H200 (`hardware.kernel_seconds`). The host takes longer for
 an operator of a model than for one in a chain, because it runs modules of Python around it. How much longer, and what a
 recomputed module costs it besides, was fitted on two steps (docs/measured/predicted_times.md).
 """
@@ -10,19 +10,18 @@ from dataclasses import dataclass
 
 from assay.cost import Cost, Operation
 from assay.cost.operation import Gradient
-from assay.cost.tensors import altered
-from assay.estimator.timing.kernels import added, backward, forward
+from assay.cost.tensor import altered
+from assay.estimator.timing.launched_kernels import added, backward, forward
 from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play
-from assay.hardware.kernel_times import (
+from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     COMPILED,
     LAUNCH_SECONDS,
     PRODUCT_LAUNCH_SECONDS,
     UPDATE_LAUNCH_SECONDS,
-    Kernel,
     Speeds,
 )
-from assay.hardware.kernel_times.kernel import FUSED, LISTED, PLAIN, PRODUCT
+from assay.hardware.measured_kernels import FUSED, LISTED, PLAIN, PRODUCT, Kernel
 
 MODULES = 2.1
 """Seconds of the host for an operator of a model, over those of one in a chain; fitted."""

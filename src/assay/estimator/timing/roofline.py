@@ -12,10 +12,10 @@ and all work counts for the whole step. Every report prints the prediction next 
 from dataclasses import dataclass
 
 from assay.cost import Cost, Operation, multiplying, repeated
-from assay.cost.attention import FLASH
-from assay.cost.pipeline.bubble import StageTime
+from assay.cost.attention_tape import FLASH
+from assay.cost.pipeline_bubble import StageTime
 from assay.hardware import Rates
-from assay.hardware.operators import CALLING, MOVING, OperatorSpeed, flash_key, key_of
+from assay.hardware.operator_speeds import CALLING, MOVING, OperatorSpeed, flash_key, key_of
 
 OPERATORS_FACTOR, PEAKS_FACTOR = 2.2, 7.0
 """Measured over predicted seconds of a CPU's step, at most, in 95 % of the rows of docs/measured/estimator_accuracy.md.

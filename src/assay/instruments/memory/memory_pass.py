@@ -28,8 +28,8 @@ from itertools import compress
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from assay.instruments.memory.allocator_history import watched
 from assay.instruments.memory.heap import heap_of
-from assay.instruments.memory.history import watched
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.records.memory import PeakBlock

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from assay.instruments.rates.surroundings import own_seconds
+from assay.instruments.rates.machine_load import own_seconds
 
 _DIFFERENCE = 0.1
 _LEAST, _MOST = 3, 30

@@ -20,8 +20,8 @@ from dataclasses import replace
 from itertools import chain, groupby
 
 from assay.cost.operation import Gradient, Operation, Scratch
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
 
 _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
 """Operations recomputed from their input, the maximum of each row, and the row's sum."""

@@ -16,7 +16,7 @@ from pydantic import field_validator
 
 from assay.config import ResolvedRun
 from assay.config.paths import absolute
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import DOCUMENTS, Trace
 from assay.reference.expected import Expected, Stream
@@ -24,7 +24,7 @@ from assay.units import format_seconds
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from assay.config.mesh import Mesh
 from assay.errors import START_AGAIN, UsageError
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints import generators
 from assay.training.checkpoints.disk import digests, flush_folder, naming_the_cause, written_by_all

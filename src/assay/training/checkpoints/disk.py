@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assay.errors import StorageError
 from assay.files import is_full, new_folder, refused
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 
 
 @contextmanager

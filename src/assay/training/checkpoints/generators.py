@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from assay.config.mesh import Mesh
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.step.program import Step
 
 

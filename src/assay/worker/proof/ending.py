@@ -13,10 +13,10 @@ from functools import partial
 
 import torch
 
-from assay.instruments.gradients.scale import noting
-from assay.instruments.trace import StepTracer
+from assay.instruments.gradient_scale import noting
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Optimization
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.proofs import dropout
 from assay.proofs.unchanged import differences, left_settings
 from assay.records.gradients import ModuleGradient

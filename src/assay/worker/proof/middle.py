@@ -24,7 +24,7 @@ from assay.training.probes import ActivationNorms
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect
-from assay.values.places import affordable, drawn
+from assay.values.replayed_steps import affordable, drawn
 from assay.worker.plan import Piece, block_pieces
 from assay.worker.proof.values import ValueCheck
 
