@@ -78,10 +78,10 @@ def limited(run: Run, budget: int) -> dict[str, Any]:
 
 def main() -> None:
     """Read the task, and answer."""
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
 
     task = json.load(sys.stdin)
-    run = resolved(load("demo", task["overrides"], task["stack"]))
+    run = resolve_run(load("demo", task["overrides"], task["stack"]))
     print(json.dumps(limited(run, task["budget"])))
 
 

@@ -30,7 +30,7 @@ from assay.absent.observation import ObservedOperators
 from assay.api import configure
 from assay.estimator import Estimate, estimate
 from assay.estimator.timing import gpu_step
-from assay.estimator.timing.dispatched import dispatched
+from assay.estimator.timing.dispatched import operator_launches
 from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
 from assay.estimator.timing.queue import WAIT, play
 from assay.hardware.devices import absent_machine
@@ -127,7 +127,7 @@ def _of_operators(answer: Mapping[str, Any]) -> float | None:
     if "distinct" not in answer:
         return None
     kept = ObservedOperators.model_validate_json(json.dumps(answer))
-    return play((*dispatched(kept.calls, speeds_of("h200")), WAIT)).seconds
+    return play((*operator_launches(kept.calls, speeds_of("h200")), WAIT)).seconds
 
 
 def races() -> list[Row]:

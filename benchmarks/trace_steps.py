@@ -14,7 +14,7 @@ from typing import Any
 from assay.config import Home
 from assay.fake import hooks
 
-LOADED = hooks.load(hooks.built(Home().cache / "fake", lambda text: print(text, file=sys.stderr)))
+LOADED = hooks.load(hooks.hooks_library(Home().cache / "fake", lambda text: print(text, file=sys.stderr)))
 """The hooks of CUDA, which torch must find when it is imported."""
 
 import torch  # noqa: E402

@@ -11,8 +11,8 @@ from assay.absent import cuda_library
 from assay.absent.cuda_library import (
     LIBRARY,
     SOURCES,
-    built,
     cache_name,
+    library_folder,
     library_of,
     prototypes,
     source,
@@ -71,8 +71,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def test_it_is_built_once_and_says_so(tmp_path: Path, compiled: list[Path]) -> None:
     said: list[str] = []
-    first = built(place(tmp_path), tmp_path / "cache", said.append)
-    again = built(place(tmp_path), tmp_path / "cache", said.append)
+    first = library_folder(place(tmp_path), tmp_path / "cache", said.append)
+    again = library_folder(place(tmp_path), tmp_path / "cache", said.append)
     assert first == again
     assert (first / LIBRARY).exists()
     assert len(compiled) == 1
@@ -89,7 +89,7 @@ def test_a_builder_that_comes_second_takes_the_first_one_s(
         (folder / LIBRARY).write_text("the other's")
 
     monkeypatch.setattr(cuda_library, "check_tools", beside)
-    assert built(place(tmp_path), tmp_path / "cache", lambda text: None) == folder
+    assert library_folder(place(tmp_path), tmp_path / "cache", lambda text: None) == folder
     assert (folder / LIBRARY).read_text() == "the other's"
     assert [one.name for one in (tmp_path / "cache").iterdir()] == [folder.name]
 

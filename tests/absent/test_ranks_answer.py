@@ -6,7 +6,7 @@ import pytest
 
 from assay.absent.gpus import ABSENT
 from assay.absent.observation import Collective
-from assay.absent.ranks_answer import nccl_bytes, payloads, repeated
+from assay.absent.ranks_answer import count_repeats, nccl_bytes, payloads
 from assay.records.status import Status
 from support.absent import GATHER, SCATTER, over_two
 
@@ -37,7 +37,7 @@ def test_collectives_are_summed_by_kind_and_group_and_counted_in_order(times: in
     calls = [gather] * times + [scatter, gather]
     assert payloads(calls)[0].bytes == max(300, 100 * (times + 1))
     assert {(one.name, one.calls) for one in payloads(calls)} == {("all_gather", times + 1), ("reduce_scatter", 1)}
-    assert list(repeated(calls)) == [(gather, times), (scatter, 1), (gather, 1)]
+    assert list(count_repeats(calls)) == [(gather, times), (scatter, 1), (gather, 1)]
 
 
 MIB, MB = 2**20, 10**6

@@ -39,7 +39,7 @@ def test_1f1b_holds_what_lies_behind_and_gpipe_all(stages: int, micro_batches: i
 @given(STAGES, st.integers(1, 4), st.integers(1, 4), TIMES)
 def test_interleaving_divides_the_bubble(stages: int, rounds: int, chunks: int, time: StageTime) -> None:
     micro_batches = rounds * stages
-    played = play(pipeline_schedules.interleaved(stages, micro_batches, chunks), [time] * stages)
+    played = play(pipeline_schedules.interleaved_1f1b(stages, micro_batches, chunks), [time] * stages)
     assert played.idle_share == pytest.approx(bubble_fraction(stages, micro_batches, chunks), abs=1e-12)
     if rounds > 1:
         # arXiv:2205.05198, section 4.2.3: the first stage holds L (1 + (p−1)/(pm)) layers' activations.
@@ -48,7 +48,7 @@ def test_interleaving_divides_the_bubble(stages: int, rounds: int, chunks: int, 
 
 def test_a_round_that_is_not_full_cannot_interleave() -> None:
     with pytest.raises(ValueError, match="a multiple of 4 micro-batches, not 6"):
-        pipeline_schedules.interleaved(4, 6, 2)
+        pipeline_schedules.interleaved_1f1b(4, 6, 2)
 
 
 @given(STAGES, st.integers(0, 12), TIMES)
@@ -115,7 +115,7 @@ def test_sends_delay_and_keep_nobody_busy() -> None:
     # Two sends on the way down and two on the way back; those between are hidden.
     assert paid.makespan_seconds == free.makespan_seconds + 4 * 0.5
     assert paid.busy_seconds == free.busy_seconds
-    alone = pipeline_schedules.interleaved(1, 4, 3)
+    alone = pipeline_schedules.interleaved_1f1b(1, 4, 3)
     assert play(alone, [EQUAL], send_seconds=9.0).idle_share == pytest.approx(0)
 
 

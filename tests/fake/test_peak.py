@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.absent.largest import Probe, Search, searched
+from assay.absent.largest import Probe, Search, search_largest
 from assay.absent.script_answer import GpuFit
 from assay.fake.peak import GpuPeak
 from assay.report.blocks import Table
@@ -67,7 +67,7 @@ def test_the_largest_batch_is_the_last_that_surely_fits(start: int, fixed: int, 
     def peak_at(rows: int) -> GpuPeak:
         return peak(fixed + int(rows * each * (1 + bend * rows)))
 
-    found = Search(searched(peak_at, (Probe(start, peak_at(start)),)))
+    found = Search(search_largest(peak_at, (Probe(start, peak_at(start)),)))
     right = next(rows - 1 for rows in range(1, 10**4) if peak_at(rows).fit is not GpuFit.YES)
     assert (found.best.number if found.best else 0) == right
     assert len(found.probes) < 25

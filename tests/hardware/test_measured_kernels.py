@@ -12,7 +12,7 @@ from assay.hardware.measured_kernels import (
     PRODUCT,
     SpeedPoint,
     between,
-    moved,
+    moving_speeds,
     norms,
     products,
     rows,
@@ -34,7 +34,7 @@ def test_small_operators_are_left_out_because_the_host_was_slower() -> None:
         assert small not in {one.place for one in points}
         assert len(points) >= 9
     # 1,024 rows of 768 numbers took as long as eight times as many.
-    assert all(one.place[0] > log(2 * 4 * 1024 * 768) for one in moved(PLAIN, "float32", False))
+    assert all(one.place[0] > log(2 * 4 * 1024 * 768) for one in moving_speeds(PLAIN, "float32", False))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "tf32"])
@@ -65,7 +65,7 @@ def test_norms_are_slower_with_more_and_shorter_rows() -> None:
 
 
 def test_a_fused_update_reads_and_writes_seven_times() -> None:
-    (one,) = moved(FUSED, "float32", False)
+    (one,) = moving_speeds(FUSED, "float32", False)
     assert one.speed == pytest.approx(7 * 4 * 85009920 / 0.000789)
 
 

@@ -11,7 +11,7 @@ from assay.config import ModelConfig, Run, Spec, identity
 from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, card, catalogue, check, forget, resolve, resolved, search
+from assay.optimizations import Conflict, card, catalogue, check, forget, resolve, resolve_run, search
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
 
@@ -151,8 +151,8 @@ def test_a_wrong_name_or_field_says_what_was_meant(text: str, says: str) -> None
 def test_order_and_defaults_do_not_change_a_runs_identity() -> None:
     one = Run(optimizations=(Spec(name="bf16_mixed"), Spec.parse("gradient_accumulation:micro_batches=4")))
     other = Run(optimizations=(Spec(name="gradient_accumulation"), Spec(name="bf16_mixed")))
-    assert identity(resolved(one)) == identity(resolved(other))
-    assert identity(resolved(one)) != identity(resolved(Run()))
+    assert identity(resolve_run(one)) == identity(resolve_run(other))
+    assert identity(resolve_run(one)) != identity(resolve_run(Run()))
 
 
 def test_a_user_s_own_folder_adds_techniques(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

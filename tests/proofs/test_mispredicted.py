@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.config import ResolvedRun
-from assay.proofs.mispredicted import differing_blocks, differing_text, mispredicted
+from assay.proofs.mispredicted import differing_blocks, differing_text, mispredictions
 from assay.records.memory import Memory, PeakBlock
 from assay.records.prediction import Predicted, PredictedRank
 from assay.records.ranks import RankResult, Sent
@@ -26,7 +26,7 @@ def result(config: ResolvedRun | None = None, **fields: Any) -> RunResult:
 
 def alone(peak: int, saved: int, **predicted: Any) -> list[str]:
     memory = Memory(tensors_peak_bytes=peak, saved_bytes={"aten.mm": saved})
-    return mispredicted(result(memory=memory, predicted=Predicted(**{**HONEST, **predicted})))
+    return mispredictions(result(memory=memory, predicted=Predicted(**{**HONEST, **predicted})))
 
 
 def over_two(config: ResolvedRun | None = None, **measured: Any) -> list[str]:
@@ -35,7 +35,7 @@ def over_two(config: ResolvedRun | None = None, **measured: Any) -> list[str]:
     honest = RankResult(rank=0, place={}, **HONEST, **sent)
     odd = honest.model_copy(update={"rank": 1, **measured})
     predicted = PredictedRank(sent_bytes=0, **HONEST, **sent)
-    return mispredicted(result(config, ranks=(honest, odd), predicted=Predicted(ranks=(predicted, predicted))))
+    return mispredictions(result(config, ranks=(honest, odd), predicted=Predicted(ranks=(predicted, predicted))))
 
 
 def test_figures_near_their_prediction_are_silent() -> None:
@@ -66,9 +66,9 @@ def test_a_small_block_that_was_not_predicted_is_named() -> None:
     mask = PeakBlock(nbytes=512, count=1, made="attention.py:38")
     memory = Memory(tensors_peak_bytes=100 * MIB + 512, peak_blocks=(weights, mask))
     predicted = Predicted(tensors_peak_bytes=100 * MIB, peak_blocks=(weights,))
-    (said,) = mispredicted(result(memory=memory, predicted=predicted))
+    (said,) = mispredictions(result(memory=memory, predicted=predicted))
     assert said == "against the prediction, the measured peak has one block of 512 bytes more (attention.py:38)"
-    assert mispredicted(result(memory=memory, predicted=Predicted())) == []
+    assert mispredictions(result(memory=memory, predicted=Predicted())) == []
 
 
 def test_less_memory_than_predicted_is_as_suspect() -> None:
@@ -84,10 +84,10 @@ def test_a_small_buffer_of_a_kernel_is_silent() -> None:
 
 def test_without_a_prediction_nothing_is_mentioned() -> None:
     measured = Memory(tensors_peak_bytes=MIB, saved_bytes={"aten.mm": MIB})
-    assert mispredicted(result(memory=measured)) == []
-    assert mispredicted(result(memory=measured, predicted=Predicted())) == []
-    assert mispredicted(result(predicted=Predicted(**HONEST))) == []
-    assert mispredicted(result(predicted=Predicted(ranks=(PredictedRank(tensors_peak_bytes=1, sent_bytes=1),)))) == []
+    assert mispredictions(result(memory=measured)) == []
+    assert mispredictions(result(memory=measured, predicted=Predicted())) == []
+    assert mispredictions(result(predicted=Predicted(**HONEST))) == []
+    assert mispredictions(result(predicted=Predicted(ranks=(PredictedRank(tensors_peak_bytes=1, sent_bytes=1),)))) == []
 
 
 def test_the_rank_is_named() -> None:

@@ -16,7 +16,7 @@ from assay.hardware import Machine
 from assay.instruments.dissection import anatomy
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import optimizations_of
-from assay.optimizations.cuda_graphs import replayed as of_graphs
+from assay.optimizations.cuda_graphs import replay_ledger as of_graphs
 from assay.records.trace import Trace
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step

@@ -4,7 +4,7 @@ import pytest
 
 from assay.config import Run, TrainingConfig
 from assay.config.run import Spec
-from assay.optimizations import expected_of, resolved
+from assay.optimizations import expected_of, resolve_run
 from assay.training.schedules import schedule
 from assay.training.stops import WrongValues
 from assay.values.rate_rule import LearningRates, rate, rate_fault
@@ -39,7 +39,7 @@ def test_another_rate_is_a_fault_in_any_step() -> None:
 
 def test_the_check_follows_the_techniques_factor_and_can_be_turned_off() -> None:
     run = Run(training=TrainingConfig(steps=50, warmup_steps=0), optimizations=(Spec(name="lion"),))
-    run = resolved(run)
+    run = resolve_run(run)
     factor, peak = expected_of(run).rate_factor, run.training.learning_rate
     assert factor != 1
     LearningRates(run).hold(0, peak * factor)

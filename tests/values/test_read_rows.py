@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from assay.config import ResolvedRun
 from assay.data import Batches, Prepared
 from assay.model.loss import NOT_COUNTED
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.step.program import MicroBatch, Share, Step
 from assay.training.batches import validation_batches
 from assay.training.evaluation import Evaluation, evaluate
@@ -31,7 +31,7 @@ STEPS = range(6)
 def faults(optimizations: str, share: Share = (0, 1), change: dict[int, int] | None = None) -> list[str]:
     """What is said of each step; `change` has steps that train the rows of another."""
     asked = tiny({"batch_size": 8}).asked().model_copy(update={"optimizations": ()})
-    run = resolved(type(asked).model_validate({**asked.model_dump(), "optimizations": optimizations}))
+    run = resolve_run(type(asked).model_validate({**asked.model_dump(), "optimizations": optimizations}))
     data = RandomData(run)
     step, other = build_step(run, data), change or {}
     inner = step.program.batches
@@ -75,7 +75,7 @@ def test_a_stream_must_go_on_where_it_ended(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(" ".join(str(number * number) for number in range(600)))
     asked = tiny().asked()
     with_stream = {**asked.model_dump(), "optimizations": f"streaming:path={tmp_path}"}
-    run = resolved(type(asked).model_validate(with_stream))
+    run = resolve_run(type(asked).model_validate(with_stream))
     rows, step = StepRows(run, cast(Prepared, RandomData(run))), build_step(tiny())
     texts = texts_of_steps(step.program.batches)
     source = {0: texts[0], 1: texts[0]}

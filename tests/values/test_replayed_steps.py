@@ -5,14 +5,14 @@ import itertools
 import pytest
 
 from assay.records.evidence import ValueProof
-from assay.values.replayed_steps import affordable, drawn
+from assay.values.replayed_steps import affordable, draw_steps
 
 
 @pytest.mark.parametrize(("steps", "count"), [(1, 1), (7, 2), (31, 5), (31, 31), (1000, 29), (12, 0)])
 def test_one_step_is_drawn_from_each_part(steps: int, count: int) -> None:
     middle = range(4, 4 + steps)
     for seed in range(20):
-        found = drawn(middle, count, seed)
+        found = draw_steps(middle, count, seed)
         assert len(found) == count
         assert list(found) == sorted(set(found))
         assert set(found) <= set(middle)
@@ -21,7 +21,7 @@ def test_one_step_is_drawn_from_each_part(steps: int, count: int) -> None:
 
 
 def test_another_seed_draws_other_steps_and_every_step_can_be_drawn() -> None:
-    draws = {seed: drawn(range(31), 5, seed) for seed in range(300)}
+    draws = {seed: draw_steps(range(31), 5, seed) for seed in range(300)}
     assert draws[0] != draws[1]
     assert set().union(*draws.values()) == set(range(31))
 
@@ -29,7 +29,7 @@ def test_another_seed_draws_other_steps_and_every_step_can_be_drawn() -> None:
 @pytest.mark.parametrize("faulty", [[3], list(range(8)), list(range(0, 32, 4)), [1, 2, 29], list(range(10, 30))])
 def test_a_fault_is_missed_no_more_often_than_is_stated(faulty: list[int]) -> None:
     count, draws = 5, 4000
-    missed = sum(not set(drawn(range(32), count, seed)) & set(faulty) for seed in range(draws)) / draws
+    missed = sum(not set(draw_steps(range(32), count, seed)) & set(faulty) for seed in range(draws)) / draws
     stated = ValueProof(verdict=True, replayed=count, middle_steps=32).chance_of_missing(len(faulty))
     assert missed <= stated + 0.02
 

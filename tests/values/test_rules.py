@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.optimizers.recipes import LionOptimizer
+from assay.optimizers.recipes import Lion
 from assay.reference import rules
 
 RATE, DECAY, UPDATES = 0.01, 0.1, 4
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[rules.Rule, Callable[[Any], Any]]] = {
     "adafactor": (rules.AdafactorRule(weight_decay=DECAY), lambda groups: torch.optim.Adafactor(groups, lr=RATE)),
     "lion": (
         rules.LionRule(weight_decay=DECAY, beta1=0.9, beta2=0.99),
-        lambda groups: LionOptimizer(groups, lr=RATE, betas=(0.9, 0.99)),
+        lambda groups: Lion(groups, lr=RATE, betas=(0.9, 0.99)),
     ),
 }
 

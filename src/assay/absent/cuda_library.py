@@ -223,7 +223,7 @@ FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-D_GNU_SOURCE", "-Dalignas=_Alignas")
 _EXTERNAL = re.compile(r"^\S+ [TWBDR] (\w+)", re.MULTILINE)
 
 
-def built(place: ScriptEnvironment, cache: Path, tell: Callable[[str], None]) -> Path:
+def library_folder(place: ScriptEnvironment, cache: Path, tell: Callable[[str], None]) -> Path:
     """Return the folder with the library for an environment; build it if it is not there.
 
     `cache` is the folder under which it is kept. Raises `UsageError` if a tool or header is missing, or gcc fails.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from assay.cost.kernels import Gpu
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.hardware.devices import CONTEXT_BYTES, DEVICES, LIMITS, MIB, Device, ProcessorLimits
 
 
@@ -78,7 +78,7 @@ def absent_device(name: str) -> AbsentDevice:
     """Return the GPU of a name. Raises `UsageError` if it is not known, with the names that are."""
     found = ABSENT.get(name.lower())
     if found is None:
-        raise UsageError(f"no absent GPU is called {shown(name)}{among(name, ABSENT)}")
+        raise UsageError(f"no absent GPU is called {short_text(name)}{among(name, ABSENT)}")
     return found
 
 

@@ -115,10 +115,10 @@ def with_number(command: Sequence[str], number: int) -> list[str]:
 
 def largest_fit(ask: Callable[[int], AbsentAnswer]) -> LargestFit:
     """Search the largest number with which `ask`, one run of the script, fits."""
-    return LargestFit(searched(ask))
+    return LargestFit(search_largest(ask))
 
 
-def searched(ask: Callable[[int], Told], known: Sequence[Probe[Told]] = ()) -> tuple[Probe[Told], ...]:
+def search_largest(ask: Callable[[int], Told], known: Sequence[Probe[Told]] = ()) -> tuple[Probe[Told], ...]:
     """Try numbers until the largest that fits is known, or an answer cannot tell. `known` ones are not tried again."""
     probes = list(known)
     number = _next(probes)

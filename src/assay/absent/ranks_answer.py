@@ -163,7 +163,7 @@ def payloads(calls: Sequence[Collective]) -> tuple[Payload, ...]:
     return tuple(Payload(*key, counts[key], total) for key, total in sums.most_common())
 
 
-def repeated(calls: Sequence[Collective]) -> Iterator[tuple[Collective, int]]:
+def count_repeats(calls: Sequence[Collective]) -> Iterator[tuple[Collective, int]]:
     """Yield calls in order, each with how often it follows itself."""
     for one, same in groupby(calls):
         yield one, sum(1 for _ in same)

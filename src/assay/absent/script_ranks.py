@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 MOST_RANKS = 4096
 _LAUNCHERS = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"})
@@ -79,4 +79,4 @@ def chosen_ranks(text: str, count: int) -> tuple[int, ...]:
     try:
         return tuple(int(one) for one in text.split(","))
     except ValueError:
-        raise UsageError(f"--rank is {shown(text)}; give numbers such as 0,3, or all") from None
+        raise UsageError(f"--rank is {short_text(text)}; give numbers such as 0,3, or all") from None

@@ -87,13 +87,13 @@ def calibrate(
     """
     from assay.launch.prepare import threads_of
     from assay.launch.step_times import calibrate as time_steps
-    from assay.optimizations import check_divided, resolved
+    from assay.optimizations import check_divided, resolve_run
 
     asked = configure(source, overrides, optimizations)
     check_divided(asked)
     estimate(source, *overrides, optimizations=optimizations)
     with predictable(asked, Home()) as known:
-        run = resolved(known)
+        run = resolve_run(known)
     for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
         tell(f"the step was not timed: {reason}")
     return estimate(source, *overrides, optimizations=optimizations)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from assay.cost.work import executed_flops as executed_flops
     from assay.cost.work import model_flops as model_flops
     from assay.cost.work import multiplying as multiplying
-    from assay.cost.work import repeated as repeated
+    from assay.cost.work import recomputed_positions as recomputed_positions
 
 _MODULES = {
     "DTYPE_BYTES": "tensor",
@@ -43,7 +43,7 @@ _MODULES = {
     "executed_flops": "work",
     "model_flops": "work",
     "multiplying": "work",
-    "repeated": "work",
+    "recomputed_positions": "work",
     "replay": "simulation.timeline",
 }
 
@@ -66,7 +66,7 @@ __all__ = [
     "multiplying",
     "parameter_count",
     "parameters",
-    "repeated",
+    "recomputed_positions",
     "replay",
 ]
 

@@ -11,7 +11,7 @@ from assay.cost.kernels import Gpu, Kernels
 from assay.cost.layers import ALIAS, FRESH, NONE
 from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
-from assay.cost.tensor import Tensor, altered
+from assay.cost.tensor import Tensor, alter
 
 FLASH = "aten._scaled_dot_product_flash_attention"
 """Name of fused attention, whichever kernel computes it; the kernel of a CPU is called so, too."""
@@ -37,7 +37,7 @@ def hand_coded(tape: Writer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, p: f
     merged = rows * heads
     q, k, v = (contiguous(tape, x, label, (merged, length, depth)) for label, x in {"q": q, "k": k, "v": v}.items())
     scores = bmm(tape, "scores", q, layers.view(tape, k, "k_columns", (merged, depth, length)))
-    scores = layers.scaled(tape, scores, kernels.number_bytes)
+    scores = layers.scale(tape, scores, kernels.number_bytes)
     masked = tape.made("masked", scores.shape, scores.dtype)
     tape.write(
         "aten.masked_fill",
@@ -76,7 +76,7 @@ def flash(
         flops=Flops(flops, flops * 5 // 2),
         backward="ScaledDotProductFlashAttentionBackward",
     )
-    asked = altered(tape.operations[-1], backend=backend, noisy=noisy)
+    asked = alter(tape.operations[-1], backend=backend, noisy=noisy)
     tape.operations[-1] = with_kernel(asked, q.dtype, kernels)
     return layers.view(tape, out, "merged", (rows, length, heads * depth))
 
@@ -87,7 +87,7 @@ def returned_in(dtype: str, operation: Operation) -> Operation:
     Torch casts them before it multiplies them with the values (`_scaled_dot_product_attention_math`).
     """
     (out,) = operation.outputs
-    return altered(operation, name="aten._to_copy", outputs=(altered(out, dtype=dtype, view_of=None),))
+    return alter(operation, name="aten._to_copy", outputs=(alter(out, dtype=dtype, view_of=None),))
 
 
 def with_kernel(operation: Operation, dtype: str, kernels: Kernels) -> Operation:
@@ -100,14 +100,12 @@ def with_kernel(operation: Operation, dtype: str, kernels: Kernels) -> Operation
     kept = {one.name for one in operation.extras}
     kernel = kernel_of(operation.backend, dtype, out.shape, kernels.gpu)
     rows = -(-out.shape[1] // _ROWS) * _ROWS if kernel == EFFICIENT else out.shape[1]
-    numbers = altered(
-        out, name=f"{operation.site}:logsumexp", shape=(out.shape[0], rows), dtype="float32", view_of=None
-    )
+    numbers = alter(out, name=f"{operation.site}:logsumexp", shape=(out.shape[0], rows), dtype="float32", view_of=None)
     extras = [numbers]
     if seeds := _SEEDS.get(kernel, 0):
         extras.append(Tensor(f"{operation.site}:seeds", (seeds,), "int64", batched=False))
     saves = (*(name for name in operation.saves if name not in kept), *(one.name for one in extras))
-    return altered(operation, extras=tuple(extras), saves=saves, backward=_BACKWARDS[kernel])
+    return alter(operation, extras=tuple(extras), saves=saves, backward=_BACKWARDS[kernel])
 
 
 def kernel_of(backend: str, dtype: str, shape: Sequence[int], gpu: Gpu | None) -> str:
@@ -126,7 +124,7 @@ def kernel_of(backend: str, dtype: str, shape: Sequence[int], gpu: Gpu | None) -
     return CUDNN if first and depth % 8 == 0 and length > 1 else GPU_FLASH
 
 
-def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kernels: Kernels) -> Tensor:
+def math_attention(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kernels: Kernels) -> Tensor:
     """Torch's `math` backend, always in float32; saves scaled queries and keys, the probabilities, and the values.
 
     Its mask is made anew in each layer and added in place. Mask, wide copies and scaled queries are held until it
@@ -140,7 +138,7 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kernels: Ke
     q, k, v = wide = tuple(
         layers.view(tape, x, f"wide_{label}", x.shape) for label, x in zip("qkv", given, strict=True)
     )
-    q, k = scaled, once = layers.scaled(tape, q), layers.scaled(tape, k)
+    q, k = scaled, once = layers.scale(tape, q), layers.scale(tape, k)
     mask = tape.made("added_mask", (length, length), "float32", batched=False)
     tape.write("aten.where", "elementwise", (), (mask,), ())
     q, k = (_heads_merged(tape, *one) for one in zip((q, k), "qk", apart[:2], strict=True))
@@ -149,17 +147,17 @@ def unfused(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kernels: Ke
     masked = tape.made("masked", scores.shape, scores.dtype, of=scores.name)
     tape.write("aten.add", "elementwise", (scores, mask), (masked,), (ALIAS, NONE), backward="AddBackward")
     weights = layers.softmax(tape, masked, "aten._safe_softmax", product=kernels.softmax_product)
-    empty = (altered(weights, dtype="bool"), altered(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
-    search = (altered(one, name=f"{one.name} empty") for one in empty)
-    tape.operations[-1] = altered(tape.operations[-1], scratch=tape.operations[-1].scratch.and_also(search))
+    empty = (alter(weights, dtype="bool"), alter(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
+    search = (alter(one, name=f"{one.name} empty") for one in empty)
+    tape.operations[-1] = alter(tape.operations[-1], scratch=tape.operations[-1].scratch.and_also(search))
     weights = layers.dropout(tape, weights, p, kernels.dropout_noise)
     returned = layers.view(tape, weights, "returned", weights.shape)
-    tape.operations[-1] = altered(tape.operations[-1], backend=MATH, gradients=(NONE,))
+    tape.operations[-1] = alter(tape.operations[-1], backend=MATH, gradients=(NONE,))
     v = _heads_merged(tape, v, "v", apart[2])
     mixed = bmm(tape, "mixed", weights, v, holds=(*given, *wide, scaled, mask, returned))
     # A view is cast by its readers, except the views of the arguments.
     tape.operations[:] = [
-        one if one.name == "aten.view" and one.outputs[0] not in wide else altered(one, autocast="float32")
+        one if one.name == "aten.view" and one.outputs[0] not in wide else alter(one, autocast="float32")
         for one in tape.operations
     ]
     merge = layers.copy if heads > 1 and length > 1 else layers.view
@@ -172,7 +170,7 @@ def _heads_merged(tape: Writer, x: Tensor, label: str, apart: bool) -> Tensor:
     if not apart or rows == 1:
         return layers.view(tape, x, label, (rows * heads, length, depth))
     merged = layers.copy(tape, x, label, (rows * heads, length, depth))
-    tape.operations[-1] = altered(tape.operations[-1], of_heads=heads)
+    tape.operations[-1] = alter(tape.operations[-1], of_heads=heads)
     return merged
 
 

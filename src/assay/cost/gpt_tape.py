@@ -11,8 +11,8 @@ from assay.cost import attention_tape, layers, mixture
 from assay.cost.kernels import Kernels
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
 from assay.cost.parameters import parameters
-from assay.cost.tape import Repeatable, Tape, Writer, renamed
-from assay.cost.tensor import Tensor, altered
+from assay.cost.tape import Repeatable, Tape, Writer, rename
+from assay.cost.tensor import Tensor, alter
 
 
 class Forward:
@@ -46,7 +46,7 @@ class Forward:
         for index in range(1, self.config.n_layer):
             names = block.names(f"blocks.{index}", {x.name: last.name})
             operations += block.under(names)
-            last = renamed(out, names)
+            last = rename(out, names)
         return last
 
     def _parameter(self, site: Writer, name: str) -> Tensor:
@@ -94,7 +94,7 @@ class Forward:
             else:
                 x = layers.add(site, x, run(site.at(branch), self._norm(norm, x)))
         # The block's caller holds its input until the block returns, and the block that of its last branch.
-        site.operations[-1] = altered(site.operations[-1], holds=(given.name, before.name))
+        site.operations[-1] = alter(site.operations[-1], holds=(given.name, before.name))
         return x
 
     def _attention(self, site: Writer, x: Tensor) -> Tensor:

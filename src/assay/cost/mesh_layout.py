@@ -83,7 +83,7 @@ class Layout:
                 "zero_bubble_h1": pipeline_schedules.zero_bubble_h1,
             }[self.schedule](stages, micro_batches)
         try:
-            return pipeline_schedules.interleaved(stages, micro_batches, self.chunks)
+            return pipeline_schedules.interleaved_1f1b(stages, micro_batches, self.chunks)
         except ValueError as error:
             raise UsageError(str(error)) from error
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from assay.config import ModelConfig
-from assay.cost.tensor import BLANK, Tensor, altered
+from assay.cost.tensor import BLANK, Tensor, alter
 
 
 def parameters(config: ModelConfig) -> dict[str, Tensor]:
@@ -17,8 +17,8 @@ def parameters(config: ModelConfig) -> dict[str, Tensor]:
     All are float32.
     """
     shapes = dict(_shapes(config))
-    learned = altered(BLANK, dtype="float32", batched=False)
-    return {name: altered(learned, name=name, shape=shape) for name, shape in shapes.items()}
+    learned = alter(BLANK, dtype="float32", batched=False)
+    return {name: alter(learned, name=name, shape=shape) for name, shape in shapes.items()}
 
 
 @lru_cache(maxsize=64)

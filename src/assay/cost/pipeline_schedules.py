@@ -87,7 +87,7 @@ def one_f_one_b(stages: int, micro_batches: int) -> Schedule:
     return Schedule(tuple(orders))
 
 
-def interleaved(stages: int, micro_batches: int, chunks: int) -> Schedule:
+def interleaved_1f1b(stages: int, micro_batches: int, chunks: int) -> Schedule:
     """Megatron-LM's interleaved 1F1B: groups of as many micro-batches as stages pass each chunk in turn.
 
     Raises `ValueError` if the number of micro-batches is not a multiple of the number of stages.

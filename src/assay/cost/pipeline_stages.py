@@ -57,7 +57,7 @@ class Split:
         return (*first, *inner, *last)
 
 
-def staged(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> Cost:
+def stage_ledger(cost: Cost, split: Split, micro_batches: int, schedule: Schedule) -> Cost:
     """The ledger of a rank that owns only its stages, and runs them in its order of the schedule."""
     owned = split.of(cost.place[_AXIS])
     stages = tuple(split.sites(stage, cost.blocks) for stage in owned)

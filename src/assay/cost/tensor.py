@@ -20,13 +20,13 @@ DTYPE_BYTES = {
 
 
 class Alterable:
-    """A frozen dataclass without cached properties, of which `altered` makes changed copies."""
+    """A frozen dataclass without cached properties, of which `alter` makes changed copies."""
 
 
 Record = TypeVar("Record", bound=Alterable)
 
 
-def altered(record: Record, **changes: Any) -> Record:
+def alter(record: Record, **changes: Any) -> Record:
     """The record with some fields changed: `dataclasses.replace`, without the checks that make it slow."""
     copy = _new(record.__class__)
     _set(copy, "__dict__", record.__dict__ | changes)
@@ -82,7 +82,7 @@ class Tensor(Alterable):
 
     def cast(self, dtype: str) -> Self:
         """The tensor in another dtype, unless it is `wide`."""
-        return self if self.wide else altered(self, dtype=dtype)
+        return self if self.wide else alter(self, dtype=dtype)
 
     def cut(self, parts: int) -> Self:
         """One of `parts` equal parts along the batch; the tensor itself if it is not `batched`."""
@@ -90,15 +90,15 @@ class Tensor(Alterable):
             return self
         if self.places is not None:
             fewer = self.places._replace(tokens=self.places.tokens // parts)
-            return altered(self, shape=(fewer.rows, *self.shape[1:]), places=fewer)
-        return altered(self, shape=(self.shape[0] // parts, *self.shape[1:]))
+            return alter(self, shape=(fewer.rows, *self.shape[1:]), places=fewer)
+        return alter(self, shape=(self.shape[0] // parts, *self.shape[1:]))
 
     def piece(self, parts: int, index: int, dimension: int = 0) -> Self:
         """Shard `index` of `parts` along `dimension`, ⌈length / parts⌉ long; the last shards are shorter or empty."""
         length = self.shape[dimension]
         share = -(-length // parts)
         own = max(0, min(share, length - index * share))
-        return altered(self, shape=(*self.shape[:dimension], own, *self.shape[dimension + 1 :]))
+        return alter(self, shape=(*self.shape[:dimension], own, *self.shape[dimension + 1 :]))
 
 
 BLANK = Tensor("", ())

@@ -39,7 +39,7 @@ from assay.cost.mesh_layout import Layout
 from assay.cost.pipeline_bubble import Played, StageTime, play
 from assay.errors import UsageError
 from assay.estimator.alpha_beta import seconds
-from assay.estimator.planned_memory import PlannedMemory, held, rank_parameters
+from assay.estimator.planned_memory import PlannedMemory, rank_memory, rank_parameters
 from assay.hardware.links import Network
 
 LARGE = 146e9
@@ -128,7 +128,7 @@ def plan(model: ModelConfig, layout: Layout, network: Network, device_flops: flo
     return StepPlan(
         model,
         layout,
-        held(model, layout, played.held),
+        rank_memory(model, layout, played.held),
         tuple(traffic(model, layout)),
         played,
         seconds(gradient_traffic(model, layout), mesh, network),

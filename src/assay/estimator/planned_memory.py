@@ -64,7 +64,7 @@ def _share(named: Iterable[tuple[str, Tensor]]) -> tuple[int, int]:
     return divided, whole
 
 
-def held(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[PlannedMemory, ...]:
+def rank_memory(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[PlannedMemory, ...]:
     """Memory of one rank of each stage, with the given number of micro-batches alive at once in each."""
     mesh = layout.mesh
     stages = []

@@ -60,7 +60,7 @@ class UnreadNumber:
     __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __round__ = _same
 
     def _decides(self, *_: Any) -> NoReturn:
-        raise stopped(self._place)
+        raise stopped_trace(self._place)
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _decides
     __int__ = __float__ = __index__ = __hash__ = __floordiv__ = __mod__ = _decides
@@ -132,7 +132,7 @@ def _value(twin: torch.Tensor) -> Any:
         return twin.item()
 
 
-def stopped(place: str) -> UsageError:
+def stopped_trace(place: str) -> UsageError:
     """Return the error of a trace that a read has stopped."""
     return UsageError(
         f"{place}; a trace computes no values, so what hangs on it cannot be told: "
@@ -155,7 +155,7 @@ def _answer(dtype: torch.dtype) -> float | int | bool:
         return True
     if file.startswith(_OURS) and dtype.is_floating_point:
         return 1.0
-    raise stopped("a thread of autograd reads a value" if frame is None else _place(frame, _by(frame)))
+    raise stopped_trace("a thread of autograd reads a value" if frame is None else _place(frame, _by(frame)))
 
 
 def _reader() -> FrameType | None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.hardware.description import SHEET, Accelerator, Machine, Rates
 
 KIB = 2**10
@@ -197,7 +197,7 @@ def device(name: str) -> Device:
     """Return the accelerator of a name. Raises `UsageError` if it is not known, with the names that are."""
     found = DEVICES.get(name.lower())
     if found is None:
-        raise UsageError(f"no datasheet of a device {shown(name)} is known{among(name, DEVICES)}")
+        raise UsageError(f"no datasheet of a device {short_text(name)} is known{among(name, DEVICES)}")
     return found
 
 

@@ -26,7 +26,7 @@ from assay.hardware.measured_kernels import (
     between,
     embedding_seconds,
     is_aligned,
-    moved,
+    moving_speeds,
     norms,
     products,
     rows,
@@ -129,6 +129,6 @@ def _speed(kernel: Kernel) -> float:
     """Bytes per second of a kernel that does not multiply."""
     place = (log(max(kernel.nbytes, 1.0)),)
     if kernel.kind in (WIDENING, NARROWING):
-        return between(moved(kernel.kind, "", False), place)
-    found = moved(kernel.kind, kernel.dtype, kernel.back) or moved(PLAIN, kernel.dtype, False)
+        return between(moving_speeds(kernel.kind, "", False), place)
+    found = moving_speeds(kernel.kind, kernel.dtype, kernel.back) or moving_speeds(PLAIN, kernel.dtype, False)
     return between(found, place)

@@ -207,7 +207,7 @@ def embedding_seconds() -> float:
 
 
 @cache
-def moved(kind: str, dtype: str, back: bool) -> Points:
+def moving_speeds(kind: str, dtype: str, back: bool) -> Points:
     """Speeds of other operators by the bytes that they move; empty if the operator was not measured so."""
     return tuple(_moved(kind, dtype, back))
 

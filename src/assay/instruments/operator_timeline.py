@@ -12,7 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from assay.files import refused
+from assay.files import storage_errors
 from assay.instruments.dissection import Dissector
 from assay.instruments.memory.allocator_history import MOST_EVENTS
 from assay.instruments.memory.memory_pass import live_tensors
@@ -65,7 +65,7 @@ def memory_snapshot(step: Step, train: _Train, index: int, path: Path) -> None:
     try:
         train(step, index)
         torch.cuda.synchronize(step.program.device)
-        with refused(path):
+        with storage_errors(path):
             torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
     finally:
         torch.cuda.memory._record_memory_history(enabled=None)

@@ -33,11 +33,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from assay.instruments import operations
-from assay.instruments.collectives.stage_order import recorded
+from assay.instruments.collectives.stage_order import record_stages
 from assay.instruments.dispatch_counts import GraphCalls, Recorder
 from assay.instruments.memory.saved_tensors import MovedTensors, SavedTensors
 from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, dtype_name, identity, storages
-from assay.instruments.optimizer import groups, updated
+from assay.instruments.optimizer import groups, parameter_updates
 from assay.instruments.recomputation import BlockForwards
 from assay.instruments.step_counters import ScaledLosses
 from assay.model.backward import in_backward
@@ -60,7 +60,7 @@ from assay.step.program import Context, MicroBatch, Program, Share, Step, settin
 from assay.step.recomputed import Keeper
 
 
-def held(name: str, parameter: torch.Tensor) -> HeldParameter:
+def describe_shard(name: str, parameter: torch.Tensor) -> HeldParameter:
     """Describe the shard of one parameter for a trace."""
     whole = parameter.numel() * parameter.element_size()
     return HeldParameter(
@@ -75,7 +75,7 @@ def held(name: str, parameter: torch.Tensor) -> HeldParameter:
     )
 
 
-def shared(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
+def shared_storages(parts: tuple[torch.nn.Module, ...]) -> tuple[tuple[str, ...], ...]:
     """Groups of parameter names that share one storage."""
     names: dict[int, list[str]] = {}
     for part in parts:
@@ -133,7 +133,7 @@ class StepTracer:
         self._open.enter_context(self._witnesses.watched(self._recorder.graphs, self._saved))
         self._open.enter_context(self._blocks.watched())
         self._open.enter_context(self._scaled.watched())
-        self._open.enter_context(recorded(self.step, self._schedule))
+        self._open.enter_context(record_stages(self.step, self._schedule))
         self._open.enter_context(self._recorder)
         self._open.enter_context(self._saved)
         return self
@@ -163,8 +163,8 @@ class StepTracer:
             precision=TracedPrecision(
                 float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)
             ),
-            parameters=tuple(held(name, parameter) for name, parameter in self.step.named_parameters()),
-            shared_parameters=shared(self.step.parts),
+            parameters=tuple(describe_shard(name, parameter) for name, parameter in self.step.named_parameters()),
+            shared_parameters=shared_storages(self.step.parts),
             read_every=program.figures.read_every,
             schedule=tuple(self._schedule),
             block_forwards=self._blocks.forwards(),
@@ -201,7 +201,7 @@ class StepTracer:
 
     def _optimizer(self) -> Optimizer:
         return Optimizer(
-            updates=updated(self.step, self._recorder.writes),
+            updates=parameter_updates(self.step, self._recorder.writes),
             groups=groups(self.step),
             updates_in_backward=self._updates_in_backward,
             learning_rate=self.step.program.schedule(self._index),

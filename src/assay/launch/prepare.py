@@ -23,7 +23,7 @@ from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
 from assay.launch.initial_weights import with_initial_weights
 from assay.launch.own import looked_at
-from assay.optimizations import Unavailable, Unpredicted, check, resolved
+from assay.optimizations import Unavailable, Unpredicted, check, resolve_run
 from assay.records.prediction import Predicted
 from assay.store.foreign import check_own_code
 
@@ -60,7 +60,7 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     fault that the user can correct, before anything is written in the folder of runs. Raises `StorageError` if the disk
     refuses.
     """
-    run = resolved(asked)
+    run = resolve_run(asked)
     check_own_code(home.checked(), run.model)
     machine = known_machine(home, threads_of(run, ranks_here))
     check_room(run, machine, ranks_here or run.ranks)

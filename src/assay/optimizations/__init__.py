@@ -11,7 +11,15 @@ from assay.optimizations.optimization import (
     Unplanned,
     Unpredicted,
 )
-from assay.optimizations.stack import check, check_divided, expected_of, mesh_of, numerics_of, resolved, trained_model
+from assay.optimizations.stack import (
+    check,
+    check_divided,
+    expected_of,
+    mesh_of,
+    numerics_of,
+    resolve_run,
+    trained_model,
+)
 
 __all__ = [
     "Card",
@@ -34,7 +42,7 @@ __all__ = [
     "numerics_of",
     "optimizations_of",
     "resolve",
-    "resolved",
+    "resolve_run",
     "search",
     "trained_model",
 ]

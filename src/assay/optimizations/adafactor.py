@@ -54,10 +54,10 @@ class Adafactor(Optimization):
         return cost.updated_by(matrix_updates.AdafactorUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.recipes import adafactor, at_rate, rescheduled
+        from assay.optimizers.recipes import adafactor, at_rate, scale_schedule
 
         recipe = adafactor(at_rate(run.training, self.learning_rate))
-        return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+        return scale_schedule(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         factor = self.learning_rate / run.training.learning_rate

@@ -70,9 +70,9 @@ class Bf16Full(Optimization):
         return "weights in 16 bits lose small updates"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.sixteen_bits import narrowed
+        from assay.cost.rewrites.sixteen_bits import narrow_ledger
 
-        return narrowed(cost, "bfloat16")
+        return narrow_ledger(cost, "bfloat16")
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch

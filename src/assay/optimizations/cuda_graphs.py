@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
-def replayed(cost: Cost) -> Cost:
+def replay_ledger(cost: Cost) -> Cost:
     """The ledger of a step that a captured graph replays.
 
     The graph reads a micro-batch from a fixed buffer, into which each one is copied from the batch. Its peak stays
@@ -94,7 +94,7 @@ class CudaGraphs(Optimization):
         return super().expect(expected, run).changed(shows_masks=False)
 
     def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
-        return replayed(cost)
+        return replay_ledger(cost)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.step.graphs import StepGraphs

@@ -37,9 +37,9 @@ class DataParallel(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.replicated_step import replicated
+        from assay.cost.rewrites.replicated_step import replica_ledger
 
-        return replicated(cost)
+        return replica_ledger(cost)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import whole_replicas

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from assay.config.extensions import check_methods, classes, extension_folder, imported, modules
 from assay.config.run import Run, Spec
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, suggestion
 from assay.optimizations.optimization import Numerics, Optimization, Stage
 
 if TYPE_CHECKING:
@@ -98,12 +98,14 @@ def resolve(spec: Spec) -> Optimization:
         known = catalogue()
         several = any(name in known for name in re.split(r"[\s,]+", spec.name))
         listed = "; assay optimizations lists all (ASSAY_EXTENSIONS names the folder of your own)"
-        hint = "; join several with +" if several else meant(spec.name, list(known)) or listed
+        hint = "; join several with +" if several else suggestion(spec.name, list(known)) or listed
         raise UsageError(f"unknown optimization {spec.name!r}{hint}")
     for field in spec.fields:
         if field not in kind.model_fields:
             has = f"its fields are {', '.join(kind.model_fields)}" if kind.model_fields else "it has no fields"
-            raise UsageError(f"{spec.name} has no field {field!r}{meant(field, list(kind.model_fields)) or '; ' + has}")
+            raise UsageError(
+                f"{spec.name} has no field {field!r}{suggestion(field, list(kind.model_fields)) or '; ' + has}"
+            )
     try:
         return kind(**spec.fields)
     except ValidationError as error:

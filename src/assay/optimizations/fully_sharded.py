@@ -103,10 +103,10 @@ class FullySharded(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.replicated_step import computing_in, sharded
+        from assay.cost.rewrites.replicated_step import computing_in, shard_ledger
 
         narrow = computing_in(cost, "bfloat16") if self.mixed_precision else cost
-        return sharded(narrow, reshard=self.reshard, on_host=self.offload)
+        return shard_ledger(narrow, reshard=self.reshard, on_host=self.offload)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import shards

@@ -53,10 +53,10 @@ class Lion(Optimization):
         return cost.updated_by(momentum_updates.LionUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.recipes import at_rate, lion, rescheduled
+        from assay.optimizers.recipes import at_rate, lion, scale_schedule
 
         recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
-        return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+        return scale_schedule(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         factor = self.learning_rate / run.training.learning_rate

@@ -60,11 +60,11 @@ class Sgd(Optimization):
         return cost.updated_by(SGDUpdate(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.recipes import rescheduled, sgd
+        from assay.optimizers.recipes import scale_schedule, sgd
 
         recipe = sgd(self._training(run), self.momentum, nesterov=self.nesterov)
         factor = self.learning_rate / run.training.learning_rate
-        return rescheduled(replace(program, optimizer=recipe), factor)
+        return scale_schedule(replace(program, optimizer=recipe), factor)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         rule = SGDRule(weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.reference.expected import Expected
 
 
-def resolved(run: Run) -> ResolvedRun:
+def resolve_run(run: Run) -> ResolvedRun:
     """Return the run with ordered optimizations, written-out defaults, and all that follows from them.
 
     Equal runs then have equal hashes. `ranks` becomes the size of the mesh, so a run that no optimization divides is a

@@ -124,13 +124,13 @@ def at_rate(training: TrainingConfig, learning_rate: float) -> TrainingConfig:
     return training.model_copy(update=changes)
 
 
-def rescheduled(program: Program, factor: float) -> Program:
+def scale_schedule(program: Program, factor: float) -> Program:
     """Return the program with every step's learning rate multiplied by `factor`."""
     inner = program.schedule
     return replace(program, schedule=lambda step: factor * inner(step))
 
 
-class LionOptimizer(OneByOne):
+class Lion(OneByOne):
     """Lion (arXiv:2302.06675, algorithm 2): steps of equal size in every element, by the sign of a momentum.
 
         u = sign(β₁·m + (1 − β₁)·g)      θ ← θ − η·(u + λ·θ)      m ← β₂·m + (1 − β₂)·g
@@ -154,9 +154,7 @@ class LionOptimizer(OneByOne):
 
 def lion(training: TrainingConfig, betas: tuple[float, float]) -> OptimizerRecipe:
     """Return Lion as a recipe."""
-    return lambda parameters: LionOptimizer(
-        decay_groups(parameters, training.weight_decay), training.learning_rate, betas
-    )
+    return lambda parameters: Lion(decay_groups(parameters, training.weight_decay), training.learning_rate, betas)
 
 
 def muon(training: TrainingConfig, momentum: float) -> OptimizerRecipe:

@@ -117,7 +117,7 @@ class _Subject:
         }
 
 
-def compared(call: Callable[[], Any], against: Callable[[], Any], kind: Kind) -> ValueProof:
+def compare_steps(call: Callable[[], Any], against: Callable[[], Any], kind: Kind) -> ValueProof:
     """Compare the first steps of `call` with those of the baseline `against`; both train.
 
     `kind` says how near the values must be, as for optimizations. The proof is unchecked, with the reason, if the steps

@@ -44,7 +44,7 @@ _BLOCK_SECONDS, _FEWEST, _MOST = 0.2, 2, 20
 """Aim and limits of a block: its seconds, and its number of steps."""
 
 
-def timed(step: Callable[[], object]) -> float:
+def time_step(step: Callable[[], object]) -> float:
     """Do one step, and return its seconds until each device has finished it."""
     start = time.perf_counter()
     step()
@@ -117,7 +117,7 @@ class OwnMeasurement:
         Raises `UsageError` if none does and the step changes no weight by itself, or if no module was called.
         """
         with finding() as seen:
-            seconds, loss = timed(self.one_step), self.loss
+            seconds, loss = time_step(self.one_step), self.loss
             while not seen.optimizers and self.steps < _PATIENCE:
                 self.one_step()
         self.found.modules = self.found.modules or seen.modules
@@ -156,7 +156,7 @@ class OwnMeasurement:
         return done
 
     def _timed_step(self) -> float:
-        seconds = timed(self.one_step)
+        seconds = time_step(self.one_step)
         if (targets := targets_of(self.returned)) is not None:
             self.counted.append(targets)
         return seconds
@@ -217,7 +217,7 @@ def measure_step(
     """
     measured = OwnMeasurement(call, Found(list(modules), list(optimizers)), alone)
     first_seconds, first_loss = measured.first()
-    warm = [timed(measured.one_step) for _ in range(WARMUP_STEPS)]
+    warm = [time_step(measured.one_step) for _ in range(WARMUP_STEPS)]
     timings = measured.blocks(blocks, steps_of_a_block(warm[-1]), tokens)
     quartiles = Quartiles.of([seconds for _, several in timings for seconds in several])
     if quartiles is None:

@@ -94,7 +94,7 @@ def local_rank() -> int:
 
 
 @contextmanager
-def joined(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
+def join_ranks(layout: Mesh, device: torch.device) -> Iterator[Ranks]:
     """Join the process group of `layout` and leave it after the block.
 
     Raises `RuntimeError` if the number of started processes differs, `UsageError` if they cannot meet.

@@ -94,7 +94,7 @@ class _Pair(NamedTuple):
         return abs(self.measured - self.predicted) > max(tolerance * self.predicted, unseen)
 
 
-def mispredicted(result: RunResult) -> list[str]:
+def mispredictions(result: RunResult) -> list[str]:
     """Return a sentence for each kind of figure whose measurement is not its prediction, about the worst rank."""
     predicted = result.predicted
     if predicted is None:

@@ -19,12 +19,12 @@ def updated_by(trace: Trace, *operators: str) -> int:
     return sum(_times(one, operators) == one.elements for one in trace.optimizer.updates)
 
 
-def compiled(trace: Trace) -> int:
+def compiled_updates(trace: Trace) -> int:
     """Number of parameters that compiled code changed in place once; it shows no operators."""
     return sum(one.changes == 1 and not one.written for one in trace.optimizer.updates)
 
 
-def updated(trace: Trace) -> int:
+def whole_updates(trace: Trace) -> int:
     """Number of parameters of which a single operator wrote every element at least once, or that have no elements."""
     updates = trace.optimizer.updates
     return sum(one.elements == 0 or max(one.written.values(), default=0) >= one.elements for one in updates)

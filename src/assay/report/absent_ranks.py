@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from assay.absent.ranks_answer import RanksAnswer, payloads, repeated
+from assay.absent.ranks_answer import RanksAnswer, count_repeats, payloads
 from assay.absent.script_answer import AbsentAnswer, GpuFit
 from assay.report.absent import CANNOT_TELL, headline, limits
 from assay.report.blocks import Block, Table
@@ -87,7 +87,7 @@ def _collectives(answer: RanksAnswer) -> Iterator[Block]:
         yield Table.of(columns, rows, right=columns[2:])
         runs = [
             f"{call.name} {format_bytes(call.bytes)}" + (f" × {times}" if times > 1 else "")
-            for call, times in repeated(calls)
+            for call, times in count_repeats(calls)
         ]
         yield (
             "In order: "

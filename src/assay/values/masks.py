@@ -205,7 +205,7 @@ def given_masks(masks: Sequence[Tensor] | None) -> Iterator[None]:
     given.finish()
 
 
-def packed(mask: Tensor) -> Tensor:
+def pack_mask(mask: Tensor) -> Tensor:
     """Return a mask's bits, eight a byte, as one vector; the last byte is filled up with zeros."""
     flat = mask.reshape(-1)
     flat = torch.nn.functional.pad(flat.to(torch.uint8), (0, -flat.numel() % _BITS)).reshape(-1, _BITS)
@@ -213,7 +213,7 @@ def packed(mask: Tensor) -> Tensor:
     return (flat * powers).sum(1, dtype=torch.uint8)
 
 
-def unpacked(bits: Tensor, shape: Sequence[int]) -> Tensor:
+def unpack_mask(bits: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the mask of a shape from its bits."""
     powers = 2 ** torch.arange(_BITS, dtype=torch.uint8, device=bits.device)
     flat = bits[:, None].bitwise_and(powers).ne(0).reshape(-1)

@@ -289,7 +289,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps / 2
 
 
-def padded(tensor: Tensor, rows: int) -> Tensor:
+def pad_rows(tensor: Tensor, rows: int) -> Tensor:
     """Return the tensor with rows of zeros appended up to `rows`, as the program keeps it."""
     if len(tensor) == rows:
         return tensor

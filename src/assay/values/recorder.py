@@ -35,7 +35,7 @@ from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.gradients import counted_targets
-from assay.values.masks import MaskKeeper, Source, packed
+from assay.values.masks import MaskKeeper, Source, pack_mask
 from assay.values.shared_memory import SharedMemory
 from assay.values.tensor_file import Key, TensorWriter, record_of
 
@@ -189,7 +189,7 @@ class StepRecorder:
 
         def keep(mask: Tensor) -> None:
             with self._aside():
-                self._writer.add(Key("mask", self._now, str(len(shapes))), packed(mask))
+                self._writer.add(Key("mask", self._now, str(len(shapes))), pack_mask(mask))
                 shapes.append(list(mask.shape))
 
         with MaskKeeper(keep) as keeper:

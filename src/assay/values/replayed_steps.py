@@ -18,7 +18,7 @@ _SPACING = 4
 """Least number of the middle's steps for each replayed one: the step itself and the next one are not timed."""
 
 
-def drawn(middle: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
+def draw_steps(middle: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
     """Return `count` steps of `middle`, one from each of so many parts of it that are equal up to one step."""
     rng = random.Random(f"steps that are replayed, seed {seed}")
     edges = [part * len(middle) // count for part in range(count + 1)] if count else []

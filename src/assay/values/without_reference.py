@@ -165,7 +165,7 @@ def _replayed(recorded: Recorded, steps: Sequence[_Step], name: str, expected: E
             state = _state(recorded, rule, step.index, name) or state
         weight = step.before[name]
         rows = recorded.padded_rows.get(name, len(weight))
-        whole, gradient = (nearness.padded(one, rows) for one in (weight, step.gradients[name]))
+        whole, gradient = (nearness.pad_rows(one, rows) for one in (weight, step.gradients[name]))
         earlier = dict(state)
         replayed = rule.update(name, whole, gradient, state, step.rate)[: len(weight)]
         compared = partial(

@@ -11,7 +11,7 @@ import pytest
 from assay.config import ModelConfig, Run
 from assay.config.mesh import Mesh
 from assay.cost import Cost, baseline, executed_flops, replay
-from assay.cost.rewrites.replicated_step import computing_in, sharded
+from assay.cost.rewrites.replicated_step import computing_in, shard_ledger
 from assay.cost.step_parts import Sharding
 from assay.cost.work import communications
 
@@ -21,7 +21,7 @@ MODEL = ModelConfig(n_layer=2, n_head=2, n_embd=32, context_length=16, vocab_siz
 def ledger(dtype: str | None = None, micro_batches: int = 1, *, reshard: bool = True, on_host: bool = False) -> Cost:
     cost = replace(baseline(Run(model=MODEL)), mesh=Mesh(dp=2))
     narrow = computing_in(cost, dtype) if dtype else cost
-    return sharded(narrow, reshard=reshard, on_host=on_host).cut(micro_batches)
+    return shard_ledger(narrow, reshard=reshard, on_host=on_host).cut(micro_batches)
 
 
 def payloads(cost: Cost) -> Counter[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 from assay.config import Run, Spec, load
 from assay.config.loading import stack as specs
 from assay.cost.simulation.allocator import Category, Part, Storage
-from assay.cost.simulation.peak_parts import CATEGORIES, PARTS, Sorted, composed, peak_blocks
+from assay.cost.simulation.peak_parts import CATEGORIES, PARTS, Sorted, compose_peak, peak_blocks
 from assay.cost.simulation.timeline import replay
 from assay.estimator import Estimate, estimate
 from assay.estimator.every_rank import estimate_every_rank
@@ -106,7 +106,7 @@ def test_a_search_through_all_storages_sorts_them_alike(first: int, monkeypatch:
 
     for number in range(first, first + 20):
         cost = estimate(drawn(number), MACHINE).cost
-        assert replay(cost, Looking(cost.held_bytes)) == replay(cost) == composed(cost).timeline
+        assert replay(cost, Looking(cost.held_bytes)) == replay(cost) == compose_peak(cost).timeline
         made = (tensor for operation in cost.tape for tensor in (*operation.outputs, *operation.extras))
         assert all(cost.sizes[tensor.name] == tensor.nbytes for tensor in made)
 

@@ -76,7 +76,7 @@ def test_equal_stages_idle_as_published(stages: int, micro_batches: int) -> None
     formula = bubble_fraction(stages, micro_batches)
     for make in (pipeline_schedules.gpipe, pipeline_schedules.one_f_one_b):
         assert bubble_share(make(stages, micro_batches)) == pytest.approx(formula)
-    interleaved = bubble_share(pipeline_schedules.interleaved(stages, micro_batches, 2))
+    interleaved = bubble_share(pipeline_schedules.interleaved_1f1b(stages, micro_batches, 2))
     assert interleaved == pytest.approx(bubble_fraction(stages, micro_batches, chunks=2))
     assert bubble_share(pipeline_schedules.zero_bubble_by_hand(stages, 2 * micro_batches)) < formula
 

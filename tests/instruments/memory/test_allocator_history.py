@@ -10,7 +10,7 @@ from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import detect
 from assay.instruments.memory import allocator_history
-from assay.instruments.memory.allocator_history import BACKWARD, BEFORE, replayed, watched
+from assay.instruments.memory.allocator_history import BACKWARD, BEFORE, replay_history, watch_step
 from assay.instruments.memory.memory_pass import MemoryPass, memory_pass
 from assay.proofs.mispredicted import differing_blocks
 from assay.records.memory import PeakBlock
@@ -53,7 +53,7 @@ def test_the_peak_has_the_blocks_that_are_alive_then_with_what_made_them() -> No
         *freed(1, 100),
         *(made(1, 130, CALLER), *freed(2, 100), *freed(1, 130), *freed(3, 50)),
     ]
-    found = replayed({8: 7, 9: 1000}, events, ())
+    found = replay_history({8: 7, 9: 1000}, events, ())
     assert found.tensors_bytes == found.held_bytes == found.requested_bytes == 1257
     assert [(one.nbytes, one.count, one.made) for one in found.blocks] == [
         (1000, 1, BEFORE),
@@ -66,26 +66,26 @@ def test_the_peak_has_the_blocks_that_are_alive_then_with_what_made_them() -> No
 
 def test_workspaces_are_the_last_blocks_at_their_addresses_and_no_tensors() -> None:
     events = [made(1, 500, CALLER), *freed(1, 500), made(1, 32, CALLER), made(2, 32), made(3, 200, CALLER)]
-    found = replayed({}, events, (1, 2))
+    found = replay_history({}, events, (1, 2))
     assert (found.tensors_bytes, found.held_bytes) == (500, 500)
     assert [(one.nbytes, one.count) for one in found.blocks] == [(500, 1)]
     assert {one.made for one in found.workspaces} == {
         "cuBLAS's workspace of the caller's thread",
         "cuBLAS's workspace of autograd's thread",
     }
-    more = replayed({}, [*events, made(4, 280)], (1, 2))
+    more = replay_history({}, [*events, made(4, 280)], (1, 2))
     assert (more.tensors_bytes, more.held_bytes) == (500, 544)
 
 
 def test_blocks_that_wait_for_another_stream_are_counted_apart() -> None:
     waits = [made(1, 100), requested(1, 100), made(2, 60), requested(2, 60)]
     events = [*waits, made(3, 30), completed(1, 100), made(4, 9)]
-    found = replayed({}, events, ())
+    found = replay_history({}, events, ())
     assert (found.tensors_bytes, found.waiting_bytes, found.requested_bytes) == (100, 160, 190)
 
 
 def test_a_step_that_allocates_nothing_has_what_was_there() -> None:
-    found = replayed({1: 5}, [], ())
+    found = replay_history({1: 5}, [], ())
     assert (found.tensors_bytes, found.blocks) == (5, (PeakBlock(nbytes=5, count=1, made=BEFORE),))
 
 
@@ -108,7 +108,7 @@ def _train(step: Any) -> None:
 @pytest.mark.gpu
 @on_gpu
 def test_workspaces_are_equal_in_every_row() -> None:
-    watched(CUDA, lambda: None)  # of graphs that tests before have captured
+    watch_step(CUDA, lambda: None)  # of graphs that tests before have captured
     stacks = ((), ("bf16_mixed",), ("cuda_graphs",), ())
     rows = [passed(on_cuda(*(Spec(name=one) for one in stack))) for stack in stacks]
     assert len({one.library_scratch_bytes for one in rows}) == 1
@@ -132,7 +132,7 @@ def test_every_block_is_a_predicted_one_but_numbers(length: int, stack: tuple[st
     """
     run = on_cuda(*(Spec(name=one) for one in stack), context_length=length)
     run = run.model_copy(update={"training": run.training.model_copy(update={"read_every": 1})})
-    others = watched(CUDA, lambda: None).peak.blocks
+    others = watch_step(CUDA, lambda: None).peak.blocks
     measured = passed(run)
     assert sum(one.nbytes * one.count for one in measured.peak_blocks) == measured.tensors_peak_bytes
     ledger = estimate(run, detect())
@@ -158,7 +158,7 @@ def test_a_block_that_another_stream_uses_in_a_capture_waits() -> None:
             torch.cuda.current_stream().wait_stream(side)
 
     before = torch.cuda.memory_stats()["requested_bytes.all.current"]
-    found = watched(CUDA, step).peak
+    found = watch_step(CUDA, step).peak
     assert found.waiting_bytes == 3 * MIB
     assert found.tensors_bytes < before + 6 * MIB, "the second block, and numbers of the graph, without the first"
     assert found.requested_bytes == found.tensors_bytes + found.waiting_bytes

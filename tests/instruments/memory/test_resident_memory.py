@@ -17,7 +17,7 @@ MB = 10**6
 ANSWER = """
 import json
 from dataclasses import asdict
-from assay.instruments.memory import process
+from assay.instruments.memory import resident_memory as process
 
 def answer():
     return asdict(process.read()) | {"held_peak_bytes": process.read().held_peak_bytes}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from assay.cost.kernels import Gpu
-from assay.cost.tensor import BLANK, DTYPE_BYTES, Tensor, altered
+from assay.cost.tensor import BLANK, DTYPE_BYTES, Tensor, alter
 
 Pieces = Mapping[str, Tensor]
 
@@ -128,7 +128,7 @@ def like(pieces: Pieces, times: int = 1) -> tuple[Tensor, ...]:
     return tuple([one for one in pieces.values() for _ in range(times)])
 
 
-COUNT = altered(BLANK, name="step", dtype="float32", batched=False)
+COUNT = alter(BLANK, name="step", dtype="float32", batched=False)
 """The step count of a parameter."""
 
 

@@ -7,21 +7,21 @@ rows. The bytes are those of `cost.simulation.fsdp_groups`, the communications t
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.rewrites.sixteen_bits import narrowed
+from assay.cost.rewrites.sixteen_bits import narrow_ledger
 from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.step_cost import Cost
 
 _AXIS = "dp"
 
 
-def replicated(cost: Cost) -> Cost:
+def replica_ledger(cost: Cost) -> Cost:
     """The ledger of a rank that keeps all weights, copies them for their modules, and sums gradients group by group."""
     sharding = replace(cost.sharding, groups=tuple(_groups(cost, ranks=1, reshard=False)))
     shared = replace(cost.share(_AXIS), sharding=sharding).reporting(_AXIS)
     return shared.measuring_norm(_AXIS) if cost.sharding.owned else shared
 
 
-def sharded(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
+def shard_ledger(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
     """The ledger of a rank that keeps its rows of all weights; forward gathers them, and with `reshard` backward.
 
     With `on_host`, its rows, their gradients and their optimizer state are stored in the host's memory.
@@ -39,7 +39,7 @@ def sharded(cost: Cost, *, reshard: bool, on_host: bool = False) -> Cost:
 
 def computing_in(cost: Cost, dtype: str) -> Cost:
     """The ledger with weights gathered in `dtype`, in which everything between the embedding and the logits is, too."""
-    return replace(narrowed(cost, dtype), pieces=cost.pieces)
+    return replace(narrow_ledger(cost, dtype), pieces=cost.pieces)
 
 
 def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[ShardedGroup]:

@@ -13,13 +13,13 @@ from assay.cost.layers import RMS_NORM, is_composed_norm
 from assay.cost.operation import Operation
 from assay.cost.rewrites.autocast import LIFTED, cast_for, composed_in_float32
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor, altered
+from assay.cost.tensor import Tensor, alter
 
 _WIDE_EXTRAS = {FLASH}
 _WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm", RMS_NORM}
 
 
-def narrowed(cost: Cost, dtype: str) -> Cost:
+def narrow_ledger(cost: Cost, dtype: str) -> Cost:
     """The ledger of the step with every weight, gradient, moment and activation in `dtype`."""
 
     def cast(tensor: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
         if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
             copies = _copies(operation, cost, lifted)
             held = (lifted[name] for name in operation.holds if name in lifted)
-            tape.extend((*copies, altered(operation.reading(lifted), holds=(*operation.holds, *held))))
+            tape.extend((*copies, alter(operation.reading(lifted), holds=(*operation.holds, *held))))
             lifted.update({one.name: one.name for one in operation.outputs})
             continue
         if not lifted.keys().isdisjoint(operation.inputs):
@@ -48,7 +48,7 @@ def narrowed(cost: Cost, dtype: str) -> Cost:
             tape.extend(_copies(operation, cost, wide))
         if operation.name in LIFTED or not wide.keys().isdisjoint(operation.inputs):
             holds = tuple(wide.get(name, name) for name in operation.holds)
-            tape.append(altered(operation.reading(wide), holds=holds))
+            tape.append(alter(operation.reading(wide), holds=holds))
             wide.update({one.name: one.name for one in (*operation.outputs, *operation.extras)})
         else:
             tape.extend(_narrow(operation, cost, dtype, extras_too=operation.name not in wide_extras))
@@ -68,7 +68,7 @@ def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Oper
         value = cost.values[name]
         if name in wide or value.dtype != "float32":
             continue
-        copy = altered(value, name=f"{operation.site}:float32 of {name}", view_of=None)
+        copy = alter(value, name=f"{operation.site}:float32 of {name}", view_of=None)
         wide[name] = copy.name
         made.append(cast_for(operation, name, copy))
     return made
@@ -91,10 +91,10 @@ def _narrow(operation: Operation, cost: Cost, dtype: str, *, extras_too: bool) -
     def narrower(one: Tensor) -> Tensor:
         return one.cast(dtype) if one.dtype == "float32" else one
 
-    narrow = altered(operation, outputs=tuple(map(narrower, operation.outputs)))
+    narrow = alter(operation, outputs=tuple(map(narrower, operation.outputs)))
     if operation.backend:
         return (with_kernel(narrow, dtype, cost.kernels),)
     if is_composed_norm(operation):
         return composed_in_float32(narrow, cost.values[operation.inputs[0]])
     extras = map(narrower, operation.extras) if extras_too else operation.extras
-    return (altered(narrow, extras=tuple(extras), scratch=operation.scratch.changed(narrower)),)
+    return (alter(narrow, extras=tuple(extras), scratch=operation.scratch.changed(narrower)),)

@@ -8,7 +8,7 @@ from assay.cost.layers import is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.step_parts import Backward
 from assay.cost.tape import Tape
-from assay.cost.tensor import Tensor, altered
+from assay.cost.tensor import Tensor, alter
 
 Returned = tuple[str, Gradient]
 """An input of an operation that has a gradient, and the storage of that."""
@@ -137,7 +137,7 @@ def before_product(operation: Operation) -> Operation:
     exists with it and the squares.
     """
     mean = operation.extras[:1] if is_composed_norm(operation) else ()
-    return altered(operation, outputs=(), scratch=operation.scratch._replace(forward=mean))
+    return alter(operation, outputs=(), scratch=operation.scratch._replace(forward=mean))
 
 
 def _keeps_its_own(operation: Operation) -> bool:

@@ -158,7 +158,7 @@ class Composed:
         return {name: counts for name, counts in found.items() if any(counts)}
 
 
-def composed(cost: Cost) -> Composed:
+def compose_peak(cost: Cost) -> Composed:
     """Replay a step, and sort its bytes by part."""
     ledger = Sorted(cost.held_bytes)
     return Composed(replay(cost, ledger), _held(cost), tuple(ledger.noted.values()))

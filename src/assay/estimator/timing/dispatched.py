@@ -60,12 +60,12 @@ class Call(NamedTuple):
     """True if products of float32 may be in TF32."""
 
 
-def unmeasured(calls: Sequence[Call]) -> tuple[str, ...]:
+def untimed_operators(calls: Sequence[Call]) -> tuple[str, ...]:
     """Return the names of operators without a time."""
     return tuple(sorted({one.name for one in calls if one.name.startswith(_UNMEASURED)}))
 
 
-def dispatched(calls: Sequence[Call], speeds: Speeds) -> Iterator[Queued]:
+def operator_launches(calls: Sequence[Call], speeds: Speeds) -> Iterator[Queued]:
     """Launches of operators. Raises `KeyError` if the device has no products of a dtype of them."""
     for one in calls:
         seconds = [speeds.seconds(_in_format(kernel, one.tf32)) for kernel in kernels(one)]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from assay.cost import Cost, Operation
 from assay.cost.operation import Gradient
-from assay.cost.tensor import altered
-from assay.estimator.timing.launched_kernels import added, backward, forward
+from assay.cost.tensor import alter
+from assay.estimator.timing.launched_kernels import backward, forward, gradient_sum
 from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play
 from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
@@ -74,7 +74,7 @@ def passes(cost: Cost, speeds: Speeds) -> tuple[Launches, Launches]:
     further: Launches = ()
     if cost.micro_batches > 1:
         host = MODULES * BACKWARD_LAUNCH_SECONDS
-        sums = (added(one.nbytes, one.dtype) for one in cost.parameters.values())
+        sums = (gradient_sum(one.nbytes, one.dtype) for one in cost.parameters.values())
         further = (*first, *(Queued(host, speeds.seconds(kernel)) for kernel in sums))
     return (_replayed(first), _replayed(further)) if cost.replayed else (first, further)
 
@@ -117,9 +117,9 @@ def _backward(index: int, cost: Cost, speeds: Speeds, known: set[str]) -> list[Q
 
 def _eager(operation: Operation) -> Operation:
     """The operation as it runs without a compiler: it writes each result, and returns each gradient as a tensor."""
-    outputs = tuple(altered(one, view_of=None) for one in operation.outputs)
+    outputs = tuple(alter(one, view_of=None) for one in operation.outputs)
     gradients = tuple(Gradient.FRESH if one is Gradient.INSIDE else one for one in operation.gradients)
-    return altered(operation, compiled=False, outputs=outputs, gradients=gradients)
+    return alter(operation, compiled=False, outputs=outputs, gradients=gradients)
 
 
 def gradients(cost: Cost, index: int, known: set[str]) -> Iterator[Kernel]:
@@ -128,7 +128,7 @@ def gradients(cost: Cost, index: int, known: set[str]) -> Iterator[Kernel]:
     for name, _how in cost.lifetimes.returned[index]:
         if name in known:
             one = cost.values[name]
-            yield added(one.nbytes, one.dtype)
+            yield gradient_sum(one.nbytes, one.dtype)
         known.add(name)
 
 

@@ -15,7 +15,7 @@ of its backward on the weight's gradient.
 
 from collections.abc import Mapping, Sequence
 
-from assay.cost import Cost, multiplying, repeated
+from assay.cost import Cost, multiplying, recomputed_positions
 from assay.cost.collectives import Communication
 from assay.cost.pipeline_bubble import Played, StageTime, play, play_chunks
 from assay.cost.pipeline_schedules import Schedule
@@ -82,7 +82,7 @@ def _played(line: Sequence[Cost]) -> Played:
 
 def _chunk(cost: Cost, sites: tuple[str, ...]) -> StageTime:
     """FLOPs of one micro-batch in the modules of a stage, in place of seconds."""
-    again = repeated(cost)
+    again = recomputed_positions(cost)
     forward = backward = weight = 0.0
     for index, operation in enumerate(cost.tape):
         if operation.within(*sites):

@@ -53,7 +53,7 @@ def backward(operation: Operation, cost: Cost) -> Kernels:
     return _plain_back(operation, cost) if rule is None else rule(operation, cost)
 
 
-def added(nbytes: int, dtype: str) -> Kernel:
+def gradient_sum(nbytes: int, dtype: str) -> Kernel:
     """Sum of two gradients of so many bytes."""
     return Kernel(PLAIN, dtype, 3 * nbytes)
 
@@ -253,7 +253,7 @@ def _pieces_back(operation: Operation, cost: Cost) -> Kernels:
         if product.dtype in _HALF:
             yield Kernel(NARROWING, product.dtype, 6 * numbers)
         yield from (product._replace(back=True),) * 2
-        yield added(weight.nbytes, weight.dtype)
+        yield gradient_sum(weight.nbytes, weight.dtype)
 
 
 def _piece(operation: Operation, cost: Cost) -> tuple[int, Kernel, int]:

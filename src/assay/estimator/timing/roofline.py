@@ -11,7 +11,7 @@ and all work counts for the whole step. Every report prints the prediction next 
 
 from dataclasses import dataclass
 
-from assay.cost import Cost, Operation, multiplying, repeated
+from assay.cost import Cost, Operation, multiplying, recomputed_positions
 from assay.cost.attention_tape import FLASH
 from assay.cost.pipeline_bubble import StageTime
 from assay.hardware import Rates
@@ -65,7 +65,7 @@ def pass_work(cost: Cost, rates: Rates) -> RooflineWork | None:
     """Work of all forwards and backwards of a step; None if the rate of a dtype was not measured."""
     if not multiplying(cost) <= set(rates.matmul_flops):
         return None
-    again = repeated(cost)
+    again = recomputed_positions(cost)
     calling, calling_back = _calling(rates)
     working = launching = 0.0
     for index, operation in enumerate(cost.tape):
@@ -85,7 +85,7 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
 
     A product with a weight spends half of its backward on the weight's gradient.
     """
-    again = repeated(cost)
+    again = recomputed_positions(cost)
     forward = backward = weight = 0.0
     launches = 0
     for index, operation in enumerate(cost.tape):

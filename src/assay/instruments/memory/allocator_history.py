@@ -64,7 +64,7 @@ class WatchedStep(NamedTuple):
     """Most bytes that the allocator took from the device."""
 
 
-def watched(device: torch.device, one_step: Callable[[], None]) -> WatchedStep:
+def watch_step(device: torch.device, one_step: Callable[[], None]) -> WatchedStep:
     """Do one step under the allocator's history, with workspaces and cache as in a fresh process."""
     torch.cuda.synchronize(device)
     gc.collect()
@@ -77,7 +77,7 @@ def watched(device: torch.device, one_step: Callable[[], None]) -> WatchedStep:
     events = _events_of(device, one_step)
     counters = torch.cuda.memory_stats(device)
     made = _cleared_workspaces(device)
-    peak, workspace_bytes = replayed(older, events, made), sum(made.values())
+    peak, workspace_bytes = replay_history(older, events, made), sum(made.values())
     if peak.requested_bytes != counters["requested_bytes.all.peak"]:
         peak = _by_counters(counters, workspace_bytes)
     return WatchedStep(peak, workspace_bytes, of_graphs, counters["reserved_bytes.all.peak"])
@@ -101,7 +101,7 @@ def _by_counters(counters: Mapping[str, int], workspace_bytes: int) -> Allocator
     return AllocatorPeak(held - workspace_bytes, held, max(0, requested - held), requested)
 
 
-def replayed(older: Mapping[int, int], events: Events, workspaces: Iterable[int]) -> AllocatorPeak:
+def replay_history(older: Mapping[int, int], events: Events, workspaces: Iterable[int]) -> AllocatorPeak:
     """Replay a history. `older` has the bytes of the blocks that were alive before it, by address.
 
     `workspaces` are addresses. The last block that was allocated at each of them is a workspace.
@@ -170,7 +170,7 @@ def _maker(frames: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _workspace(event: Mapping[str, Any]) -> str:
-    """Name a workspace by its thread: only the caller's has `watched` on its stack."""
+    """Name a workspace by its thread: only the caller's has `watch_step` on its stack."""
     callers = any(one["filename"] == __file__ for one in event.get("frames", ()))
     return f"cuBLAS's workspace of {'the caller' if callers else 'autograd'}'s thread"
 

@@ -25,7 +25,7 @@ class Agreed(NamedTuple):
     """True if a second trial agrees with it."""
 
 
-def agreed(trial: Callable[[], float], seconds: float = 0.0) -> Agreed:
+def repeat_trial(trial: Callable[[], float], seconds: float = 0.0) -> Agreed:
     """Repeat `trial`, which returns its seconds, for at least `seconds` and until the two fastest agree.
 
     If they never agree, stop after 30 trials, unconfirmed.

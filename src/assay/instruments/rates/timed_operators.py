@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from assay.hardware import Rates
 from assay.hardware.operator_speeds import CALLING, FLASH_DEPTHS, MOVING, OperatorSpeed, flash_key, key_of
 from assay.instruments.memory.resident_memory import keep_freed_memory
-from assay.instruments.rates.agreement import agreed
+from assay.instruments.rates.agreement import repeat_trial
 
 DTYPES = ("float32", "bfloat16")
 _SIZES, _FRESH = (2**16, 2**19, 2**23), 2**26
@@ -205,7 +205,7 @@ def _timed(calls: _Calls) -> tuple[float, float]:
         backs.append(time.perf_counter() - turned)
         return turned - begun
 
-    ahead = agreed(trial).seconds
+    ahead = repeat_trial(trial).seconds
     return ahead / calls.count, min(backs) / calls.count
 
 

@@ -35,7 +35,7 @@ from torch.multiprocessing.spawn import spawn
 from assay.files import scratch
 from assay.hardware import Rates
 from assay.hardware.links import Link
-from assay.instruments.rates.agreement import OthersShare, agreed
+from assay.instruments.rates.agreement import OthersShare, repeat_trial
 from assay.instruments.rates.timed_operators import measure_operators
 
 _RANKS, _STEPS = 2, 2
@@ -155,13 +155,13 @@ def _matmul_rate(device: str, dtype: str, seconds: float) -> _Rate | None:
             left, right = (torch.randn(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2))
             # The first trial of a size is also its warm-up.
             timed = [partial(_timed, device, one, times) for one in _products(left, right) for times in _BURSTS[device]]
-            once, trial = min(((agreed(one), one) for one in timed), key=lambda found: found[0].seconds)
+            once, trial = min(((repeat_trial(one), one) for one in timed), key=lambda found: found[0].seconds)
         except RuntimeError:
             return fastest
         fastest = _better(fastest, _Rate(2 * size**3 / once.seconds, once.confirmed))
         # The next size takes eight times as long.
         if 8 * once.seconds * _PRODUCTS > seconds or size >= _LARGEST[device]:
-            last = agreed(trial, seconds)
+            last = repeat_trial(trial, seconds)
             return _better(fastest, _Rate(2 * size**3 / last.seconds, last.confirmed))
         size *= 2
 
@@ -197,7 +197,7 @@ def _launch_seconds(device: str, seconds: float) -> tuple[float, float]:
 def _bandwidth(device: str, seconds: float) -> _Rate:
     source = torch.ones(_COPY_BYTES[device], device=device, dtype=torch.uint8)
     target = torch.ones_like(source)
-    found = agreed(partial(_timed, device, lambda: target.copy_(source)), seconds)
+    found = repeat_trial(partial(_timed, device, lambda: target.copy_(source)), seconds)
     return _Rate(2 * _COPY_BYTES[device] / found.seconds, found.confirmed)
 
 

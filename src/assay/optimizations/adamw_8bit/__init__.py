@@ -118,7 +118,7 @@ class Adamw8Bit(Optimization):
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor
-        from assay.proofs.optimizer_updates import adamw_faults, compiled, updated_by
+        from assay.proofs.optimizer_updates import adamw_faults, compiled_updates, updated_by
 
         # The number of elements decides how a weight's moments are kept.
         numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
@@ -128,7 +128,7 @@ class Adamw8Bit(Optimization):
         state, wide = trace.memory.optimizer_state_bytes, 2 * trace.memory.parameter_bytes
         observed = f"{state} bytes of state; two moments as wide as the weights take {wide}, in 8 bits {expected}"
         # The update is compiled, unless a dispatch mode had to see its operators.
-        moved = max(compiled(trace), updated_by(trace, "aten.copy_"))
+        moved = max(compiled_updates(trace), updated_by(trace, "aten.copy_"))
         wrong = adamw_faults(trace, run.training)
         if moved != len(trace.parameters):
             observed += f"; {moved} of {len(trace.parameters)} parameters updated"

@@ -84,10 +84,10 @@ class Fp16Full(Optimization):
         return "weights in 16 bits lose small updates"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.sixteen_bits import narrowed
+        from assay.cost.rewrites.sixteen_bits import narrow_ledger
 
         return (
-            narrowed(cost, "float16").updated_by(AdamW16Update()).reading_every(1)
+            narrow_ledger(cost, "float16").updated_by(AdamW16Update()).reading_every(1)
         )  # its scaler reads each step's norm
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
@@ -121,8 +121,8 @@ class Fp16Full(Optimization):
         )
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.precision import held_in_16_bits, unscaled
+        from assay.proofs.precision import held_in_16_bits, loss_scale_evidence
 
         held, narrow = held_in_16_bits("float16", trace)
-        scaling, divided = unscaled(trace)
+        scaling, divided = loss_scale_evidence(trace)
         return self.evidence(f"{held}; {scaling}", narrow and divided)

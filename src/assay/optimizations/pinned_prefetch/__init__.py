@@ -48,9 +48,9 @@ class PinnedPrefetch(Optimization):
         return replace(cost, buffers=(*cost.buffers, *fetched), batch=batch)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.pinned_prefetch.step import prefetched
+        from assay.optimizations.pinned_prefetch.step import prefetch_batches
 
-        return prefetched(program)
+        return prefetch_batches(program)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         copied = trace.batch.prepared.get(SIDE_STREAM, 0)

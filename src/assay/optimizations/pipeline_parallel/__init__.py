@@ -119,14 +119,14 @@ class PipelineParallel(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.pipeline_stages import staged
+        from assay.cost.pipeline_stages import stage_ledger
 
-        return staged(cost, self.stages, self.micro_batches, self._order())
+        return stage_ledger(cost, self.stages, self.micro_batches, self._order())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.pipeline_parallel.step import pipelined
+        from assay.optimizations.pipeline_parallel.step import pipeline_program
 
-        return pipelined(program, program.parallel.axis("pp"), self.stages, self.schedule, self.micro_batches)
+        return pipeline_program(program, program.parallel.axis("pp"), self.stages, self.schedule, self.micro_batches)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         layers, stages = run.model.n_layer, self.stages
@@ -152,7 +152,7 @@ class PipelineParallel(Optimization):
         make: dict[str, Callable[[int, int], Schedule]] = {
             "gpipe": pipeline_schedules.gpipe,
             "1f1b": pipeline_schedules.one_f_one_b,
-            "interleaved": partial(pipeline_schedules.interleaved, chunks=self.stages.per_rank),
+            "interleaved": partial(pipeline_schedules.interleaved_1f1b, chunks=self.stages.per_rank),
             "zero-bubble": pipeline_schedules.zero_bubble_by_hand,
         }
         return make[self.schedule](self.degree, self.micro_batches)

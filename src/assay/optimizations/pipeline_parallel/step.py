@@ -64,7 +64,7 @@ SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B",
 _FORWARD = ("F", "SEND_F", "RECV_F", "WAIT_SEND_F", "UNSHARD", "RESHARD")
 
 
-def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:
+def pipeline_program(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:
     """Return the program of this rank's stages along a one-dimensional `mesh`.
 
     Raises `TypeError` if the program's only part is not a whole `GPT`.

@@ -91,9 +91,9 @@ class Streaming(Optimization):
         return cost
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.streaming.step import streamed
+        from assay.optimizations.streaming.step import stream_documents
 
-        return streamed(program, run, path=self.path, dataset=self.dataset, split=self.split)
+        return stream_documents(program, run, path=self.path, dataset=self.dataset, split=self.split)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(stream=Stream(path=self.path, dataset=self.dataset, split=self.split))

@@ -51,7 +51,7 @@ class _Division:
         return Instant("all_gather", self.weight.name, (1 if rows_in_place else 2) * self.gathered_bytes)
 
 
-def divided(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
+def divide_update(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
     """The ledger of a replica whose optimizer updates shards of the weights; `whole` are the undivided weights.
 
     A rank updates a shard of each weight, along the first dimension that no other axis divides. Without such a
@@ -103,11 +103,11 @@ class ZeroOptimizer(Optimization):
 
     def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
         from assay.cost.parameters import parameters
-        from assay.cost.rewrites.replicated_step import replicated
+        from assay.cost.rewrites.replicated_step import replica_ledger
 
         # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.
         untied = run.model.model_copy(update={"tie_embeddings": False})
-        return divided(replicated(cost), parameters(untied))
+        return divide_update(replica_ledger(cost), parameters(untied))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.zero_optimizer.step import divide_state

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from assay.errors import StorageError
-from assay.files import is_full, new_folder, refused
+from assay.files import is_full, new_folder, storage_errors
 from assay.parallel.process_rank import Ranks
 
 
@@ -22,7 +22,7 @@ def written_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
             ranks.meet()
     else:
         made = Path(ranks.gather("")[0])
-        with refused(place):
+        with storage_errors(place):
             yield made
         ranks.meet()
     ranks.meet()

@@ -62,9 +62,9 @@ def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, large
     first = _forked(lambda: peak_at(None))
     if not largest or first.batch_size is None:
         return first
-    from assay.absent.largest import Probe, Search, searched
+    from assay.absent.largest import Probe, Search, search_largest
 
-    search = Search(searched(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
+    search = Search(search_largest(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
     return first.model_copy(update={"largest_batch": search.best.number if search.best else 0})
 
 

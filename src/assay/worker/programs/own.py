@@ -79,11 +79,11 @@ def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
 
 def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> Iterator[str]:
     """Compare the values of two steps that functions return."""
-    from assay.own.against import compared
+    from assay.own.against import compare_steps
 
     step, baseline = _step(name, folder), _step(against, folder)
     with blamed(f"{name} or of {against}", "step"):
-        yield compared(step, baseline, numerics).model_dump_json()
+        yield compare_steps(step, baseline, numerics).model_dump_json()
 
 
 def _step(name: str, folder: str | None) -> Callable[[], Any]:

@@ -110,7 +110,7 @@ def prove_at_end(loop: Loop, findings: Findings, optimizations: Sequence[Optimiz
         faults = (
             [f"the step at the end differs from the one that was proven at the beginning: {changed}"] if changed else []
         )
-        faults += [text for text in (dropout.repeated(findings.trace, found),) if text]
+        faults += [text for text in (dropout.repeated_masks(findings.trace, found),) if text]
     _raise_first(ranks, faults[0] if faults else "")
     findings.proven_until = "end"
 
