@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.absent.gpus import ABSENT
-from assay.absent.script_answer import GpuFit
+from assay.estimator.memory_fit import MemoryFit
 from assay.hardware.devices import CONTEXT_BYTES
 from support.absent import PLACE, answer, observation, read
 
@@ -22,8 +22,8 @@ def raised(error: str) -> dict[str, Any]:
 
 
 def test_a_script_fits_with_its_context() -> None:
-    assert answer(with_reserved(NEAR - CONTEXT_BYTES[1])).fit is GpuFit.YES
-    assert answer(with_reserved(NEAR - CONTEXT_BYTES[1] + 1)).fit is GpuFit.BARELY
+    assert answer(with_reserved(NEAR - CONTEXT_BYTES[1])).fit is MemoryFit.YES
+    assert answer(with_reserved(NEAR - CONTEXT_BYTES[1] + 1)).fit is MemoryFit.BARELY
 
 
 def test_in_use_is_reserved_and_a_context() -> None:
@@ -33,24 +33,24 @@ def test_in_use_is_reserved_and_a_context() -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "fit", "exit_code"),
     [
-        ({}, 0, GpuFit.YES, 0),
-        ({"ended": {"how": "steps"}}, 0, GpuFit.YES, 0),
-        ({"ended": raised("OutOfMemoryError")}, 1, GpuFit.NO, 3),
-        ({"ended": raised("ValueError")}, 1, GpuFit.UNKNOWN, 3),
-        ({"ended": {"how": "interrupted"}}, -2, GpuFit.UNKNOWN, 130),
-        ({"ended": {"how": "signal", "signal": 15}}, -15, GpuFit.UNKNOWN, 3),
-        ({"ended": {"how": "running"}}, -9, GpuFit.UNKNOWN, 3),
-        ({"ended": {"how": "endless", "place": PLACE}}, 5, GpuFit.UNKNOWN, 3),
-        ({"reads": (read(),)}, 0, GpuFit.UNKNOWN, 0),
-        ({"reads": (read(stated=True),)}, 0, GpuFit.YES, 0),
-        ({"reads": (read("value"),)}, 0, GpuFit.YES, 0),
-        ({"unknown": ({**PLACE, "library": "cuFFT", "function": "f", "runs": True},)}, 0, GpuFit.CONDITIONAL, 0),
-        ({"refused": "the allocator pluggable"}, 0, GpuFit.UNKNOWN, 0),
-        ({"devices": ()}, 0, GpuFit.UNUSED, 0),
-        ({"devices": (), "ended": raised("ImportError")}, 1, GpuFit.UNKNOWN, 3),
+        ({}, 0, MemoryFit.YES, 0),
+        ({"ended": {"how": "steps"}}, 0, MemoryFit.YES, 0),
+        ({"ended": raised("OutOfMemoryError")}, 1, MemoryFit.NO, 3),
+        ({"ended": raised("ValueError")}, 1, MemoryFit.UNKNOWN, 3),
+        ({"ended": {"how": "interrupted"}}, -2, MemoryFit.UNKNOWN, 130),
+        ({"ended": {"how": "signal", "signal": 15}}, -15, MemoryFit.UNKNOWN, 3),
+        ({"ended": {"how": "running"}}, -9, MemoryFit.UNKNOWN, 3),
+        ({"ended": {"how": "endless", "place": PLACE}}, 5, MemoryFit.UNKNOWN, 3),
+        ({"reads": (read(),)}, 0, MemoryFit.UNKNOWN, 0),
+        ({"reads": (read(stated=True),)}, 0, MemoryFit.YES, 0),
+        ({"reads": (read("value"),)}, 0, MemoryFit.YES, 0),
+        ({"unknown": ({**PLACE, "library": "cuFFT", "function": "f", "runs": True},)}, 0, MemoryFit.CONDITIONAL, 0),
+        ({"refused": "the allocator pluggable"}, 0, MemoryFit.UNKNOWN, 0),
+        ({"devices": ()}, 0, MemoryFit.UNUSED, 0),
+        ({"devices": (), "ended": raised("ImportError")}, 1, MemoryFit.UNKNOWN, 3),
     ],
 )
-def test_an_end_decides_what_can_be_said(changes: dict[str, Any], code: int, fit: GpuFit, exit_code: int) -> None:
+def test_an_end_decides_what_can_be_said(changes: dict[str, Any], code: int, fit: MemoryFit, exit_code: int) -> None:
     found = answer(observation(**changes), returncode=code)
     assert found.fit is fit
     assert found.status.exit_code == exit_code
@@ -58,7 +58,7 @@ def test_an_end_decides_what_can_be_said(changes: dict[str, Any], code: int, fit
 
 def test_a_process_that_was_not_observed_has_no_answer() -> None:
     found = answer()
-    assert found.fit is GpuFit.UNKNOWN
+    assert found.fit is MemoryFit.UNKNOWN
     assert found.peak is None
     assert found.to_dict()["reserved_peak_bytes"] is None
 

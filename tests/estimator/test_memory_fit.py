@@ -7,14 +7,14 @@ from assay.api.configuration import on_device
 from assay.cost.simulation.reserved import Interval
 from assay.estimator.device_memory import device_memory
 from assay.estimator.estimate import estimate
-from assay.estimator.memory_fit import StepBatch, fit_of, verdict
+from assay.estimator.memory_fit import StepBatch, fit_of, fit_within
 from assay.hardware import Machine
 from assay.report.predicted.fit import fit_words
 
 
 @pytest.mark.parametrize(("memory", "words"), [(9, "does not fit"), (10, "may fit"), (19, "may fit"), (20, "fits")])
 def test_the_verdict_has_both_bounds(memory: int, words: str) -> None:
-    assert verdict(Interval(10, 20), memory) == words
+    assert fit_within(Interval(10, 20), memory).verdict == words
 
 
 def test_a_step_is_held_against_the_memory_that_torch_sees() -> None:

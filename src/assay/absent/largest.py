@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from assay.absent.script_answer import AbsentAnswer, GpuFit
+from assay.absent.script_answer import AbsentAnswer
 from assay.errors import UsageError
+from assay.estimator.memory_fit import MemoryFit
 from assay.records.exits import Exit
 from assay.records.status import Status
 
@@ -28,7 +29,7 @@ class TrialAnswer(Protocol):
     """An answer on one number: of a script that ran, or of a step that was traced."""
 
     @property
-    def fit(self) -> GpuFit:
+    def fit(self) -> MemoryFit:
         """Whether it fits the device."""
         ...
 
@@ -55,12 +56,12 @@ class Probe(NamedTuple, Generic[Told]):
     @property
     def fits(self) -> bool:
         """True if it fits with any context that was measured, apart from workspaces that are not known."""
-        return self.answer.fit in (GpuFit.YES, GpuFit.CONDITIONAL)
+        return self.answer.fit in (MemoryFit.YES, MemoryFit.CONDITIONAL)
 
     @property
     def decides(self) -> bool:
         """True if the answer tells whether it fits."""
-        return self.fits or self.answer.fit in (GpuFit.BARELY, GpuFit.NO)
+        return self.fits or self.answer.fit in (MemoryFit.BARELY, MemoryFit.NO)
 
     @property
     def in_use_bytes(self) -> int:

@@ -5,7 +5,6 @@ Where a library's workspace is not known, *fits* has a condition.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import cached_property
 from statistics import median_low
 from typing import NamedTuple
@@ -14,38 +13,10 @@ from assay.absent.clock import step_time
 from assay.absent.gpus import AbsentDevice, with_context
 from assay.absent.launch import Launched
 from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
+from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
 from assay.records.exits import Exit
 from assay.records.status import Status
-
-
-class GpuFit(StrEnum):
-    """Whether a script fits a device."""
-
-    YES = "yes"
-    BARELY = "barely"
-    """It does if its context is one of the small ones that were measured."""
-    CONDITIONAL = "conditional"
-    """It does if workspaces of libraries, which are not known, need no more than what is left."""
-    NO = "no"
-    UNKNOWN = "unknown"
-    UNUSED = "unused"
-    """The script used no GPU."""
-
-    @property
-    def words(self) -> str:
-        """Words of a sentence, such as ``does not fit``."""
-        return _WORDS[self]
-
-
-_WORDS = {
-    GpuFit.YES: "fits",
-    GpuFit.BARELY: "may just fit, or just not",
-    GpuFit.CONDITIONAL: "fits if unknown workspaces do",
-    GpuFit.NO: "does not fit",
-    GpuFit.UNKNOWN: "cannot be told",
-    GpuFit.UNUSED: "uses no GPU",
-}
 
 
 class PerStep(NamedTuple):
@@ -124,19 +95,19 @@ class AbsentAnswer:
         return self.returncode != 0 or ended is None or ended.how not in ("finished", "steps")
 
     @property
-    def fit(self) -> GpuFit:
+    def fit(self) -> MemoryFit:
         """Whether the script fits the device."""
         if self.out_of_memory:
-            return GpuFit.NO
+            return MemoryFit.NO
         in_use = self.in_use_bytes
         if in_use is None:
-            return GpuFit.UNKNOWN if self.failed else GpuFit.UNUSED
+            return MemoryFit.UNKNOWN if self.failed else MemoryFit.UNUSED
         assert self.observation is not None
         if self.sizes or self.failed or self.observation.refused:
-            return GpuFit.UNKNOWN
+            return MemoryFit.UNKNOWN
         if in_use[1] > self.device.visible_bytes:
-            return GpuFit.BARELY
-        return GpuFit.CONDITIONAL if self.unknown else GpuFit.YES
+            return MemoryFit.BARELY
+        return MemoryFit.CONDITIONAL if self.unknown else MemoryFit.YES
 
     @property
     def status(self) -> Status:
@@ -151,7 +122,7 @@ class AbsentAnswer:
     @property
     def exit_code(self) -> Exit:
         """Exit code of the command; the memory of the device is a limit."""
-        return Exit.UNMET if self.fit is GpuFit.NO else self.status.exit_code
+        return Exit.UNMET if self.fit is MemoryFit.NO else self.status.exit_code
 
     @cached_property
     def step_time(self) -> StepTime | str | None:

@@ -1,8 +1,9 @@
 """Whether a step fits a device: its need, the memory that is there, and the batch of which both are said."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from assay.config.run import ResolvedRun
 from assay.cost.simulation.reserved import Interval
@@ -10,14 +11,46 @@ from assay.estimator.device_memory import device_memory
 from assay.estimator.estimate import Estimate
 from assay.optimizations import optimizations_of
 
-Verdict = Literal["fits", "may fit", "does not fit"]
+
+class MemoryFit(StrEnum):
+    """Whether a step or a script fits the memory of a device."""
+
+    YES = "yes"
+    BARELY = "barely"
+    """It does at the lower bound of its need, such as with one of the small contexts that were measured."""
+    CONDITIONAL = "conditional"
+    """It does if workspaces of libraries, which are not known, need no more than what is left."""
+    NO = "no"
+    UNKNOWN = "unknown"
+    UNUSED = "unused"
+    """The script used no GPU."""
+
+    @property
+    def words(self) -> str:
+        """Words of a sentence, such as ``does not fit``."""
+        return _WORDS[self]
+
+    @property
+    def verdict(self) -> str:
+        """Words of a table's cell on a prediction: fits, may fit, or does not fit."""
+        return "may fit" if self is MemoryFit.BARELY else self.words
 
 
-def verdict(need: Interval, memory_bytes: int) -> Verdict:
+_WORDS = {
+    MemoryFit.YES: "fits",
+    MemoryFit.BARELY: "may just fit, or just not",
+    MemoryFit.CONDITIONAL: "fits if unknown workspaces do",
+    MemoryFit.NO: "does not fit",
+    MemoryFit.UNKNOWN: "cannot be told",
+    MemoryFit.UNUSED: "uses no GPU",
+}
+
+
+def fit_within(need: Interval, memory_bytes: int) -> MemoryFit:
     """Return whether a need goes into some memory, also at the higher of its bounds."""
     if need.high <= memory_bytes:
-        return "fits"
-    return "may fit" if need.low <= memory_bytes else "does not fit"
+        return MemoryFit.YES
+    return MemoryFit.BARELY if need.low <= memory_bytes else MemoryFit.NO
 
 
 @dataclass(frozen=True)
@@ -49,9 +82,9 @@ class Fit:
     batch: StepBatch
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         """Words on whether it fits."""
-        return verdict(self.need, self.memory_bytes)
+        return fit_within(self.need, self.memory_bytes).verdict
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
