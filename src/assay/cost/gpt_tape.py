@@ -7,6 +7,7 @@ that the module really saves, to the byte, over configurations drawn at random.
 from collections.abc import Sequence
 
 from assay.config import ModelConfig
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.cost import attention_tape, layers, mixture
 from assay.cost.kernels import Kernels
 from assay.cost.layers import ALIAS, FRESH, INPLACE, NONE
@@ -162,7 +163,7 @@ class Forward:
         config, targets, given = self.config, self.batch["targets"], x
         if config.norm_position == "pre":
             x = self._norm(site.at("norm"), x)
-        owner = "embedding.token.weight" if config.tie_embeddings else "head.projection.weight"
+        owner = EMBEDDING_WEIGHT if config.tie_embeddings else HEAD_WEIGHT
         logits = layers.linear(site.at("projection"), x, self.parameters[owner], None, holds=(x,))
         rows = self.rows * config.context_length
         logits = layers.view(site, logits, "rows", (rows, config.vocabulary))

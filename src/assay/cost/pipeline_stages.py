@@ -8,6 +8,7 @@ lives until its stage's backward has ended.
 
 from dataclasses import dataclass, replace
 
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.cost.collectives import Communication
 from assay.cost.pipeline_schedules import Schedule
 from assay.cost.step_cost import Cost
@@ -16,7 +17,6 @@ from assay.cost.tape import Tape
 from assay.cost.tensor import Tensor
 
 _AXIS = "pp"
-_EMBEDDED, _PROJECTED = "embedding.token.weight", "head.projection.weight"
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ def stage_ledger(cost: Cost, split: Split, micro_batches: int, schedule: Schedul
 
 def _with_copy(cost: Cost, split: Split) -> Cost:
     """The ledger with two copies of a tied weight, one for each end, if one rank owns both ends."""
-    if _EMBEDDED not in _head_reads(cost) or not {0, split.count - 1} <= set(split.of(cost.place[_AXIS])):
+    if EMBEDDING_WEIGHT not in _head_reads(cost) or not {0, split.count - 1} <= set(split.of(cost.place[_AXIS])):
         return cost
-    copy = replace(cost.parameters[_EMBEDDED], name=_PROJECTED)
-    tape = tuple(one.reading({_EMBEDDED: _PROJECTED}) if one.within("head") else one for one in cost.tape)
-    return replace(cost, tape=tape, parameters={**cost.parameters, _PROJECTED: copy})
+    copy = replace(cost.parameters[EMBEDDING_WEIGHT], name=HEAD_WEIGHT)
+    tape = tuple(one.reading({EMBEDDING_WEIGHT: HEAD_WEIGHT}) if one.within("head") else one for one in cost.tape)
+    return replace(cost, tape=tape, parameters={**cost.parameters, HEAD_WEIGHT: copy})
 
 
 def _head_reads(cost: Cost) -> list[str]:
@@ -114,5 +114,5 @@ def _between(cost: Cost, micro_batches: int) -> Tensor:
 def _exchanged(cost: Cost, split: Split) -> tuple[str, ...]:
     """The tied weight, on the ranks of the first and the last stage, if these are two ranks."""
     ends = {split.owner(0), split.owner(split.count - 1)}
-    both = len(ends) > 1 and cost.place[_AXIS] in ends and _EMBEDDED in _head_reads(cost)
-    return (_EMBEDDED,) if both else ()
+    both = len(ends) > 1 and cost.place[_AXIS] in ends and EMBEDDING_WEIGHT in _head_reads(cost)
+    return (EMBEDDING_WEIGHT,) if both else ()

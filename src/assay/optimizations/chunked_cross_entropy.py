@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.cost.layers import FRESH, INPLACE, NONE
 from assay.cost.operation import Flops, Operation, Scratch
 from assay.cost.step_cost import Cost
@@ -139,7 +140,7 @@ def _rows(trace: Trace) -> float:
     from assay.proofs.sharding import chunk
 
     weights = {one.name: one for one in trace.parameters}
-    head = weights.get("head.projection.weight") or weights["embedding.token.weight"]
+    head = weights.get(HEAD_WEIGHT) or weights[EMBEDDING_WEIGHT]
     split = "tp" in head.dimensions
     columns = chunk(head.whole_shape[0], trace.ranks["tp"], trace.place["tp"]) if split else head.whole_shape[0]
     made = [one for one in trace.operations if one.name == "aten._log_softmax" and one.phase == "forward"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.cost.operation import Flops, Gradient, Operation
 from assay.cost.step_cost import Cost
 from assay.cost.tensor import Tensor
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
-_PADDED = ("embedding.token.weight", "head.projection.weight")
+PADDED = (EMBEDDING_WEIGHT, HEAD_WEIGHT)
+"""Weights that have a row for each token."""
 
 
-def pad_vocabulary(cost: Cost, tokens: int, rows: int) -> Cost:
+def pad_ledger(cost: Cost, tokens: int, rows: int) -> Cost:
     """The ledger with `rows` rows of the vocabulary in place of its `tokens`.
 
     The embedding has more rows, the logits have more columns, and a bias masks these.
@@ -35,7 +37,7 @@ def pad_vocabulary(cost: Cost, tokens: int, rows: int) -> Cost:
     barred = Tensor("barred", (rows,), batched=False)
 
     def widened(named: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {n: replace(t, shape=(rows, *t.shape[1:])) if n in _PADDED else t for n, t in named.items()}
+        return {n: replace(t, shape=(rows, *t.shape[1:])) if n in PADDED else t for n, t in named.items()}
 
     def wide(tensor: Tensor) -> Tensor:
         return replace(tensor, shape=(*tensor.shape[:-1], rows)) if tensor.shape[-1:] == (tokens,) else tensor
@@ -89,10 +91,10 @@ class VocabPadding(Optimization):
             )
 
     def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
-        return pad_vocabulary(cost, run.model.vocabulary, self._rows(run))
+        return pad_ledger(cost, run.model.vocabulary, self._rows(run))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.vocab_padding.padded_model import PADDED, pad_vocabulary, zero_padding
+        from assay.optimizations.vocab_padding.padded_model import pad_vocabulary, zero_padding
 
         tokens = run.model.vocabulary
         for part in program.parts:
@@ -111,7 +113,7 @@ class VocabPadding(Optimization):
         padded = columns % self.multiple == 0 and tokens_known <= columns < tokens_known + self.multiple
         # Weights may be kept in 16 bits.
         numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
-        rows = sorted({numbers[name] // width for name in _PADDED if name in numbers})
+        rows = sorted({numbers[name] // width for name in PADDED if name in numbers})
         observed = f"logits of {columns} columns and weights of {rows} rows for a vocabulary of {tokens_known}"
         return self.evidence(observed, padded and rows == [columns])
 

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.model.gpt import TIED, Embedding, Head, tie
-
-PADDED = ("embedding.token.weight", "head.projection.weight")
+from assay.optimizations.vocab_padding import PADDED
 
 
 def pad_vocabulary(part: nn.Module, tokens: int, rows: int) -> None:
