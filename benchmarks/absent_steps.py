@@ -60,12 +60,12 @@ def run_of(row: dict[str, Any]) -> "ResolvedRun":
     """The run of a row of assay: one of a preset and its changes, or a whole one."""
     from assay import api
     from assay.config import Run
-    from assay.optimizations.stack import resolved
+    from assay.optimizations.stack import resolve_run
 
     if "run" in row:
-        return resolved(Run.model_validate(row["run"]))
+        return resolve_run(Run.model_validate(row["run"]))
     stack = [row["stack"]] if row["stack"] else []
-    return resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
+    return resolve_run(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
 
 
 def nanogpts(row: dict[str, Any]) -> Callable[[int], object]:

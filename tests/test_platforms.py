@@ -150,9 +150,9 @@ def test_a_descriptor_that_is_only_read_is_not_writable(tmp_path: Path) -> None:
 def test_a_pipe_is_closed_once_nobody_holds_its_other_end() -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"unread")
-    assert not platforms.closed(ours)
+    assert not platforms.is_closed(ours)
     os.close(theirs)
-    assert platforms.closed(ours)
+    assert platforms.is_closed(ours)
     assert os.read(ours, 100) == b"unread"
     os.close(ours)
 

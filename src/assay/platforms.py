@@ -133,7 +133,7 @@ def kill_group(leader: int) -> None:
                 one.kill()
 
 
-def orphaned(parent: int) -> bool:
+def is_orphaned(parent: int) -> bool:
     """True if the process that started this one, whose number was `parent`, has ended."""
     if os.getppid() != parent:
         return True
@@ -144,7 +144,7 @@ def orphaned(parent: int) -> bool:
     return not psutil.pid_exists(parent)
 
 
-def closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
+def is_closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
     """True if no process holds a pipe's other end. Waits at most `wait_seconds` (None: no limit), and reads nothing.
 
     Windows cannot look at a pipe so. There the answer is whether the parent has ended.
@@ -154,7 +154,7 @@ def closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
         watched.register(pipe, select.POLLHUP)  # Linux reports a closed end to everyone, macOS to those who ask
         return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
     parent, began = os.getppid(), time.monotonic()
-    while not orphaned(parent):
+    while not is_orphaned(parent):
         if wait_seconds is not None and time.monotonic() - began >= wait_seconds:
             return False
         time.sleep(_LOOK_SECONDS)

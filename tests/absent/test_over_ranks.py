@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from assay import api
-from assay.absent.ranks import ranks_of
 from assay.absent.ranks_answer import RanksAnswer
+from assay.absent.script_ranks import ranks_of
 from assay.report.absent_ranks import absent_ranks_report
 from support.absent import PYTHON, needs_cuda_build, script
 

@@ -9,7 +9,7 @@ from assay.analysis.metrics import metrics
 from assay.analysis.metrics.registry import check_own
 from assay.config import Home, Run, Spec
 from assay.executors import executors
-from assay.optimizations import catalogue, resolved
+from assay.optimizations import catalogue, resolve_run
 from assay.scaling.laws import form_named
 from assay.studies.kinds import kinds
 from support.children import Fake
@@ -34,7 +34,7 @@ def test_there_is_one_file_of_each_kind_and_each_is_found() -> None:
     assert kinds()["ends"].kind == "ends"
     assert executors()["backwards"].name == "backwards"
     assert "tokens_per_parameter" in metrics()
-    check_own(resolved(Run().with_vocabulary(256)))
+    check_own(resolve_run(Run().with_vocabulary(256)))
 
 
 def test_its_technique_is_proven_and_its_proof_can_fail() -> None:

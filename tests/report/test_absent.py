@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay.absent.answer import AbsentAnswer
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
+from assay.absent.script_answer import AbsentAnswer
 from assay.report.absent import CANNOT_TELL, absent_report, device_table, headline
 from assay.report.blocks import Facts, Table
 from support.absent import PLACE, answer, observation, read

@@ -7,7 +7,7 @@ there, the ledger decides, and the answer says so.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.advise.problem import Problem, Ranking
 from assay.errors import UsageError
 from assay.launch.gpu_peak import refusal, run_on_absent_gpu

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.advise.elements import Stack
-from assay.optimizations.base import Numerics, Optimization
+from assay.optimizations.optimization import Numerics, Optimization
 from assay.units import format_percent
 
 

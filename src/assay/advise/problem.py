@@ -19,7 +19,7 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
 from assay.estimator.estimate import estimate
-from assay.estimator.fit import batch_of
+from assay.estimator.memory_fit import batch_of
 from assay.estimator.timing.gpu_time import OTHER_MARGIN, speeds_for
 from assay.estimator.timing.roofline import error_factor
 from assay.estimator.timing.step_time import StepTime, digests, spread_of

@@ -12,9 +12,9 @@ from assay.advise.shapes import warnings
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import largest, peak_of
-from assay.estimator.fit import batch_of
+from assay.estimator.memory_fit import batch_of
 from assay.estimator.timing.step_time import StepTime
-from assay.optimizations.base import Numerics
+from assay.optimizations.optimization import Numerics
 
 _SLOWER = 1.15
 """Factor of a timed stack over the product of its elements' changes from which their interaction is worth a warning."""

@@ -14,8 +14,8 @@ from assay.analysis.losses.pairs import by_seed, equal_seeds, seeds_text
 from assay.analysis.promised import comparable
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics
-from assay.optimizations.registry import all_known, resolve
-from assay.proofs.mispredicted import mispredicted
+from assay.optimizations.discovery import all_known, resolve
+from assay.proofs.mispredicted import mispredictions
 from assay.records.environment import Environment
 from assay.records.evidence import WIDE_GROUPS
 from assay.records.run import RunResult
@@ -99,7 +99,7 @@ def peak_flags(results: Sequence[RunResult]) -> list[str]:
         flags.append("the peak of tensors differs between processes, but should repeat exactly")
     elif len(peaks) > 1:
         flags.append("the peak of tensors was not measured at every seed")
-    return [*flags, *next((said for result in results if (said := mispredicted(result))), [])]
+    return [*flags, *next((said for result in results if (said := mispredictions(result))), [])]
 
 
 def same_environment(cells: Sequence[CellResult], environment: Environment | None) -> list[CellResult]:

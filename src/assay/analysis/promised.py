@@ -6,7 +6,7 @@ nothing: its losses may equal the control's, or be anything else.
 
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics, numerics_of
-from assay.optimizations.registry import all_known
+from assay.optimizations.discovery import all_known
 
 _NO_MATTER = {"optimizations", "batch_divisor", "seed", "nudge", "ranks", "threads", "cores", "oversubscribe", "device"}
 """Fields of a run that techniques change, or that change no loss beyond rounding."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.absent.answer import AbsentAnswer
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
+    from assay.absent.script_answer import AbsentAnswer
 
 
 def absent(
@@ -28,9 +28,9 @@ def absent(
     command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that Python does not allow
     it.
     """
-    from assay.absent.answer import AbsentAnswer
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.absent.launch import TIMES, run_absent, stated_read
+    from assay.absent.script_answer import AbsentAnswer
 
     found = absent_device(device)
     _check_command(command, device)
@@ -82,10 +82,10 @@ def absent_ranks(
     the number of GPUs of a host, 8 or `ranks` by default. The other ranks are absent, so nothing is received. Raises
     `UsageError` as `absent` does, and for ranks that do not exist.
     """
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.absent.launch import stated_read
-    from assay.absent.ranks import check_launcher, chosen_ranks, ranks_of
     from assay.absent.ranks_answer import run_ranks
+    from assay.absent.script_ranks import check_launcher, chosen_ranks, ranks_of
 
     found = absent_device(device)
     _check_command(command, device)

@@ -12,7 +12,7 @@ from assay.config.loading import load, stack
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.config.source import names_a_function
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from assay.hardware import Machine
@@ -106,7 +106,7 @@ def specs_of(optimizations: Stack) -> tuple[Spec, ...]:
     if optimizations is None:
         return ()
     if not isinstance(optimizations, str | Spec | Sequence):
-        raise UsageError(f"optimizations={shown(optimizations)} is not possible; give a text or a list of texts")
+        raise UsageError(f"optimizations={short_text(optimizations)} is not possible; give a text or a list of texts")
     return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
 
 

@@ -46,10 +46,9 @@ def training_cost(
 
 def _at_pace(run: "Run", asked: "TrainingCost", device: str) -> "dict[str, object] | None":
     """Return the fields of a cost at the pace of a predicted step; None if no step of the device is predicted."""
-    from assay.estimator.cost import mfu_of
+    from assay.estimator.cost import Training, mfu_of
     from assay.estimator.estimate import estimate as predict
-    from assay.estimator.fit import batch_of
-    from assay.estimator.training import Training
+    from assay.estimator.memory_fit import batch_of
 
     if asked.device.capability is None:
         return None

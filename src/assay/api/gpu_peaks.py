@@ -29,14 +29,14 @@ def gpu_peak(
     runs it on an absent GPU, which also tells what is reserved. Without a `way` it is ``absent`` where that is
     possible. `largest` also looks for the largest batch that fits. Raises `UsageError`.
     """
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.launch import gpu_peak as ways
-    from assay.optimizations import check, mesh_of, resolved
+    from assay.optimizations import check, mesh_of, resolve_run
 
     absent_device(device)
     run, machine = on_device(configure(source, overrides, optimizations), device)
     with predictable(run, Home()) as known:
-        fixed = resolved(known)
+        fixed = resolve_run(known)
         if mesh_of(fixed).size > 1:
             raise UsageError("the peak is of the step of one device; leave out techniques that divide it among ranks")
         check(fixed, machine)

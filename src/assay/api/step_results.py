@@ -8,8 +8,8 @@ from assay.config.base import absolute
 from assay.cost.simulation.timeline import Timeline
 from assay.errors import UsageError
 from assay.estimator.estimate import Estimate
+from assay.estimator.every_rank import EveryRank
 from assay.estimator.projection import Projection
-from assay.estimator.ranks import EveryRank
 from assay.records.anatomy import Anatomy
 from assay.report.notebook import Shown
 from assay.units import format_bytes

@@ -10,7 +10,7 @@ from assay.api.configuration import Source, configure, title_of, with_initial_we
 from assay.api.designs import check_statements, designed, library, new, plan, remarks, untimed
 from assay.api.predicted_studies import predict, predict_comparison
 from assay.config.home import Home, home_of
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from assay.analysis.factors.machines import Machines
@@ -132,7 +132,7 @@ def resume(
     from assay.studies.folder import find
 
     if mode not in list(Mode):
-        raise UsageError(f"there is no mode {shown(mode)}; there are {', '.join(Mode)}")
+        raise UsageError(f"there is no mode {short_text(mode)}; there are {', '.join(Mode)}")
     if mode == Mode.READ_ONLY:
         return show(name, home)
     analyse = _analysis()
@@ -253,10 +253,10 @@ def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
     from assay.api.study_results import StudyResult
     from assay.config.extensions import extension_folder
     from assay.config.run import Run
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
 
     if extension_folder("metrics") is not None:
-        check_own(resolved(Run().with_vocabulary(256)))
+        check_own(resolve_run(Run().with_vocabulary(256)))
     if extension_folder("scaling") is not None:
         from assay.scaling.laws import forms
 

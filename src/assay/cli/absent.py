@@ -9,9 +9,9 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.absent.answer import AbsentAnswer
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
+    from assay.absent.script_answer import AbsentAnswer
     from assay.report.blocks import Block
 
 _Device = Annotated[
@@ -164,7 +164,7 @@ def _say(found: "AbsentAnswer | LargestFit | RanksAnswer", target: "Path | None"
 
 
 def _list_devices() -> None:
-    from assay.absent.devices import ABSENT
+    from assay.absent.gpus import ABSENT
     from assay.cli.console import print_blocks
     from assay.report.absent import device_table
 

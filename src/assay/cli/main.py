@@ -2,7 +2,7 @@
 
 A verb that reads its words in a way of its own names the class of its `Command`.
 
-Errors end here, each in one line of at most 500 characters on standard error, with an exit code of `records.exits`. A
+Errors end here, each in one line of at most 500 characters on standard error, with an exit code of `records.status`. A
 reader that closes a pipe early is no error.
 
 Help is plain text, because loading the richer kind takes longer than everything else together. A verb's file therefore

@@ -100,9 +100,9 @@ def study_report(study: _Study, page: Page = None, as_json: Json = False) -> Non
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    from assay.errors import UsageError, shown
+    from assay.errors import UsageError, short_text
 
     try:
         return tuple(sorted({int(one) for one in text.split(",")}))
     except ValueError:
-        raise UsageError(f"--widths is {shown(text)}; write whole numbers such as 32,48,64") from None
+        raise UsageError(f"--widths is {short_text(text)}; write whole numbers such as 32,48,64") from None

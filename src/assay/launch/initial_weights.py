@@ -19,9 +19,9 @@ from assay.config.base import absolute
 from assay.config.fit import adopt_shape, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
 from assay.config.hf.checkpoint_files import WEIGHTS, is_adapter, needed_files, shard_of
-from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
+from assay.config.hf.tensors import OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
-from assay.config.model import ModelConfig
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT, ModelConfig
 from assay.config.run import Run
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
@@ -155,7 +155,7 @@ def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
 def _check_ours(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
     """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
-    shapes = {name: one.shape for name, one in found.items() if name != OUR_OUTPUT or name in wanted}
+    shapes = {name: one.shape for name, one in found.items() if name != HEAD_WEIGHT or name in wanted}
     _refuse(_differing(wanted, shapes), source)
 
 
@@ -177,7 +177,7 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, StoredTensor], source:
     # A bias of zeros is none, and its configuration need not say so.
     if biased := next((name for name in shapes if name in padded and not there[name].is_zero), None):
         raise UsageError(f"{source} has a bias {biased!r} that is not zero; set model.bias=true")
-    (embedding,) = naming.names("embedding.token.weight")
+    (embedding,) = naming.names(EMBEDDING_WEIGHT)
     if head is not None and head.dtype == there[embedding].dtype and not head.equals(there[embedding]):
         raise UsageError(
             f"{source} is tied by its configuration, and has an output projection that is not its embedding; set "

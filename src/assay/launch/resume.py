@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from assay.config.home import Home
 from assay.config.loading import keys, load, validate
 from assay.config.run import Run, Spec
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, suggestion
 from assay.launch.prepare import ReadyRun
 from assay.optimizations import Numerics, check_divided, resolve
 from assay.records.run import RunResult
@@ -36,7 +36,7 @@ def run_to_resume(
     for override in overrides:
         key = override.partition("=")[0]
         if key not in BUDGET:
-            hint = "" if key in keys() else meant(key, list(BUDGET))
+            hint = "" if key in keys() else suggestion(key, list(BUDGET))
             raise UsageError(f"{key!r} cannot change when a run is resumed{hint}; only {', '.join(BUDGET)} can")
     folder = find(home, name)
     if name == "last" and (study := studies_by_run(home).get(folder.id)) is not None:

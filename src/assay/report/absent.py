@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.clock import key_of
-from assay.absent.devices import AbsentDevice
+from assay.absent.gpus import AbsentDevice
 from assay.absent.observation import Observation, Read, Unknown
+from assay.absent.script_answer import AbsentAnswer
+from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.hardware.devices import CONTEXT_BYTES
 from assay.report.blocks import Block, Facts, Table
 from assay.report.predicted.sheet import by_kernels, longer, within
 from assay.units import format_bytes, format_steps
@@ -56,19 +57,21 @@ def headline(answer: AbsentAnswer) -> str:
     seen, in_use = answer.observation, answer.in_use_bytes
     if seen is None:
         return "The script was not observed: no process of the command loaded the observer (python -I and -S hide it)."
-    if answer.fit is GpuFit.NO:
+    if answer.fit is MemoryFit.NO:
         one = seen.exhausted[-1] if seen.exhausted else None
         asked = f" when {one.short} asked for {format_bytes(one.wanted_bytes)}" if one else ""
         return f"It does not fit {_one(device)}: the {total} were exhausted{asked}, in step {seen.steps + 1}."
     if seen.refused:
         return f"Whether it fits {_one(device)} is not known."
     if in_use is None:
-        return "The script used no GPU." if answer.fit is GpuFit.UNUSED else f"Whether it fits {device} is not known."
+        return (
+            "The script used no GPU." if answer.fit is MemoryFit.UNUSED else f"Whether it fits {device} is not known."
+        )
     peaks = f"at its peak {format_bytes(answer.peak.reserved_bytes if answer.peak else 0)} are reserved"
     used = f"{peaks} and {_range(in_use)} of {total} in use"
-    if answer.fit in (GpuFit.YES, GpuFit.CONDITIONAL):
+    if answer.fit in (MemoryFit.YES, MemoryFit.CONDITIONAL):
         return f"It fits {_one(device)}{_condition(answer, in_use[1])}: {used}."
-    if answer.fit is GpuFit.BARELY:
+    if answer.fit is MemoryFit.BARELY:
         return f"It may just fit {_one(device)}, or just not: {used}."
     if answer.sizes:
         unknown = "is not known, and neither is its peak: shapes hang on values that nobody computed"

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.ranks_answer import RanksAnswer, payloads, repeated
+from assay.absent.ranks_answer import RanksAnswer, count_repeats, payloads
+from assay.absent.script_answer import AbsentAnswer
+from assay.estimator.memory_fit import MemoryFit
 from assay.report.absent import CANNOT_TELL, headline, limits
 from assay.report.blocks import Block, Table
 from assay.units import format_bytes
@@ -32,7 +33,7 @@ def ranks_headline(answer: RanksAnswer) -> str:
     """Return the sentence that a colleague would say first."""
     rank = answer.fullest
     fullest, left = answer.answers[rank], answer.left_bytes
-    if fullest.fit is not GpuFit.YES or left is None:
+    if fullest.fit is not MemoryFit.YES or left is None:
         return f"Rank {rank} of {answer.ranks.count}: {headline(fullest)}"
     run = ", ".join(map(str, answer.ranks.run[:4])) + (", …" if len(answer.ranks.run) > 4 else "")
     which = f"rank {run} was run, and" if len(answer.answers) == 1 else f"ranks {run} were run, and each"
@@ -87,7 +88,7 @@ def _collectives(answer: RanksAnswer) -> Iterator[Block]:
         yield Table.of(columns, rows, right=columns[2:])
         runs = [
             f"{call.name} {format_bytes(call.bytes)}" + (f" × {times}" if times > 1 else "")
-            for call, times in repeated(calls)
+            for call, times in count_repeats(calls)
         ]
         yield (
             "In order: "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from assay.estimator.fit import fit_of
+from assay.estimator.memory_fit import fit_of
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.predicted.composition import composition_table, compositions_table
@@ -15,8 +15,8 @@ from assay.units import format_bytes, format_count, format_flops, format_seconds
 if TYPE_CHECKING:
     from assay.cost.simulation.reserved import Interval
     from assay.estimator import Estimate
-    from assay.estimator.fit import Fit
-    from assay.estimator.ranks import EveryRank
+    from assay.estimator.every_rank import EveryRank
+    from assay.estimator.memory_fit import Fit
 
 _SHOWN = 48
 """Most instants to show; a deep model has several for every block."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import seeds_of
-from assay.proofs.peak_blocks import differing_text
+from assay.proofs.mispredicted import differing_text
 from assay.records.study import BASELINE
 from assay.report.wording import columns, fine_percent, prediction_error
 from assay.units import format_bytes

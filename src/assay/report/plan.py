@@ -9,7 +9,7 @@ from assay.report.predicted.training import hours_words
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.estimator.projection import Projection
 
 _DAY = 86_400

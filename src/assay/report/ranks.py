@@ -10,7 +10,7 @@ from assay.report.mesh import divided
 from assay.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
-    from assay.estimator.ranks import EveryRank
+    from assay.estimator.every_rank import EveryRank
 
 
 def ranks_report(every: "EveryRank") -> Iterator[Block]:

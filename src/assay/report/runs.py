@@ -74,13 +74,13 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
     """Return a status that a run can have. Raises `UsageError` for another word."""
     if any(entry.status == text for entry in entries):
         return text
-    from assay.errors import UsageError, meant
+    from assay.errors import UsageError, suggestion
     from assay.records.status import Status
 
     known = [one.value for one in Status]
     others = f"; choose from {', '.join(known)}"
     if text not in known:
-        raise UsageError(f"there is no status {text!r}{meant(text, known) or others}")
+        raise UsageError(f"there is no status {text!r}{suggestion(text, known) or others}")
     return text
 
 

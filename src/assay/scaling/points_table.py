@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config.yaml_text import read_bytes
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 _MOST_BYTES = 1 << 26
 _MOST_LINES, _LONGEST_LINE = 200_000, 100_000
@@ -110,7 +110,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
     cleaned = [name.strip().lower() for name in names]
     twice = next((name for name in cleaned if name and cleaned.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"{path} has the column {shown(twice)} twice; leave one of them out")
+        raise UsageError(f"{path} has the column {short_text(twice)} twice; leave one of them out")
 
 
 def _number(
@@ -121,7 +121,9 @@ def _number(
     try:
         value = convert(text or "")
     except ValueError:
-        raise UsageError(f"{place}: the column {name} has {shown(text or '')}; write a number such as 1e7") from None
+        raise UsageError(
+            f"{place}: the column {name} has {short_text(text or '')}; write a number such as 1e7"
+        ) from None
     least, most = limits
     if not least <= value <= most:
         raise UsageError(

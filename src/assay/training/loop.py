@@ -22,7 +22,7 @@ import torch
 
 from assay.config import ResolvedRun
 from assay.errors import UsageError
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import diverged_evaluation, diverged_step

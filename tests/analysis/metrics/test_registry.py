@@ -14,7 +14,7 @@ from assay.analysis.metrics.registry import check_own, try_metrics
 from assay.api.study import run as run_study
 from assay.config import Run, validate
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.report.page import render
@@ -92,14 +92,14 @@ def printed(comparison: Comparison, width: int | None) -> str:
 
 def test_the_packages_own_are_first_and_in_their_order() -> None:
     assert tuple(metrics()) == BUILT_IN
-    assert [metric.name for metric in columns(resolved(validate({})))] == [BUILT_IN[at] for at in (0, 2, 3, 4, 5)]
+    assert [metric.name for metric in columns(resolve_run(validate({})))] == [BUILT_IN[at] for at in (0, 2, 3, 4, 5)]
     assert [name for name, metric in metrics().items() if metric.predicted] == [BUILT_IN[at] for at in (0, 1, 2, 3)]
 
 
 def test_agreement_of_gradients_is_a_column_where_runs_compare_them() -> None:
-    asked = columns(resolved(validate({"training": {"gradient_probe": 4}})))
+    asked = columns(resolve_run(validate({"training": {"gradient_probe": 4}})))
     assert [metric.name for metric in asked][-2:] == ["gradient_cosine", "gradient_noise_scale"]
-    assert asked[:-2] == columns(resolved(validate({})))
+    assert asked[:-2] == columns(resolve_run(validate({})))
 
 
 def test_metrics_of_a_folder_follow_by_name(folder: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_faulty_file_is_one_sentence_before_anything_runs(folder: Path, tmp_pa
     assert not (tmp_path / "home").exists()
 
 
-CONFIG = resolved(Run().with_vocabulary(256))
+CONFIG = resolve_run(Run().with_vocabulary(256))
 METRIC = """
 from assay.analysis.metrics import Metric
 

@@ -16,7 +16,7 @@ from assay.dashboard.whatif import recommendation
 from assay.dashboard.whatif.content import recommended_values
 from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommended, Recommender, searched
-from assay.optimizations.base import Numerics
+from assay.optimizations.optimization import Numerics
 from assay.report.blocks import Facts
 
 ON_GPU = WhatIfQuestion(device="a100")
@@ -163,13 +163,13 @@ from pathlib import Path
 import psutil
 from assay.config import Home
 from assay.dashboard.serving import collect_rarely
-from assay.dashboard.whatif.question import Question
+from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommender
 collect_rarely()
 asker, highest = Recommender(Home(Path(sys.argv[1]))), 0
 for number in range(24):
     preset = ("demo", "gpt2-124m", "llama-tiny")[number % 3]
-    question = Question(preset, (("batch", 8 + number),), device="a100")
+    question = WhatIfQuestion(preset, (("batch", 8 + number),), device="a100")
     while asker.ask(question).state == "searching":
         time.sleep(0.2)
     highest = max(highest, psutil.Process().memory_info().rss)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.distributed.pipelining import PipelineStage
 
-from assay.cost.pipeline import schedules
-from assay.cost.pipeline.bubble import StageTime, play
+from assay.cost import pipeline_schedules
+from assay.cost.pipeline_bubble import StageTime, play
 from assay.instruments.collectives.pipeline_idle import Busy, busy, idle
 
 LIGHT, HEAVY = StageTime(1.0, 1.0, 1.0), StageTime(3.0, 3.0, 3.0)
@@ -16,7 +16,7 @@ LIGHT, HEAVY = StageTime(1.0, 1.0, 1.0), StageTime(3.0, 3.0, 3.0)
 
 def played_back(*times: StageTime, processor_share: float = 1.0) -> list[Busy | None]:
     """What each rank of a line would have told of a simulated step."""
-    played = play(schedules.one_f_one_b(len(times), 4), times)
+    played = play(pipeline_schedules.one_f_one_b(len(times), 4), times)
     begins = [begun[0] for begun in played.begin_seconds]
     return [
         Busy("here", 100 + begin, 100 + begin + span, spent, processor_share * spent)
@@ -27,7 +27,7 @@ def played_back(*times: StageTime, processor_share: float = 1.0) -> list[Busy | 
 @pytest.mark.parametrize("times", [(LIGHT, LIGHT), (LIGHT, HEAVY), (HEAVY, LIGHT, LIGHT)])
 def test_it_is_what_was_not_computed_of_the_line_s_span(times: tuple[StageTime, ...]) -> None:
     found = idle([played_back(*times)] * 3, range(len(times)))
-    expected = play(schedules.one_f_one_b(len(times), 4), times).idle_shares
+    expected = play(pipeline_schedules.one_f_one_b(len(times), 4), times).idle_shares
     assert [found[rank].share for rank in range(len(times))] == pytest.approx(expected)
     assert all(one.comparable and one.processor_share == pytest.approx(1.0) for one in found.values())
 

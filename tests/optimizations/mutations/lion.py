@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 from optimizations.mutations.rules import decays_vectors, only
 
-_UPDATE = "assay.optimizers.lion:Lion.update"
+_UPDATE = "assay.optimizers.recipes:Lion.update"
 
 MUTANTS = (
     Mutant(

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import validate
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
@@ -16,7 +16,7 @@ from assay.report.terminal.comparison import print_comparison, wide
 from assay.report.wording import columns
 from support.comparisons import TREATMENTS, record
 
-WIDE = wide(columns(resolved(validate({}))))
+WIDE = wide(columns(resolve_run(validate({}))))
 
 DEAD: dict[str, Any] = {
     "status": Status.NO_EFFECT,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.layout import FactorLayout, layout, level_name
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 
 Levels = tuple[tuple[str, str], ...]
 
@@ -60,7 +60,7 @@ def check_context(keys: Collection[str], factors: Collection[str]) -> None:
     for key in keys:
         if key not in factors:
             raise UsageError(
-                f"context names the factor {shown(key)}, which the study does not have{among(key, factors)}"
+                f"context names the factor {short_text(key)}, which the study does not have{among(key, factors)}"
             )
     if keys and set(keys) == set(factors):
         raise UsageError("every factor of the study is context, so there is nothing to choose; give one no role")

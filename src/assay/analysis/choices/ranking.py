@@ -19,7 +19,7 @@ from assay.analysis.choices.log_change import LogChange, log_change
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
-from assay.errors import UsageError, meant, shown
+from assay.errors import UsageError, short_text, suggestion
 
 
 class Ranked(NamedTuple):
@@ -67,15 +67,15 @@ def check_ranking(weights: Mapping[str, float], formula: str | None) -> None:
     known = metrics()
     for name, weight in weights.items():
         if name not in known:
-            hint = meant(name, list(known)) or f"; there are {', '.join(known)}"
-            raise UsageError(f"weights names the metric {shown(name)}, which does not exist{hint}")
+            hint = suggestion(name, list(known)) or f"; there are {', '.join(known)}"
+            raise UsageError(f"weights names the metric {short_text(name)}, which does not exist{hint}")
         if not isfinite(weight) or weight < 0:
             raise UsageError(f"weights gives {name} the weight {weight}; a weight is a number from 0 on")
     if weights and not any(weights.values()):
         raise UsageError("weights gives every metric the weight 0; give one of them more")
     if formula is not None and formula not in FORMULAS:
-        hint = meant(formula, list(FORMULAS)) or f"; there are {', '.join(FORMULAS)}"
-        raise UsageError(f"ranking names the formula {shown(formula)}, which does not exist{hint}")
+        hint = suggestion(formula, list(FORMULAS)) or f"; there are {', '.join(FORMULAS)}"
+        raise UsageError(f"ranking names the formula {short_text(formula)}, which does not exist{hint}")
 
 
 def _score(row: Row, weights: Mapping[str, float]) -> LogChange | None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from assay.cost.simulation.reserved import Interval
 from assay.estimator import Estimate
 from assay.estimator.device_memory import DeviceMemory, device_memory
-from assay.estimator.fit import Verdict, verdict
-from assay.hardware.peaks import peak_flops
+from assay.estimator.memory_fit import fit_within
+from assay.hardware.devices import peak_flops
 
 
 class Figure(NamedTuple):
@@ -47,8 +47,8 @@ class Held(NamedTuple):
     """Bytes that torch's allocator holds; None if a captured graph has a pool of its own."""
     in_use: Interval | None
     """Bytes that the allocator and the context of CUDA hold."""
-    fit: Verdict | None
-    """None if the bytes in use are not known."""
+    fit: str | None
+    """Words on whether it fits; None if the bytes in use are not known."""
 
 
 def held(found: Estimate) -> Held:
@@ -57,7 +57,7 @@ def held(found: Estimate) -> Held:
     if memory is None or memory.total is None:
         return Held(None, None, None)
     there = found.machine.accelerators[0].memory_bytes
-    return Held(memory.reserved, memory.total, verdict(memory.total, there))
+    return Held(memory.reserved, memory.total, fit_within(memory.total, there).verdict)
 
 
 def utilization(found: Estimate) -> float | None:

@@ -12,7 +12,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
 from assay.config.run import Run
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
 from assay.studies.factors import is_placebo
@@ -47,7 +47,7 @@ def best_row(comparison: Comparison, metric: str) -> Best:
     record, known, like = comparison.record, metrics(), contexts(comparison)[0].rows
     if metric not in known:
         hint = among(metric, known)
-        raise UsageError(f"start_from names the metric {shown(metric)}, which does not exist{hint}")
+        raise UsageError(f"start_from names the metric {short_text(metric)}, which does not exist{hint}")
     figures = {
         row.treatment: figure
         for row in (comparison.baseline, *comparison.rows)

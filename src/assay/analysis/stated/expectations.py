@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assay.analysis.effects import Effect
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.records.study import Expectation
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def check_expectations(
             _check_effect(one, factors)
         elif one.row not in rows:
             hint = among(one.row, sorted(rows))
-            raise UsageError(f"expects names the row {shown(one.row)}, which the study does not have{hint}")
+            raise UsageError(f"expects names the row {short_text(one.row)}, which the study does not have{hint}")
         if one.metric not in known:
             hint = among(one.metric, known)
-            raise UsageError(f"expects names the metric {shown(one.metric)}, which does not exist{hint}")
+            raise UsageError(f"expects names the metric {short_text(one.metric)}, which does not exist{hint}")
         if one.effect and (known[one.metric].per_step is not None or not known[one.metric].shown):
             raise UsageError(f"expects names an effect on {one.metric}, which has none; name another, as step_seconds")
 
@@ -115,7 +115,7 @@ def _check_effect(expected: Expectation, factors: Mapping[str, Sequence[str]]) -
     for key, level in expected.effect.items():
         if key not in factors:
             raise UsageError(
-                f"expects names the factor {shown(key)}, which the study does not have{among(key, factors)}"
+                f"expects names the factor {short_text(key)}, which the study does not have{among(key, factors)}"
             )
         if level not in factors[key]:
             hint = among(level, factors[key])

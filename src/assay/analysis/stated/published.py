@@ -13,7 +13,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.records.published import PrintedChange, PublishedColumn, PublishedRow, PublishedStudy
 from assay.records.study import BASELINE
 
@@ -58,11 +58,11 @@ def check_published(published: PublishedStudy | None, rows: set[str]) -> None:
     for row in published.rows if published else ():
         if row.row is not None and row.row not in rows:
             hint = among(row.row, sorted(rows))
-            raise UsageError(f"published names the row {shown(row.row)}, which the study does not have{hint}")
+            raise UsageError(f"published names the row {short_text(row.row)}, which the study does not have{hint}")
     for column in published.columns if published else ():
         if column.metric is not None and column.metric not in known:
             hint = among(column.metric, known)
-            raise UsageError(f"published names the metric {shown(column.metric)}, which does not exist{hint}")
+            raise UsageError(f"published names the metric {short_text(column.metric)}, which does not exist{hint}")
 
 
 def beside(comparison: Comparison) -> tuple[Beside, ...]:

@@ -53,9 +53,9 @@ def placed(
     `training` has the tokens of a whole training and the price of an hour of one GPU.
     """
     from assay.advise.layouts import layout_advice
-    from assay.estimator.uncollected import uncollected
+    from assay.estimator.uncollected import without_collection
 
-    with uncollected():
+    with without_collection():
         found = layout_advice(run, here, there, limits, words)
     tokens, price = training
     return LayoutRecommendation(**values_of(found, LayoutAdvice), tokens=tokens, price=price)

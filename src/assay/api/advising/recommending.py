@@ -104,9 +104,9 @@ def _where(
 
 def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks. Their ledgers are gone before garbage is collected again."""
-    from assay.estimator.uncollected import uncollected
+    from assay.estimator.uncollected import without_collection
 
-    with uncollected():
+    with without_collection():
         return _advised(run, here, limits, asked)
 
 
@@ -171,17 +171,17 @@ def _check_hours(tokens: float | None, timed: bool) -> None:
 def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
     """Return the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
     from assay.hardware.devices import device as device_named
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
 
     asked = configure(source, overrides)
     if asked.ranks > 1:
         raise UsageError("stacks are searched for one device; leave out ranks, and give --gpus")
     # Whatever is wrong is said before the text is prepared.
-    resolved(asked)
+    resolve_run(asked)
     if device is not None:
         device_named(device)
     with predictable(asked, home) as run:
-        return resolved(run if device is None else run.model_copy(update={"device": "cuda"}))
+        return resolve_run(run if device is None else run.model_copy(update={"device": "cuda"}))
 
 
 def _words(source: Source, overrides: tuple[str, ...], planned: "ResolvedRun | None" = None) -> list[str]:

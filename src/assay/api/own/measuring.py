@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,10 +63,10 @@ def _check(step: Any, against: Any, numerics: Any, blocks: Any, tokens: int | No
     if not isinstance(blocks, int) or blocks < 1 or (tokens is not None and tokens < 1):
         raise UsageError("blocks and tokens must be positive")
     if numerics not in get_args(Kind):
-        raise UsageError(f"numerics is one of {', '.join(get_args(Kind))}, and not {shown(numerics)}")
+        raise UsageError(f"numerics is one of {', '.join(get_args(Kind))}, and not {short_text(numerics)}")
     for one in (step, step if against is None else against):
         if not callable(one) and not isinstance(one, str):
-            raise UsageError(f"a step is a function or the text module:function, and not {shown(one)}")
+            raise UsageError(f"a step is a function or the text module:function, and not {short_text(one)}")
     if against is not None and isinstance(step, str) is not isinstance(against, str):
         raise UsageError("the step and its baseline must both be functions, or both be texts module:function")
 
@@ -98,13 +98,13 @@ def _here(
     **options: Any,
 ) -> "OwnStep":
     """Measure a step in this process, and its baseline."""
-    from assay.own.against import compared
-    from assay.own.measured import measure_step
+    from assay.own.against import compare_steps
+    from assay.own.measurement import measure_step
     from assay.records.own import OwnProof
 
     if against is None:
         return measure_step(step, modules, optimizers, title=title, **options)
-    values = compared(step, against, numerics)
+    values = compare_steps(step, against, numerics)
     baseline = measure_step(against, title=_name(against), **options)
     found = measure_step(step, modules, optimizers, title=title, **options)
     return found.model_copy(update={"proof": OwnProof.of(found, baseline, values)})

@@ -14,9 +14,9 @@ def trace(source: Source = None, *overrides: str, optimizations: Stack = ()) -> 
     """
     from assay.hardware import detect
     from assay.launch.own import trace_own_step
-    from assay.optimizations import check, mesh_of, resolved
+    from assay.optimizations import check, mesh_of, resolve_run
 
-    run = resolved(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
+    run = resolve_run(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
     if run.model.vocab_size is None:
         raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
     if mesh_of(run).size > 1:

@@ -12,7 +12,7 @@ from assay.api.designs import designed
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.dashboard.whatif.question import ABSENT
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.hardware.devices import DEVICES
 from assay.studies.library import names
 from assay.studies.predicted import PredictedStudy, predicted_study
@@ -31,9 +31,9 @@ def read(query: Mapping[str, str]) -> AskedPrediction:
     """Return what an address asks for, empty without a study. Raises `UsageError` for an unknown name."""
     study, device = query.get("study", ""), query.get("device") or _DEVICE
     if study and study not in names():
-        raise UsageError(f"the library has no study {shown(study)}{among(study, names())}")
+        raise UsageError(f"the library has no study {short_text(study)}{among(study, names())}")
     if device not in ABSENT:
-        raise UsageError(f"there is no device {shown(device)}{among(device, ABSENT)}")
+        raise UsageError(f"there is no device {short_text(device)}{among(device, ABSENT)}")
     return AskedPrediction(study, device)
 
 

@@ -19,7 +19,7 @@ from assay.config.home import Home
 from assay.dashboard.whatif.places import known_since, this_machine
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion, search_command
 from assay.errors import UsageError
-from assay.instruments.memory.process import trim
+from assay.instruments.memory.resident_memory import trim
 from assay.report.blocks import Block
 
 _KEPT = 64

@@ -8,7 +8,7 @@ from assay.step.program import Step
 
 
 @contextmanager
-def recorded(step: Step, ran: list[str]) -> Iterator[None]:
+def record_stages(step: Step, ran: list[str]) -> Iterator[None]:
     """Context that appends to `ran` each call of a stage on this rank: its kind, stage and micro-batch, as in `F0.1`.
 
     F is a forward and B a whole backward; I and W are its halves, the gradients of inputs and of weights. Without a

@@ -13,7 +13,9 @@ from assay.step.prepared import PreparedSequences
 from assay.step.program import MicroBatch, Program, Share
 
 
-def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str) -> Program:
+def stream_documents(
+    program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str
+) -> Program:
     """Return the program that trains on the documents of files, or of a data set if no path is given."""
     shape = (program.encode, run.training.batch_size, run.model.context_length)
     if path is not None:

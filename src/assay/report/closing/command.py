@@ -23,12 +23,12 @@ def arguments(run: "ResolvedRun", source: str | None, *, seed: bool = True) -> s
     anew, and what differs is an override.
     """
     from assay.config import load
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
 
     if source is None:
         return None
     try:
-        base = resolved(load(source)).with_vocabulary()
+        base = resolve_run(load(source)).with_vocabulary()
     except UsageError:
         return None
     left_out = _APART if seed else {*_APART, "seed"}

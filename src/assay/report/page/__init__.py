@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from assay.analysis.comparison import Comparison
 from assay.config.home import Home
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 from assay.files import write_file
 from assay.report.page.panels import Panel, alone
 from assay.report.page.theme import svg
@@ -47,7 +47,7 @@ def write_page(result: Comparison | View, home: Home, path: Path | None = None) 
 
 def check_page(path: Path) -> None:
     """Raise `UsageError` if a page cannot be written to a path, or would replace a file that is no page."""
-    named = f"--page {shown(str(path))}"
+    named = f"--page {short_text(str(path))}"
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"{named} is not a file; name a file that ends in .html")

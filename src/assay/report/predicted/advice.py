@@ -14,7 +14,7 @@ from assay.units import format_bytes, format_count, format_percent, format_secon
 
 if TYPE_CHECKING:
     from assay.advise.advice import Advice, Choice
-    from assay.estimator.training import Training
+    from assay.estimator.cost import Training
 
 _APART = 1.05
 """Measured times within this factor say nothing about an order."""

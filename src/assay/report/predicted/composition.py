@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from assay.cost.simulation.composition import PARTS
+from assay.cost.simulation.peak_parts import PARTS
 from assay.report.blocks import Table
 from assay.units import format_bytes
 

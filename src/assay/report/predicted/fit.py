@@ -1,6 +1,6 @@
 """Words on a step beside the memory of a device: the batch, the need and whether it fits."""
 
-from assay.estimator.fit import Fit, StepBatch
+from assay.estimator.memory_fit import Fit, StepBatch
 from assay.report.predicted.training import span
 from assay.units import format_bytes
 

@@ -9,7 +9,7 @@ from assay.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from assay.advise.placed import Layout, LayoutAdvice
-    from assay.estimator.training import Training
+    from assay.estimator.cost import Training
 
 
 _PLANNED = (

@@ -2,7 +2,7 @@
 
 from assay.estimator.timing.roofline import SHEET_FACTORS
 from assay.estimator.timing.step_time import StepTime
-from assay.hardware.kernel_times import MEASURED_ON
+from assay.hardware.kernel_seconds import MEASURED_ON
 from assay.units import format_seconds
 
 SHEET_ROOFLINE = (

@@ -1,6 +1,6 @@
 """Words on a training at the pace of a predicted step: hours and money, from and to."""
 
-from assay.estimator.training import Training
+from assay.estimator.cost import Training
 from assay.units import format_count
 
 _UNITS = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0}

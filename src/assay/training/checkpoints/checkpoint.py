@@ -27,9 +27,9 @@ from torch import Tensor
 
 from assay.config.mesh import Mesh
 from assay.errors import START_AGAIN, StorageError, UsageError
-from assay.files import is_full, new_folder, refused
+from assay.files import is_full, new_folder, storage_errors
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints.state import (
     adopt_generators,
@@ -209,7 +209,7 @@ def _written_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
             ranks.meet()
     else:
         made = Path(ranks.gather("")[0])
-        with refused(place):
+        with storage_errors(place):
             yield made
         ranks.meet()
     ranks.meet()

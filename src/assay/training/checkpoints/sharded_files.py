@@ -17,7 +17,7 @@ from safetensors.torch import _getdtype
 from torch import Tensor
 
 from assay.errors import UsageError
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 
 _JOINED = "model-00001-of-00001.safetensors"
 """Torch's name for the only file of a consolidated checkpoint."""

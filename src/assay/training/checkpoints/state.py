@@ -17,7 +17,7 @@ from torch import Tensor
 
 from assay.config.mesh import Mesh
 from assay.errors import UsageError
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.step.program import NamedParameters, Stateful, Step
 
 

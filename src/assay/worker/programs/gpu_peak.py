@@ -46,7 +46,7 @@ def _begin(device: str, library: str | None) -> None:
     """Load the hooks of a GPU that is not there, then torch."""
     if library is None:
         return
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.fake import hooks
 
     loaded = hooks.load(Path(library))
@@ -62,18 +62,18 @@ def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, large
     first = _forked(lambda: peak_at(None))
     if not largest or first.batch_size is None:
         return first
-    from assay.absent.largest import Probe, Search, searched
+    from assay.absent.largest import Probe, Search, search_largest
 
-    search = Search(searched(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
+    search = Search(search_largest(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
     return first.model_copy(update={"largest_batch": search.best.number if search.best else 0})
 
 
 def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Callable[[int | None], GpuPeak]:
     """Return the function that finds the peak at a batch; None: the batch of the task."""
-    from assay.fake import absent_step, step
+    from assay.fake import absent_step, traced_step
 
-    run_peak = absent_step.run_peak if ran else step.run_peak
-    step_peak = absent_step.step_peak if ran else step.step_peak
+    run_peak = absent_step.run_peak if ran else traced_step.run_peak
+    step_peak = absent_step.step_peak if ran else traced_step.step_peak
     own = run.model.own
 
     def of_run(rows: int | None) -> GpuPeak:
