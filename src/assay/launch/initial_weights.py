@@ -22,7 +22,7 @@ from assay.config.paths import absolute
 from assay.config.run import Run
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
-from assay.launch.tensor_files import Tensor, tensors_in
+from assay.launch.tensor_files import Tensor, non_finite_in, tensors_in
 from assay.optimizations import trained_model
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
@@ -52,6 +52,20 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
         check = _check_theirs if hugging_face else _check_ours
         check(model, found, source)
     return run.model_copy(update={"model": model})
+
+
+def check_finite(run: Run) -> None:
+    """Raise `UsageError` if the initial weights have NaN or infinite numbers; `with_initial_weights` found them."""
+    if run.model.init_from is None:
+        return
+    folder = Path(run.model.init_from)
+    hugging_face = is_hugging_face(folder)
+    unused = naming_of(run.model).unused if hugging_face else ()
+    tensors = tensors_in(_files(folder, hugging_face=hugging_face))
+    if fault := non_finite_in({name: one for name, one in tensors.items() if not name.endswith(unused)}):
+        raise UsageError(
+            f"{fault} in model.init_from={folder}, so the run would diverge; name weights from before that"
+        )
 
 
 def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
