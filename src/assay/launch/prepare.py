@@ -20,7 +20,7 @@ from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
-from assay.launch.initial_weights import with_initial_weights
+from assay.launch.initial_weights import check_finite, with_initial_weights
 from assay.launch.own import inspect_own_model
 from assay.optimizations import Unavailable, Unpredicted, check, resolve_run
 from assay.records.prediction import Predicted
@@ -66,6 +66,7 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     run = with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
+    check_finite(run)
     with leaving_nothing(run, home):
         prepared = _corpus(run, home.ready(), progress)
         run = with_initial_weights(run.with_vocabulary(prepared.vocab_size), home)

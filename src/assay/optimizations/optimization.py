@@ -171,6 +171,10 @@ class Optimization(Setting):
         """Return sentences on what it will not read of its own input, as far as is known before a run."""
         return ()
 
+    def remarks_on_records(self, run: ResolvedRun) -> tuple[str, ...]:
+        """Return what a plan says beside `remarks`, of the first records of its own input."""
+        return ()
+
     def check(self, run: ResolvedRun, machine: Machine) -> None:
         """Raise `Unavailable` or `Conflict`, in one sentence, before anything is built."""
 

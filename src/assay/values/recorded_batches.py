@@ -103,13 +103,13 @@ def _of_stream(
 
 
 def _tokens(stream: Stream, run: ResolvedRun, data: Prepared) -> Iterator[int]:
-    from assay.data.documents import Documents, FileDocuments, documents_of_dataset
+    from assay.data.documents import DatasetDocuments, Documents, FileDocuments
 
     read: Documents
     if stream.path is not None:
         read = FileDocuments(stream.path, run.data)
     else:
-        read = documents_of_dataset(stream.dataset or "", stream.split, run.data.text_field)
+        read = DatasetDocuments(stream.dataset or "", stream.split, run.data.text_field)
     while True:
         for text in read(0):
             if text.strip():

@@ -84,6 +84,14 @@ class Streaming(Optimization):
 
         return () if self.path is None else tuple(map(str, FileDocuments(self.path, run.data).glance()))
 
+    def remarks_on_records(self, run: ResolvedRun) -> tuple[str, ...]:
+        from assay.data.documents import DatasetDocuments, FileDocuments
+
+        if self.path is not None:
+            return tuple(map(str, FileDocuments(self.path, run.data).glance_at_records()))
+        found = DatasetDocuments(self.dataset or "", self.split, run.data.text_field)
+        return tuple(map(str, found.glance_at_records()))
+
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 

@@ -95,11 +95,15 @@ def _predicted(result: "RunResult") -> str:
 
 def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
     from assay.errors import START_AGAIN
+    from assay.records.status import Status
 
-    if START_AGAIN in (result.reason or ""):
+    # A fault that ends a run before its first step is one of the configuration or its files, and would end it again.
+    faulty = result.status in {Status.FAILED, Status.UNAVAILABLE} and not result.steps and not saved
+    if START_AGAIN in (result.reason or "") or faulty:
         written = arguments(result.config, result.preset)
         again = "PRESET|FILE" if written is None else f"{written} {stack(result.config)}".rstrip()
-        yield f"assay train {again}    starts a new run, because this one cannot go on"
+        why = "once the fault is corrected" if faulty else "because this one cannot go on"
+        yield f"assay train {again}    starts a new run, {why}"
     elif result.status == "budget_reached":
         yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
     elif result.status.resumable:

@@ -52,6 +52,7 @@ KEPT = 2
 """Number of checkpoints that are kept: the newest, and the previous one to fall back to."""
 
 STATE = "state.json"
+_RESTORE = f"restore the model's code, or {START_AGAIN}"
 
 
 def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE) -> Path:
@@ -175,7 +176,7 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
         weights = read_safetensors(place / WEIGHTS)
         if weights.keys() != parameters.keys():
             name = min(weights.keys() ^ parameters.keys())
-            raise UsageError(f"{place} and the configuration differ in the weight {name!r}; use the checkpoint's own")
+            raise UsageError(f"{place} and the configuration differ in the weight {name!r}; {_RESTORE}")
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
         tensors = read_safetensors(place / OPTIMIZER)
