@@ -30,7 +30,7 @@ DEVICE = "h200"
 BLOCK = 20
 """Steps of a timed block."""
 _BEFORE, _BLOCKS = 4, 5
-"""Steps before the first timed block: the first, the traced one and warm-up (`worker.plan`). Blocks of a run."""
+"""Steps before the first timed block: the first, the traced one and warm-up (`worker.blocks`). Blocks of a run."""
 _STEPS = _BEFORE + _BLOCKS * BLOCK
 _TAKEN = _BEFORE + 2 * BLOCK
 """Steps after which the run is ended: two blocks."""

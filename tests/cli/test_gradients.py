@@ -3,7 +3,7 @@
 import pytest
 
 from assay.data import Batches
-from assay.data.shards import open_prepared
+from assay.data.prepared_folder import open_prepared
 from cli.conftest import Assay
 from support.trained import Trained
 

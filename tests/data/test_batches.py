@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.data.batches import Batches, validation_windows
-from assay.data.shards import Shard
+from assay.data.prepared_folder import Shard
 from assay.errors import UsageError
 
 LENGTH = 501

@@ -18,7 +18,7 @@ from assay import files as atomic
 from assay.config import DataConfig, Home
 from assay.data import preparation
 from assay.data.preparation import folder_for, prepare
-from assay.data.shards import open_prepared
+from assay.data.prepared_folder import open_prepared
 from assay.errors import StorageError, UsageError
 
 

@@ -7,7 +7,7 @@ import typer
 from assay.cli.options import Json, Overrides, Source
 
 if TYPE_CHECKING:
-    from assay.data.manifest import Manifest
+    from assay.data.prepared_folder import Manifest
 
 app = typer.Typer(help="Prepare corpora, list them, and plan the tokens of a run.", no_args_is_help=True)
 
@@ -16,7 +16,7 @@ app = typer.Typer(help="Prepare corpora, list them, and plan the tokens of a run
 def list_prepared(as_json: Json = False) -> None:
     """List the prepared corpora of this home."""
     from assay.config import Home
-    from assay.data.manifest import read_manifest
+    from assay.data.prepared_folder import read_manifest
     from assay.errors import UsageError
 
     home = Home().checked()

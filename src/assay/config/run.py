@@ -369,8 +369,8 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge`, `cores`, `own_rows`, `training.gradient_probe`, `training.read_every` and those of `NEWER`, of the
-    model and of the data, are left out at their defaults. So runs that were recorded before them keep their hash.
+    fields `nudge`, `cores`, `own_rows`, `training.gradient_probe`, `training.read_every`, `NEWER` of the model and
+    `NEWER_OF_DATA` are left out at their defaults. So runs that were recorded before them keep their hash.
     `check_values` is left out, because the check changes nothing that is trained or measured.
     """
     left_out: dict[str, Any] = {"training": {"check_values"}}

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from assay.data.corpora import Corpus as Corpus
     from assay.data.corpora import list_corpus as list_corpus
     from assay.data.corpora import read_corpus as read_corpus
-    from assay.data.manifest import Manifest as Manifest
-    from assay.data.manifest import SplitRecord as SplitRecord
-    from assay.data.manifest import read_manifest as read_manifest
     from assay.data.preparation import folder_for as folder_for
     from assay.data.preparation import prepare as prepare
+    from assay.data.prepared_folder import Manifest as Manifest
+    from assay.data.prepared_folder import Prepared as Prepared
+    from assay.data.prepared_folder import Shard as Shard
+    from assay.data.prepared_folder import SplitRecord as SplitRecord
+    from assay.data.prepared_folder import check_lengths as check_lengths
+    from assay.data.prepared_folder import load_tokenizer as load_tokenizer
+    from assay.data.prepared_folder import open_prepared as open_prepared
+    from assay.data.prepared_folder import read_manifest as read_manifest
     from assay.data.progress import Progress as Progress
-    from assay.data.shards import Prepared as Prepared
-    from assay.data.shards import Shard as Shard
-    from assay.data.shards import check_lengths as check_lengths
-    from assay.data.shards import load_tokenizer as load_tokenizer
-    from assay.data.shards import open_prepared as open_prepared
     from assay.data.tokenizers import Tokenizer as Tokenizer
     from assay.data.vocabularies import make_tokenizer as make_tokenizer
 
@@ -34,22 +34,22 @@ _MODULES = {
     "Batches": "batches",
     "CORPORA": "corpora",
     "Corpus": "corpora",
-    "Manifest": "manifest",
-    "Prepared": "shards",
+    "Manifest": "prepared_folder",
+    "Prepared": "prepared_folder",
     "Progress": "progress",
-    "Shard": "shards",
-    "SplitRecord": "manifest",
+    "Shard": "prepared_folder",
+    "SplitRecord": "prepared_folder",
     "Tokenizer": "tokenizers",
     "ValidationWindows": "batches",
-    "check_lengths": "shards",
+    "check_lengths": "prepared_folder",
     "folder_for": "preparation",
     "list_corpus": "corpora",
-    "load_tokenizer": "shards",
+    "load_tokenizer": "prepared_folder",
     "make_tokenizer": "vocabularies",
-    "open_prepared": "shards",
+    "open_prepared": "prepared_folder",
     "prepare": "preparation",
     "read_corpus": "corpora",
-    "read_manifest": "manifest",
+    "read_manifest": "prepared_folder",
     "validation_windows": "batches",
 }
 

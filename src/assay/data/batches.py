@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from assay.data.shards import Shard, check_length
+from assay.data.prepared_folder import Shard, check_length
 from assay.errors import UsageError
 
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

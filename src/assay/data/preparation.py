@@ -18,20 +18,21 @@ import numpy as np
 from assay.config import DataConfig, Home
 from assay.config.base import absolute
 from assay.data.corpora import Corpus, list_corpus, read_corpus, stamp
-from assay.data.manifest import (
+from assay.data.prepared_folder import (
     FORMAT,
     MANIFEST,
     TOKENIZER,
     Manifest,
+    Prepared,
     Source,
     SplitRecord,
     content_digest,
     dtype_for,
     edges_sha256,
+    open_prepared,
     read_manifest,
 )
 from assay.data.progress import Progress, silent
-from assay.data.shards import Prepared, open_prepared
 from assay.data.tokenizers import Tokenizer
 from assay.data.vocabularies import NAMES, make_tokenizer, tokenizer_files
 from assay.errors import UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from assay.data.manifest import (
+from assay.data.prepared_folder import (
     MANIFEST,
     TOKENIZER,
     Manifest,

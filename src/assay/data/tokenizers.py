@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.integer[Any]]
 _BYTES = 256
+_PIECE_CHARACTERS = 1 << 17
+_PIECES_AT_ONCE = 16
+_LAST_CODE_POINT = 0x10FFFF
+_REPLACEMENT = "\ufffd"
+_KEY = "assay_tokenizer"
 
 
 class Spelling(NamedTuple):
@@ -107,13 +112,6 @@ def _cuts_before_line_breaks(content: dict[str, Any]) -> bool:
 def _reaches_over(added_token: dict[str, Any]) -> bool:
     strips = bool(added_token.get("lstrip") or added_token.get("rstrip"))
     return strips or any(character.isspace() for character in added_token["content"])
-
-
-_PIECE_CHARACTERS = 1 << 17
-_PIECES_AT_ONCE = 16
-_LAST_CODE_POINT = 0x10FFFF
-_REPLACEMENT = "\ufffd"
-_KEY = "assay_tokenizer"
 
 
 class EncodedPiece(NamedTuple):

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from assay.data import Batches
-from assay.data.shards import open_prepared
+from assay.data.prepared_folder import open_prepared
 from assay.instruments.gradient_scale import scales
 from assay.model.gpt import GPT
 from assay.records.gradients import GradientProbe, ModuleGradient, NoiseScale

@@ -27,6 +27,8 @@ from assay.studies.drift import NUDGED
 from assay.studies.folder import StudyFolder, StudyPlan
 
 _UNFINISHED = frozenset({Status.RUNNING, Status.KILLED, Status.INTERRUPTED})
+_LASTING = (CellStartEvent, CellEndEvent, RoundEvent)
+"""Events of a wave that its study's log keeps."""
 
 
 @dataclass
@@ -120,9 +122,6 @@ def _ended(cell: Cell, run: str, wave: int, home: Home) -> CellResult | None:
     if result.status in _UNFINISHED or ended_unseen(result):  # damaged, if its log is, too
         return None
     return cell_result(cell, wave, result, folder.events())
-
-
-_LASTING = (CellStartEvent, CellEndEvent, RoundEvent)
 
 
 def gather_waves(folder: StudyFolder) -> None:

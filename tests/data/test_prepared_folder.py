@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from assay.config import DataConfig, Home
-from assay.data import manifest as manifests
-from assay.data.manifest import dtype_for, read_manifest
+from assay.data import prepared_folder as manifests
 from assay.data.preparation import prepare
-from assay.data.shards import Prepared, check_lengths, load_tokenizer, open_prepared
+from assay.data.prepared_folder import Prepared, check_lengths, dtype_for, load_tokenizer, open_prepared, read_manifest
 from assay.errors import UsageError
 
 
