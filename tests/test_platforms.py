@@ -166,3 +166,16 @@ def test_a_process_and_those_that_it_started_are_killed() -> None:
         platforms.kill_group(process.pid)
         assert process.stdout.read() == b""  # the pipe closes when the second one has ended, too
     platforms.kill_group(process.pid)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_returns_the_text_and_the_exit_code_of_its_work() -> None:
+    long = "π" * 2**17  # more than a pipe holds
+    assert platforms.read_fork(*platforms.fork_writer(lambda: (long, 3))) == (long, 3)
+
+    def killed() -> tuple[str, int]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return "", 0
+
+    assert platforms.read_fork(*platforms.fork_writer(killed)) == ("", -signal.SIGKILL)
+    assert platforms.read_fork(*platforms.fork_writer(lambda: ("", 1 // 0))) == ("", 1)

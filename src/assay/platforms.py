@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -159,3 +160,31 @@ def is_closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def fork_writer(work: Callable[[], tuple[str, int]]) -> tuple[int, int]:
+    """Fork a process that does `work`, writes the text that it returns, and ends with the exit code that it returns.
+
+    Return the number of the process, and the end of a pipe from which its text is read. A process whose work raises
+    writes nothing and ends with 1. Windows cannot fork.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reading)
+            text, code = work()
+            with os.fdopen(writing, "w") as pipe:
+                pipe.write(text)
+        finally:
+            os._exit(code)
+    os.close(writing)
+    return child, reading
+
+
+def read_fork(child: int, reading: int) -> tuple[str, int]:
+    """Return the text and the exit code of a process of `fork_writer`; wait until it has ended."""
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    return text, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

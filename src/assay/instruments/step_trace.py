@@ -33,7 +33,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from assay.instruments import operations
-from assay.instruments.collectives.stage_order import record_stages
+from assay.instruments.collectives.pipeline_calls import record_stages
 from assay.instruments.dispatch_counts import GraphCalls, Recorder
 from assay.instruments.memory.saved_tensors import MovedTensors, SavedTensors
 from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, dtype_name, identity, storages

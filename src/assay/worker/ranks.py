@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from assay.instruments.collectives.calls import CollectiveCall, calls
-from assay.instruments.collectives.pipeline_idle import Busy, busy, idle
+from assay.instruments.collectives.pipeline_calls import Busy, busy, idle
 from assay.instruments.collectives.spans import Travel, travel
 from assay.instruments.collectives.wait import TimedCalls, collective_times
 from assay.parallel.process_rank import Ranks

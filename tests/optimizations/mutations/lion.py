@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "AdamW's rate",
         "The learning rate is AdamW's, and not a Lion's smaller one.",
-        replaced("assay.optimizers.recipes:rescheduled", lambda program, factor: program),
+        replaced("assay.optimizers.recipes:scale_schedule", lambda program, factor: program),
     ),
     Mutant(
         "decay of the run",

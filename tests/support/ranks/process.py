@@ -19,7 +19,7 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed.tensor import DTensor
 
 from assay.config.loading import validate
-from assay.instruments.collectives.pipeline_idle import busy
+from assay.instruments.collectives.pipeline_calls import busy
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.step_trace import StepTracer

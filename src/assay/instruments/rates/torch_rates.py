@@ -37,6 +37,7 @@ from assay.hardware import Rates
 from assay.hardware.links import Link
 from assay.instruments.rates.agreement import OthersShare, repeat_trial
 from assay.instruments.rates.timed_operators import measure_operators
+from assay.step.device_clock import mark, seconds_between
 
 _RANKS, _STEPS = 2, 2
 _SMALL, _LARGE = 8, 2**24
@@ -213,13 +214,15 @@ def _timed(device: str, work: Callable[[], object], times: int = 1) -> float:
 
 def _timed_on_cuda(work: Callable[[], object], times: int) -> float:
     """Seconds of a call, between two events of the device; the host only queues the work."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    begin.record()
+    device = torch.device("cuda")
+    begin = mark(device)
     for _ in range(times):
         work()
-    end.record()
+    end = mark(device)
     torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3 / times
+    seconds = seconds_between(begin, end)
+    assert seconds is not None
+    return seconds / times
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

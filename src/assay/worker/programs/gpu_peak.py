@@ -18,6 +18,7 @@ from assay.config.run import ResolvedRun
 from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError, first_line
 from assay.fake.peak import GpuPeak
+from assay.platforms import fork_writer, read_fork
 from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
 from assay.worker.programs.own import blame_user, checked_step
@@ -121,25 +122,16 @@ def _step(own: str, run: ResolvedRun, given: tuple[int, ...]) -> Callable[[], An
 
 def _forked(find: Callable[[], GpuPeak]) -> GpuPeak:
     """Find a peak in a forked process. Raises `UsageError` with its sentence, `RuntimeError` if it dies."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        code = 1
+
+    def peak_text() -> tuple[str, int]:
         try:
-            text = find().model_dump_json()
-            code = 0
+            return find().model_dump_json(), 0
         except UsageError as error:
-            text, code = str(error), Status.UNAVAILABLE.exit_code
+            return str(error), Status.UNAVAILABLE.exit_code
         except Exception as error:
-            text = f"{type(error).__name__}: {first_line(error)}"
-        with os.fdopen(writing, "w") as pipe:
-            pipe.write(text)
-        os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            return f"{type(error).__name__}: {first_line(error)}", 1
+
+    text, code = read_fork(*fork_writer(peak_text))
     if code == Status.UNAVAILABLE.exit_code:
         raise UsageError(text)
     if code:

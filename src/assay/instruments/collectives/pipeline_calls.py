@@ -1,4 +1,4 @@
-"""Idle time of a pipeline's ranks, from the spans of its stages' forwards and backwards at the engine's calls.
+"""Calls of a pipeline's stages by the engine: the idle time of its ranks, and the order in which a rank computes.
 
 torch's schedules wait for a stage's input before they call its forward or backward. So a rank computes inside such a
 call, and idles between two of them. A pipeline's step lasts from the first call on any of its ranks to the last return
@@ -22,10 +22,13 @@ from typing import Any
 import torch
 
 from assay.records.ranks import Idle
+from assay.step.device_clock import mark, seconds_between
+from assay.step.program import Step
 
 OWN_CORE = 0.95
 """Least ratio of processor time to wall time of busy spans at which a rank had a core of its own."""
-_CALLS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
+_KINDS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
+"""The engine's methods that compute, with the kinds of their calls."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,9 @@ def _processor_share(steps: Sequence[Busy]) -> float | None:
 @contextmanager
 def _watched(device: torch.device) -> Iterator[list[tuple[_Mark, _Mark]]]:
     """Context that collects the marks before and after every call that computes, in order."""
-    from torch.distributed.pipelining import PipelineStage
-
     calls: list[tuple[_Mark, _Mark]] = []
 
-    def marked(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def timing(compute: Callable[..., Any], _: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             begin = _mark(device)
             result = compute(*args, **kwargs)
@@ -115,25 +116,56 @@ def _watched(device: torch.device) -> Iterator[list[tuple[_Mark, _Mark]]]:
 
         return call
 
-    before = {name: getattr(PipelineStage, name) for name in _CALLS}
-    for name, compute in before.items():
-        setattr(PipelineStage, name, marked(compute))
-    try:
+    with _calls_through(timing):
         yield calls
-    finally:
-        for name, compute in before.items():
-            setattr(PipelineStage, name, compute)
 
 
 def _mark(device: torch.device) -> _Mark:
-    event = None
-    if device.type == "cuda":
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
+    event = mark(device)
     return _Mark(time.perf_counter(), time.thread_time(), event)
 
 
 def _since(start: _Mark, later: _Mark) -> float:
-    if start.event is None or later.event is None:
+    seconds = seconds_between(start.event, later.event)
+    if seconds is None:
         raise RuntimeError("times on a device's stream need events")
-    return float(start.event.elapsed_time(later.event)) / 1e3
+    return seconds
+
+
+@contextmanager
+def record_stages(step: Step, ran: list[str]) -> Iterator[None]:
+    """Context that appends to `ran` each call of a stage on this rank: its kind, stage and micro-batch, as in `F0.1`.
+
+    F is a forward and B a whole backward; I and W are its halves, the gradients of inputs and of weights. Without a
+    pipeline nothing is recorded.
+    """
+    mesh = step.program.parallel.mesh
+    if mesh is None or mesh.size((mesh.mesh_dim_names or ()).index("pp")) == 1:
+        yield
+        return
+
+    def noting(run: Callable[..., Any], kind: str) -> Callable[..., Any]:
+        def call(stage: Any, micro_batch: int, *args: Any, **kwargs: Any) -> Any:
+            half = kind == "B" and not kwargs.get("full_backward", True)
+            ran.append(f"{'I' if half else kind}{stage.stage_index}.{micro_batch}")
+            return run(stage, micro_batch, *args, **kwargs)
+
+        return call
+
+    with _calls_through(noting):
+        yield
+
+
+@contextmanager
+def _calls_through(wrap: Callable[[Callable[..., Any], str], Callable[..., Any]]) -> Iterator[None]:
+    """Context in which each call of a stage goes through `wrap`, which gets the engine's method and its kind."""
+    from torch.distributed.pipelining import PipelineStage
+
+    before = {name: getattr(PipelineStage, name) for name in _KINDS}
+    for name, compute in before.items():
+        setattr(PipelineStage, name, wrap(compute, _KINDS[name]))
+    try:
+        yield
+    finally:
+        for name, compute in before.items():
+            setattr(PipelineStage, name, compute)
