@@ -15,7 +15,7 @@ from abc import abstractmethod
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.analytic.model_flops import CONVENTIONS, palm
-from assay.estimator.fit import StepBatch
+from assay.estimator.fit import Fit, StepBatch
 from assay.estimator.training import Training
 from assay.hardware.devices import Device
 
@@ -79,6 +79,8 @@ class TrainingCost(Bill):
     """Techniques of that step, as a user writes them."""
     batch: StepBatch | None = None
     """Batch of that step on each device."""
+    fit: Fit | None = None
+    """That step beside the memory of the device; None if what it reserves is not known."""
     assumed: bool = False
     """True if nobody gave the MFU, and no step of the device is predicted."""
 
