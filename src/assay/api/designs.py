@@ -82,7 +82,8 @@ def designed(
 ) -> "tuple[Study, Run]":
     """Return the study of a name or a file at a scale, and the configuration of its base.
 
-    `initial` reads the weights that the base starts from, or for a prediction only their shape. Raises `UsageError` with one sentence on the first fault.
+    `initial` reads the weights that the base starts from, or for a prediction only their shape. Raises `UsageError`
+    with one sentence on the first fault.
     """
     from assay.studies.library import located
     from assay.studies.reading import FULL, read_study

@@ -80,7 +80,7 @@ class TrainingCost(Bill):
     batch: StepBatch | None = None
     """Batch of that step on each device."""
     fit: Fit | None = None
-    """That step beside the memory of the device; None if what it reserves is not known."""
+    """Need of that step beside the memory of the device; None if what it reserves is not known."""
     assumed: bool = False
     """True if nobody gave the MFU, and no step of the device is predicted."""
 
