@@ -1,6 +1,6 @@
 """Studies before they run: those of the library, new files, and plans of either."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,10 +73,17 @@ def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
     return write_template(name, kind, Path(folder))
 
 
-def designed(source: Path | str, overrides: Sequence[str], scale: str | None, home: Home) -> "tuple[Study, Run]":
+def designed(
+    source: Path | str,
+    overrides: Sequence[str],
+    scale: str | None,
+    home: Home,
+    initial: "Callable[[Run, Home], Run]" = with_initial_weights,
+) -> "tuple[Study, Run]":
     """Return the study of a name or a file at a scale, and the configuration of its base.
 
-    Raises `UsageError` with one sentence on the first fault.
+    `initial` reads the weights that the base starts from, or for a prediction only their shape. Raises `UsageError`
+    with one sentence on the first fault.
     """
     from assay.studies.library import find_study_file
     from assay.studies.reading import FULL, read_study
@@ -85,7 +92,7 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
     if study.constant is not None:
         study = study.model_copy(update={"constant": study.constant.in_home(home)})
     best = None if study.start_from is None else _best(study.start_from, home)
-    run = with_initial_weights(configure(study.base if best is None else best.run, study.overrides), home)
+    run = initial(configure(study.base if best is None else best.run, study.overrides), home)
     if best is not None:
         study = study.model_copy(update={"started_from": best.told(run)})
     return study.on(run), run

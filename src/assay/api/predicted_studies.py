@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, configure, on_device, title_of, with_initial_weights
+from assay.api.configuration import Source, configure, on_device, title_of, with_initial_shape
 from assay.api.designs import check_statements, designed
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
@@ -35,7 +35,7 @@ def predict_comparison(
     from assay.studies.predicted import predicted_study
 
     place, tell = home_of(home), on_progress or silent
-    base, machine = on_device(with_initial_weights(configure(source, overrides), place), device)
+    base, machine = on_device(with_initial_shape(configure(source, overrides), place), device)
     rows = (treatments,) if isinstance(treatments, str) else tuple(treatments) or usual(base, tell, machine)
     study = ComparisonStudy(base=title_of(source), treatments=tuple(read(base, rows)))
     found = predicted_study(study, base, device, machine, _Vocabulary(place, tell))
@@ -59,7 +59,7 @@ def predict(
     from assay.studies.predicted import predicted_study
 
     place, tell = home_of(home), on_progress or silent
-    study, run = designed(source, overrides, scale, place)
+    study, run = designed(source, overrides, scale, place, with_initial_shape)
     base, machine = on_device(run, device)
     found = predicted_study(study.on(base), base, device, machine, _Vocabulary(place, tell))
     check_statements(study, {row.label for row in found.rows})

@@ -20,7 +20,7 @@ from pydantic import PositiveFloat, PositiveInt
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.flop_conventions import CONVENTIONS, palm
-from assay.estimator.memory_fit import StepBatch
+from assay.estimator.memory_fit import Fit, StepBatch
 from assay.hardware.devices import Device
 
 _HOUR = 3600.0
@@ -138,6 +138,8 @@ class TrainingCost(Bill):
     """Techniques of that step, as a user writes them."""
     batch: StepBatch | None = None
     """Batch of that step on each device."""
+    fit: Fit | None = None
+    """Need of that step beside the memory of the device; None if what it reserves is not known."""
     assumed: bool = False
     """True if nobody gave the MFU, and no step of the device is predicted."""
 

@@ -1,6 +1,6 @@
 """The peak of a step from its program on fake tensors."""
 
-from assay.api.configuration import Source, Stack, configure, with_initial_weights
+from assay.api.configuration import Source, Stack, configure, predictable
 from assay.api.own.results import TracedStep
 from assay.config.home import Home
 from assay.errors import UsageError
@@ -16,10 +16,9 @@ def trace(source: Source = None, *overrides: str, optimizations: Stack = ()) -> 
     from assay.launch.own import trace_own_step
     from assay.optimizations import check, mesh_of, resolve_run
 
-    run = resolve_run(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
-    if run.model.vocab_size is None:
-        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
-    if mesh_of(run).size > 1:
-        raise UsageError("a trace is of the step of one device; leave out techniques that divide it among ranks")
-    check(run, detect())
+    with predictable(configure(source, overrides, optimizations), Home()) as known:
+        run = resolve_run(known)
+        if mesh_of(run).size > 1:
+            raise UsageError("a trace is of the step of one device; leave out techniques that divide it among ranks")
+        check(run, detect())
     return TracedStep.of(trace_own_step(run))

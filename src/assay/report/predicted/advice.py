@@ -71,6 +71,8 @@ def _answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str,
     yield "turn on", best.title
     yield "command", found.command
     more = "" if found.largest_batch is None else f"; up to {found.largest_batch:,} sequences fit"
+    if found.largest_batch == 1:
+        more = "; no second sequence fits"
     yield "batch", f"{batch_words(best.batch)}, as the configuration has it (training.batch_size){more}"
     faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
     less = format_percent(best.need_bytes / bare.need_bytes - 1)

@@ -30,8 +30,9 @@ def capacity_report(found: "Sequence[Fitting]", budget_bytes: int, of: str = "te
     """Yield whether the run fits as it is, a table with the largest value of each setting, and what its rows mean."""
     configured = found[0].largest
     fits = "fits" if configured.configured_bytes <= budget_bytes else "does not fit"
+    sequences = "sequence" if configured.configured == 1 else "sequences"
     yield (
-        f"As it is configured, with {configured.configured:,} sequences, a step {fits}: it needs "
+        f"As it is configured, with {configured.configured:,} {sequences}, a step {fits}: it needs "
         f"{format_bytes(configured.configured_bytes)} of {format_bytes(budget_bytes)}."
     )
     verified = any(one.measured_bytes is not None or one.failure for one in found)
