@@ -6,7 +6,7 @@ import pytest
 
 from assay.analysis.catalogue import Catalogue, CatalogueEntry, measured, read, shipped
 from assay.analysis.comparison import analyse
-from assay.analysis.noise import Verdict
+from assay.analysis.effects import Verdict
 from assay.errors import UsageError
 from assay.optimizations import catalogue
 from assay.records.status import Status

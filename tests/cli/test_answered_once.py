@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from assay.analysis.choices import answer as answering
+from assay.analysis.choose import answer as answering
 from assay.analysis.comparison import analyse
 from assay.cli.scaling_study import study_report
 from assay.cli.study_output import finish

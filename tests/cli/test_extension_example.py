@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.registry import check_own
+from assay.analysis.metrics.base import check_own
 from assay.config import Home, Run, Spec
 from assay.executors import executors
 from assay.optimizations import catalogue, resolved

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.stated.expectations import check_expectations
-from assay.analysis.stated.published import check_published, recomputed
+from assay.analysis.claims import check_expectations, check_published, recomputed
 from assay.api.configuration import configure
 from assay.config import Home
 from assay.config.run import ResolvedRun

@@ -13,10 +13,10 @@ from typing import Self
 from pydantic import Field, ValidationError
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.effects import Verdict
 from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
-from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.config.base import Frozen
 from assay.config.reading import read_bytes

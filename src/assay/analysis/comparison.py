@@ -4,27 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from assay.analysis.caveats import caveats
-from assay.analysis.claims import comparable_times, ended_claims, outside_of
-from assay.analysis.effects import Effect
-from assay.analysis.flags import (
+from assay.analysis.caveats import (
+    caveats,
+    comparable_times,
+    ended_claims,
     environment_flags,
     equal_flags,
     evidence_flags,
+    outside_of,
     peak_flags,
     same_environment,
     twin_flags,
     wide_flags,
 )
-from assay.analysis.losses.bounds import Yardstick
-from assay.analysis.losses.resolution import loss_resolution
+from assay.analysis.effects import Effect, judge_exact, judge_sampled
+from assay.analysis.losses import Yardstick, held, loss_resolution
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.noise import judge_exact, judge_sampled
-from assay.analysis.promises import held
-from assay.analysis.row import Figure, Row, effects, figures, repaid, usable
-from assay.analysis.serialization import row_columns, row_json
+from assay.analysis.row import Figure, Row, effects, figures, repaid, row_columns, row_json, usable
 from assay.analysis.timed_processes import CONTROLS, Resolution, Timed, rounds, timed
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun

@@ -173,7 +173,7 @@ def _again(seen: Sequence[TimedProcess], deviation: float | None, degrees: int) 
         return {}
     half = float("nan")
     if deviation is not None:
-        from assay.analysis.quantiles import CONFIDENCE, student
+        from assay.analysis.intervals import CONFIDENCE, student
 
         half = float(student((1 + CONFIDENCE) / 2, degrees)) * deviation * (2 / len(changes)) ** 0.5
     return {AGAIN: _effect(fmean(changes), half, len(changes))}

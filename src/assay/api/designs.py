@@ -9,7 +9,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.analysis.stated.best import Best
+    from assay.analysis.choose.best import Best
     from assay.config.run import Run
     from assay.data.progress import Progress
     from assay.records.study import Cell, StartFrom
@@ -93,8 +93,8 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
 
 def _best(start: "StartFrom", home: Home) -> "Best":
     """Return the best row of an earlier study. Raises `UsageError` if it is not known or not complete."""
+    from assay.analysis.choose.best import best_row
     from assay.analysis.comparison import analyse
-    from assay.analysis.stated.best import best_row
     from assay.records.study import StudyEnding
     from assay.studies.folder import find
     from assay.studies.library import command_of
@@ -130,10 +130,9 @@ def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[
 
 def check_statements(study: "Study", rows: set[str]) -> None:
     """Raise `UsageError` if a study states something about a row, a metric or a formula that does not exist."""
-    from assay.analysis.choices.contexts import check_context
-    from assay.analysis.choices.ranking import check_ranking
-    from assay.analysis.stated.expectations import check_expectations
-    from assay.analysis.stated.published import check_published
+    from assay.analysis.choose.criteria import check_context
+    from assay.analysis.choose.ranking import check_ranking
+    from assay.analysis.claims import check_expectations, check_published
 
     levels = {key: one.levels for key, one in study.by_key().items()}
     check_expectations(study.expects, rows, levels)

@@ -36,7 +36,7 @@ class PredictedAnswer(Shown, PredictedStudy):
         """Return a data frame with a line for each row: its levels, and every figure that is compared."""
         import pandas
 
-        from assay.analysis.predicted.figures import COMPARED
+        from assay.analysis.predicted_rows import COMPARED
 
         known = [(row.label, dict(row.levels), row.found) for row in self.named if row.found is not None]
         return pandas.DataFrame(

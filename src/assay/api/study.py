@@ -249,7 +249,7 @@ def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
     They are first needed when all cells have ended, which would be late.
     """
     from assay.analysis.comparison import analyse
-    from assay.analysis.metrics.registry import check_own
+    from assay.analysis.metrics.base import check_own
     from assay.api.study_results import StudyResult
     from assay.config.extensions import extension_folder
     from assay.config.run import Run

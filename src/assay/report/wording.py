@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from assay.analysis.effects import Effect
+from assay.analysis.effects import LEAST_SEEDS, Effect, Verdict
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.gradients import PROBED
 from assay.analysis.metrics.loss import VAL_LOSS, loss_of
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import TOKENS_PER_SECOND, rate_of
-from assay.analysis.noise import Verdict
 from assay.analysis.row import Figure, Row
-from assay.analysis.typical import LEAST_SEEDS
 from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.analysis.choices.frontier import frontier
+from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import Comparison, analyse
 from assay.errors import UsageError
 from assay.report.blocks import Block, Table

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from assay.analysis.choices.answer import StudyAnswer, answers
+from assay.analysis.choose.answer import StudyAnswer, answers
 from assay.analysis.comparison import Comparison
-from assay.analysis.typical import LEAST_SEEDS
+from assay.analysis.effects import LEAST_SEEDS
 from assay.records.study import StudyEnding
 from assay.report.closing.command import arguments, option, stack
 from assay.report.footnotes import size

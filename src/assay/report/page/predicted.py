@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.predicted.effects import grids
-from assay.analysis.predicted.figures import COMPARED
+from assay.analysis.predicted_rows import COMPARED, grids
 from assay.files import write_file
 from assay.report.page import check_page, inline, render_template
 from assay.report.page.theme import DARK, LIGHT, variables

@@ -7,16 +7,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.predicted.effects import (
+from assay.analysis.predicted_rows import (
+    COMPARED,
+    REQUESTED,
+    SECONDS,
+    Figure,
     Rank,
     change,
     deviations,
     grids,
+    held,
     published_grids,
     ranks,
     told_apart,
+    utilization,
 )
-from assay.analysis.predicted.figures import COMPARED, REQUESTED, SECONDS, Figure, held, utilization
 from assay.records.study import BASELINE
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN, amount
@@ -26,7 +31,7 @@ from assay.report.study.factors.wording import points
 from assay.units import format_bytes, format_flops, format_percent
 
 if TYPE_CHECKING:
-    from assay.analysis.factors.grids import Grid, GridField
+    from assay.analysis.factors.additivity import Grid, GridField
     from assay.cost.simulation.reserved import Interval
     from assay.studies.predicted import PredictedRow, PredictedStudy
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.claims import JudgedExpectation, Outcome, judged
 from assay.analysis.comparison import Comparison
-from assay.analysis.factors.interactions import factor_effects
+from assay.analysis.factors.changes import factor_effects
 from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics import metrics
-from assay.analysis.stated.expectations import JudgedExpectation, Outcome, judged
 from assay.records.study import Expectation
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import names

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.claims import Beside, beside, recomputed
 from assay.analysis.effects import Effect
-from assay.analysis.stated.published import Beside, beside, recomputed
 from assay.records.published import PublishedColumn, PublishedStudy
 from assay.report.blocks import Block, Facts, Table
 from assay.report.formats import UNKNOWN

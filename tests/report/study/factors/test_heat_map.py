@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from assay.analysis.factors.grids import Grid, GridField
+from assay.analysis.factors.additivity import Grid, GridField
 from assay.report.page.panels import WIDTH, alone
 from assay.report.study.factors.heat_map import map_panels
 from assay.report.study.factors.wording import title

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from assay.analysis.comparison import Comparison
 from assay.report.page.compared.changes import changes
-from assay.report.page.compared.losses import by_seconds, by_step, distances
+from assay.report.page.compared.courses import by_seconds, by_step, distances
 from assay.report.page.compared.memory import memory
 from assay.report.page.compared.predictions import predictions
 from assay.report.page.compared.steps import step_times

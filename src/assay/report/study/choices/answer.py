@@ -6,14 +6,14 @@ A study with factors that are context has them for each of their levels.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.answer import Candidate, StudyAnswer, answers
-from assay.analysis.choices.log_change import LogChange
-from assay.analysis.choices.search import FoundTarget
-from assay.analysis.choices.search import found as found_by
+from assay.analysis.caveats import before
+from assay.analysis.choose.answer import Candidate, FoundTarget, StudyAnswer, answers
+from assay.analysis.choose.answer import found as found_by
+from assay.analysis.choose.criteria import LogChange
 from assay.analysis.comparison import Comparison
+from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import seeds_of
-from assay.analysis.typical import LEAST_SEEDS
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.blocks import Block
@@ -51,8 +51,6 @@ def _at(found: StudyAnswer) -> str:
 
 def limited(comparison: Comparison) -> str:
     """Return the sentence on a limit of time that ended the study; empty if none did."""
-    from assay.analysis.factors.unfinished import before  # imports numpy
-
     record = comparison.record
     if record.ending is not StudyEnding.BUDGET_REACHED:
         return ""

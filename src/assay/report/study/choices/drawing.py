@@ -3,9 +3,9 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.criteria import Criterion
-from assay.analysis.choices.frontier import CriteriaFront, Standing, frontier
-from assay.analysis.choices.learning_rates import BATCH_SIZE, RateSeries, learning_rates
+from assay.analysis.choose.criteria import Criterion
+from assay.analysis.choose.learning_rates import BATCH_SIZE, RateSeries, learning_rates
+from assay.analysis.choose.ranking import CriteriaFront, Standing, frontier
 from assay.report.page.panels import Panel, byte_unit, is_wide, logarithmic
 from assay.report.page.theme import PAPER, SMALL, marker, series
 from assay.report.study.choices.labels import Label, place_labels

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.criteria import time_change
-from assay.analysis.choices.equivalence import LossDifference, LossVerdict, loss_differences
-from assay.analysis.choices.log_change import LogChange
+from assay.analysis.choose.criteria import LogChange, LossDifference, LossVerdict, loss_differences, time_change
 from assay.analysis.metrics.loss import TRAIN_LOSS, VAL_LOSS, loss_of
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, in_nats, nats, plain, time_title

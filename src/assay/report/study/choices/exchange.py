@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.criteria import memory_metric
-from assay.analysis.choices.exchange import LossExchange, Trade, exchanges
+from assay.analysis.choose.criteria import memory_metric
+from assay.analysis.choose.ranking import LossExchange, Trade, exchanges
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, plain, time_title
 from assay.report.study.section import Section

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.criteria import Criterion
-from assay.analysis.choices.frontier import Standing, frontier
+from assay.analysis.choose.criteria import Criterion
+from assay.analysis.choose.ranking import Standing, frontier
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, quantity
 from assay.report.study.choices.wording import in_nats, names

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.learning_rates import RateSeries, learning_rates
+from assay.analysis.choose.learning_rates import RateSeries, learning_rates
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN, figure
 from assay.report.study.choices.wording import in_nats

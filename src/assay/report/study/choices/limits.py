@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.limits import COMMUNICATING, NEAR_MEMORY, NEAR_RATES, WAITING, RowLimit, limits
+from assay.analysis.choose.limits import COMMUNICATING, NEAR_MEMORY, NEAR_RATES, WAITING, RowLimit, limits
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.placebos import Placebo, placebos
+from assay.analysis.claims import Placebo, placebos
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
 from assay.report.study.section import Section

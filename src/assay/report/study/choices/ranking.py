@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.formulas import FormulaRanking, formula_ranking
-from assay.analysis.choices.ranking import Ranked, RowRanking, ranking
+from assay.analysis.choose.ranking import FormulaRanking, Ranked, RowRanking, formula_ranking, ranking
 from assay.analysis.metrics import metrics
 from assay.records.study import BASELINE
 from assay.report.blocks import Block, Table

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.sign_changes import SignChange, sign_changes
+from assay.analysis.factors.additivity import SignChange, sign_changes
 from assay.report.blocks import Block, Table
 from assay.report.study.choices.wording import change, plain
 from assay.report.study.section import Section

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choices.target import LEAST_EVALUATIONS, RowTarget, Targets, targets
+from assay.analysis.choose.target import LEAST_EVALUATIONS, RowTarget, Targets, targets
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN

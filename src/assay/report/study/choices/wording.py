@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from assay.analysis.choices.criteria import same_steps
-from assay.analysis.choices.equivalence import LossDifference
-from assay.analysis.choices.log_change import LogChange
+from assay.analysis.choose.criteria import LogChange, LossDifference, same_steps
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.report.formats import UNKNOWN

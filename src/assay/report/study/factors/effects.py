@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.factors.interactions import MetricEffects, factor_effects
+from assay.analysis.factors.changes import MetricEffects, factor_effects
 from assay.analysis.factors.layout import effect_name
 from assay.report.blocks import Block, Table
 from assay.report.study.factors.wording import as_ratio, in_points, is_exact, title, too_few

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from assay.analysis.factors.grids import Grid
+from assay.analysis.factors.additivity import Grid
 from assay.report.formats import UNKNOWN
 from assay.report.page.panels import CHARACTER, WIDTH, Panel, broken
 from assay.report.page.theme import INK, SOFT, series

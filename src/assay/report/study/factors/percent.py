@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.factors.grids import GridField, grids
+from assay.analysis.factors.additivity import GridField, grids
 from assay.analysis.factors.layout import level_name
 from assay.report.blocks import Block, Table
 from assay.report.formats import UNKNOWN
