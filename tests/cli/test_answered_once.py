@@ -14,7 +14,7 @@ from assay.cli.scaling_study import study_report
 from assay.cli.study_output import finish
 from assay.config import Home
 from assay.dashboard.studies.answer import Answers
-from assay.report.study import sections
+from assay.report.study import view as viewing
 from assay.scaling.studied import answer as fitting
 from assay.studies.folder import StudyFolder
 from support.factorials import compared, factorial
@@ -38,8 +38,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for name, module in (("finished", answering), ("fit", fitting)):  # both are called once by an answer
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
-    filled = (one._replace(content=counting(one.name, one.content)) for one in sections.SECTIONS)
-    monkeypatch.setattr(sections, "SECTIONS", tuple(filled))
+    filled = (one._replace(content=counting(one.name, one.content)) for one in viewing.all_sections())
+    sections = tuple(filled)
+    monkeypatch.setattr(viewing, "all_sections", lambda: sections)
     return found
 
 
@@ -61,7 +62,7 @@ def test_a_study_is_answered_once(
     comparison = compared(factorial(FACTORS), lambda _: (1.2, 1.1, 1.0))
     with pytest.raises(typer.Exit):
         finish(lambda **given: comparison, None, as_json)
-    assert calls == {"finished": 1, **{section.name: 1 for section in sections.SECTIONS}}
+    assert calls == {"finished": 1, **{section.name: 1 for section in viewing.all_sections()}}
     assert comparison.record.id in capsys.readouterr().out
 
 

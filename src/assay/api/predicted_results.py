@@ -28,7 +28,7 @@ class PredictedAnswer(Shown, PredictedStudy):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole answer as plain values."""
-        from assay.report.predicted.study import predicted_study_values
+        from assay.report.study.predicted import predicted_study_values
 
         return predicted_study_values(self)
 
@@ -45,15 +45,14 @@ class PredictedAnswer(Shown, PredictedStudy):
 
     def plot(self) -> "Figure | None":
         """Return heat maps of percent changes and of deviations by two factors; None for a comparison."""
-        from assay.report.page.panels import together
-        from assay.report.page.predicted import maps
-        from assay.report.page.theme import printed
+        from assay.report.kit.drawing import printed, together
+        from assay.report.study.predicted import maps
 
         drawn = together(maps(self))
         return None if drawn is None else printed(drawn)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.study import predicted_study_report
+        from assay.report.study.predicted import predicted_study_report
 
         return predicted_study_report(self)

@@ -20,7 +20,7 @@ def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as
     found = ask(on_progress=lambda text, share: note(text))
     written = None
     if page is not None:
-        from assay.report.page.predicted import write_predicted_page
+        from assay.report.study.predicted import write_predicted_page
 
         written = str(write_predicted_page(found, page))
     if as_json:

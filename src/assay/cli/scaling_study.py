@@ -47,8 +47,8 @@ def run_study(
 
     from assay.api import isoflop
     from assay.cli.console import print_blocks, print_json
-    from assay.report.scaled.plan import plan_report, plan_values
-    from assay.report.terminal.progress import watcher
+    from assay.report.comparison.progress import watcher
+    from assay.report.scaling_study import plan_report, plan_values
 
     check_used("--plan" if only_plan else "", _USES, {"--executor": executor, "--page": page})
     with watcher() as watch:

@@ -23,7 +23,7 @@ from assay.dashboard.runs import views as runs
 from assay.dashboard.server_state import ServerState
 from assay.dashboard.studies import views as studies
 from assay.errors import StorageError, UsageError
-from assay.report.page.theme import DARK, LIGHT, variables
+from assay.report.kit.drawing import DARK, LIGHT, variables
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

@@ -7,7 +7,7 @@ compare` is for that.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay.report.formats import UNKNOWN, amount, figure
+from assay.report.blocks import UNKNOWN, amount, figure
 from assay.report.run import flat
 from assay.units import format_percent, format_seconds
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from assay.estimator.fit import fit_of
-from assay.report.blocks import Block, Table
-from assay.report.formats import UNKNOWN
+from assay.report.blocks import UNKNOWN, Block, Table
 from assay.report.predicted.composition import composition_table, compositions_table
 from assay.report.predicted.fit import fit_words
 from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels, longer, within

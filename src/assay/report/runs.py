@@ -4,7 +4,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from assay.report.formats import UNKNOWN, amount, figure
+from assay.report.blocks import UNKNOWN, amount, figure
 from assay.units import format_count
 
 if TYPE_CHECKING:

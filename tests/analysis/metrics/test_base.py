@@ -18,9 +18,9 @@ from assay.errors import UsageError
 from assay.optimizations import resolved
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted
+from assay.report.comparison.row_table import print_comparison
+from assay.report.comparison.wording import columns
 from assay.report.page import render
-from assay.report.terminal.comparison import print_comparison
-from assay.report.wording import columns
 from support.comparisons import TREATMENTS, record
 
 PLAIN: dict[str, Any] = {

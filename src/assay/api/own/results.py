@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from assay.records.own import OwnStep, TracedPeak
-from assay.report.formats import amount
+from assay.report.blocks import amount
 from assay.report.notebook import Shown
 from assay.units import format_seconds
 
@@ -28,7 +28,7 @@ class MeasuredOwnStep(Shown, OwnStep):
         return f"<{self.program.title}: {amount(self.memory.tensors_peak_bytes)} of tensors, {time} a step>"
 
     def __str__(self) -> str:
-        from assay.report.plain import plain_text
+        from assay.report.kit.terminal import plain_text
 
         return plain_text(self.report())
 
@@ -67,7 +67,7 @@ class TracedStep(Shown, TracedPeak):
         return f"<traced step: {amount(self.peak_bytes)} at {self.instant}>"
 
     def __str__(self) -> str:
-        from assay.report.plain import plain_text
+        from assay.report.kit.terminal import plain_text
 
         return plain_text(self.report())
 

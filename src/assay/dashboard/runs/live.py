@@ -12,8 +12,8 @@ from assay.dashboard.pages import LONGEST
 from assay.errors import legible
 from assay.launch.progress import Meter
 from assay.records.evidence import Evidence, ValueProof
+from assay.report.comparison.wording import value_check
 from assay.report.run import proof
-from assay.report.wording import value_check
 from assay.store.event_log import Event
 from assay.store.run_folder import RunSpec
 from assay.units import format_seconds

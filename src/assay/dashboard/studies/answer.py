@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import Comparison, analyse
 from assay.errors import UsageError
-from assay.report.blocks import Block, Table
-from assay.report.formats import quantity
-from assay.report.notebook.comparison import rows_table
+from assay.report.blocks import Block, Table, quantity
+from assay.report.comparison.row_table import rows_table
 from assay.report.study.view import StudyView
 from assay.studies.folder import StudyFolder
 

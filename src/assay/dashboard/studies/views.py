@@ -15,7 +15,7 @@ from assay.dashboard.studies.answer import page_of
 from assay.dashboard.studies.predicted import AskedPrediction, controls, predicted, read
 from assay.dashboard.studies.progress import cell_names, merged, planned_cells
 from assay.errors import UsageError
-from assay.report.page.predicted import render_predicted, texts
+from assay.report.study.predicted import render_predicted, texts
 from assay.studies.folder import StudyFolder, find
 
 WRITTEN = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"

@@ -14,9 +14,8 @@ from assay.analysis.comparison import Comparison
 from assay.config.home import Home
 from assay.errors import UsageError, shown
 from assay.files import write_file
-from assay.report.page.panels import Panel, alone
-from assay.report.page.theme import svg
-from assay.report.views import View, view
+from assay.report.kit.drawing import Panel, alone, svg
+from assay.report.kit.view import View, view
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,7 +31,7 @@ def write_page(result: Comparison | View, home: Home, path: Path | None = None) 
     Beside it is the page's data (`data.write_data`); the names of its files begin with that of `path`, because other
     files may be there. Returns the page's path. Raises `UsageError` as `check_page`, and `StorageError`.
     """
-    from assay.report.page.data import write_data
+    from assay.report.comparison.page import write_data
 
     answer = view(result)
     if path is None:

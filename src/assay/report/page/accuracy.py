@@ -8,8 +8,8 @@ from markupsafe import Markup
 from assay.analysis.accuracy import QUANTITIES, Accuracy, PredictedFigure
 from assay.files import write_file
 from assay.report.accuracy import accuracy_report
+from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, printed, series, svg, variables
 from assay.report.page import check_page, render_template
-from assay.report.page.theme import DARK, LIGHT, SOFT, canvas, marker, printed, series, svg, variables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from assay.report.page.theme import canvas, marker, printed, series
+from assay.report.kit.drawing import canvas, marker, printed, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.files import check_target
 from assay.records.anatomy import CLASSES, Anatomy, Sum
 from assay.records.trace import OperationClass
-from assay.report.page.theme import LIGHT, SOFT, canvas, printed, save
+from assay.report.kit.drawing import LIGHT, SOFT, canvas, printed, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

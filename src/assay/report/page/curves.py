@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assay.report.page.smoothing import smooth
-from assay.report.page.theme import PAPER, SOFT, canvas, marker, printed, series
+from assay.report.kit.drawing import PAPER, SOFT, canvas, marker, printed, series, smooth
 
 if TYPE_CHECKING:
     import pandas

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay.report.page.theme import SOFT, canvas, marker, printed, series
+from assay.report.kit.drawing import SOFT, canvas, marker, printed, series
 from assay.scaling.extrapolation import extents
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 

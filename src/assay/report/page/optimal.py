@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.report.page.theme import SOFT, canvas, marker, printed, series
+from assay.report.kit.drawing import SOFT, canvas, marker, printed, series
 from assay.units import format_count
 
 if TYPE_CHECKING:

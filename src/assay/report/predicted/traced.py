@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from assay.report.blocks import Block, Facts, Table
-from assay.report.formats import UNKNOWN
+from assay.report.blocks import UNKNOWN, Block, Facts, Table
 from assay.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from assay.report.blocks import Block, Facts, Table
-from assay.report.formats import figure
+from assay.report.blocks import Block, Facts, Table, figure
 from assay.units import format_count
 
 if TYPE_CHECKING:

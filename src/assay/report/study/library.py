@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.records.published import PublishedStudy
-from assay.report.blocks import Block, Facts, Table
-from assay.report.formats import UNKNOWN
-from assay.report.study.expectations import expected
-from assay.report.study.published import document_facts, faults, number, printed
+from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.study.sections.stated import document_facts, expected, faults, number, printed
 
 if TYPE_CHECKING:
     from assay.studies.base import Study
