@@ -18,7 +18,7 @@ from pathlib import Path
 from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
-from assay.report.page import write_page
+from assay.report.kit.page import write_page
 
 STUDIES = Path(__file__).parent / "studies"
 ARCHIVE = "study.tar.gz"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.report.predicted.scaling import fit_report
+from assay.report.laws import fit_report
 from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import FitResult, bootstrap, law_of

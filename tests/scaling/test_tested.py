@@ -9,7 +9,7 @@ import pytest
 from assay.api import scaling
 from assay.api.asking.optimal import frontier_of
 from assay.errors import UsageError
-from assay.report.predicted.scaling import fit_report
+from assay.report.laws import fit_report
 from assay.scaling.extrapolation import extents
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import FitResult, fit

@@ -54,7 +54,7 @@ class TrainedRun(Shown, RunResult):
     def plot(self) -> "Figure | None":
         """Return a figure of training loss, validation loss and learning rate by step; None without a step."""
         from assay.report.comparison.wording import unit_of_loss
-        from assay.report.page.curves import losses
+        from assay.report.curves import losses
 
         return losses(self.to_frame(), unit_of_loss(self.config)) if self.steps else None
 

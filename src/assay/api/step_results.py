@@ -45,23 +45,23 @@ class MeasuredStep(Shown, Anatomy):
 
         Raises `UsageError` if they were not asked for, or for another ending, and `StorageError` if the disk refuses.
         """
-        from assay.report.step.perfetto import writable, write
+        from assay.report.anatomy import check_trace, write_trace
 
         where = absolute(path)
-        writable(where)
+        check_trace(where)
         if not self.operators:
             raise UsageError("the step was measured without its operators; measure it with operators=True")
-        write(self, where)
+        write_trace(self, where)
 
     def plot(self) -> "Figure | None":
         """Return a figure of time by module and class of operator, and of shares of the whole."""
-        from assay.report.page.anatomy import figure
+        from assay.report.anatomy import figure
 
         return figure(self)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.step.anatomy import anatomy_report
+        from assay.report.anatomy import anatomy_report
 
         return anatomy_report(self)
 
@@ -98,7 +98,7 @@ class PredictedStep(Shown, Estimate):
 
     def plot(self) -> "Figure | None":
         """Return a figure of live memory by instant."""
-        from assay.report.page.curves import memory
+        from assay.report.curves import memory
 
         return memory(self.timeline.instants)
 
@@ -129,7 +129,7 @@ class PlannedStep(Shown, Projection):
 
     def plot(self) -> "Figure":
         """Return a figure of planned memory by pipeline stage and kind."""
-        from assay.report.page.curves import held
+        from assay.report.curves import held
 
         return held(self.to_frame().drop(columns="parameters"))
 

@@ -66,8 +66,8 @@ def measure(
     """
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
+    from assay.report.anatomy import drawable
     from assay.report.kit.drawing import save
-    from assay.report.page.anatomy import drawable
 
     near = {"--numerics": numerics}
     modes = {"--against": against, "--device": device}

@@ -88,7 +88,7 @@ def compare_runs(
     from assay.api import runs
     from assay.cli.console import print_json, print_table
     from assay.config import Home
-    from assay.report.difference import changed
+    from assay.report.runs import changed
     from assay.store.lookup import find
 
     home = Home().checked()

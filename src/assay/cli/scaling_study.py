@@ -93,7 +93,7 @@ def study_report(study: _Study, page: Page = None, as_json: Json = False) -> Non
     from assay.api.isoflop import answer
     from assay.config import Home
     from assay.report import view
-    from assay.report.page import write_page
+    from assay.report.kit.page import write_page
 
     shown = view(answer(study))
     print_answer(shown, write_page(shown, Home(), page), as_json)

@@ -302,7 +302,7 @@ def report_study(study: _Name, page: Page = None) -> None:
     """Write the page of a study anew, from its record."""
     from assay.api.study import show
     from assay.config import Home
-    from assay.report.page import write_page
+    from assay.report.kit.page import write_page
 
     typer.echo(str(write_page(show(study), Home(), page)))
 

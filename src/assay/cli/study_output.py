@@ -34,7 +34,7 @@ def finish(
     from assay.cli.track_option import copying, show_how_to_look
     from assay.config import Home
     from assay.report import view
-    from assay.report.page import check_page, write_page
+    from assay.report.kit.page import check_page, write_page
 
     home = Home()
     check_fail_on(fail_on)

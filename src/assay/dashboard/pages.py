@@ -48,10 +48,10 @@ def _below(path: str, view: str) -> bool:
 def _templates() -> "Environment":
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    from assay.report.page import breakable
+    from assay.report.kit.page import breakable
 
     templates = Environment(
-        loader=ChoiceLoader([PackageLoader("assay.dashboard"), PackageLoader("assay.report.page")]),
+        loader=ChoiceLoader([PackageLoader("assay.dashboard"), PackageLoader("assay.report.kit")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

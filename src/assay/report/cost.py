@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
 from assay.report.inference import described
-from assay.report.predicted.fit import batch_words
-from assay.report.predicted.training import hours_words, money_words, span, training_words
+from assay.report.predictions import batch_words, hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
 from assay.report.mesh import divided, placed
-from assay.report.predicted.training import hours_words
+from assay.report.predictions import hours_words
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:

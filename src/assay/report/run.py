@@ -5,8 +5,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spelled
+from assay.report.gradients import agreement_line
 from assay.report.kit.command import arguments, stack
-from assay.report.step.gradients import agreement_line
 from assay.units import (
     format_bytes,
     format_count,
@@ -254,7 +254,7 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
         columns = ("by phase", "process peak", "anonymous", "files")
         yield Table.of(columns, phases, columns[1:])
     if result.gradients:
-        from assay.report.step.gradients import modules_table
+        from assay.report.gradients import modules_table
 
         yield modules_table("gradients of one more step", result.gradients)
     yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.records.study import StudyEnding
 from assay.report.blocks import Block, Facts, Table
-from assay.report.predicted.frontiers import isoflop_values
-from assay.report.predicted.scaling import fit_report, fit_values
+from assay.report.frontiers import isoflop_values
+from assay.report.laws import fit_report, fit_values
 from assay.studies.isoflop.budget import MOST_EPOCHS, cells_of, seconds_of
 from assay.studies.isoflop.sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, RATE, WIDTH

@@ -32,7 +32,7 @@ from assay.report.kit.drawing import (
     variables,
 )
 from assay.report.kit.view import View
-from assay.report.predicted.scaling import fit_report
+from assay.report.laws import fit_report
 from assay.report.scaling_study import (
     cautions,
     meanings,

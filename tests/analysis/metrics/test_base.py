@@ -20,7 +20,7 @@ from assay.records.memory import Memory
 from assay.records.prediction import Predicted
 from assay.report.comparison.row_table import print_comparison
 from assay.report.comparison.wording import columns
-from assay.report.page import render
+from assay.report.kit.page import render
 from support.comparisons import TREATMENTS, record
 
 PLAIN: dict[str, Any] = {

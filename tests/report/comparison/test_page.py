@@ -16,7 +16,7 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory, PhaseMemory
 from assay.records.status import Status
 from assay.report.comparison.page import built_table, frames, write_data
-from assay.report.page import breakable, check_page, render, write_page
+from assay.report.kit.page import breakable, check_page, render, write_page
 from assay.report.study.view import StudyView
 from support.comparisons import ENVIRONMENT, TREATMENTS, record
 

@@ -8,7 +8,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.report.predicted.frontiers import isoflop_report
+from assay.report.frontiers import isoflop_report
 from assay.scaling.approaches.isoflop import isoflop
 from assay.scaling.points import Points
 from support.laws import known_law

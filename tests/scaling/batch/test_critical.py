@@ -7,7 +7,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.report.predicted.batch import batch_report
+from assay.report.batch import batch_report
 from assay.scaling.batch.critical import (
     Batching,
     Critical,

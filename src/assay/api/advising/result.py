@@ -43,7 +43,7 @@ class Recommendation(Shown, Advice):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""
-        from assay.report.predicted.advice import kept_order
+        from assay.report.recommend import kept_order
 
         training = None if self.tokens is None else self.training(self.tokens, self.price).to_dict()
         found: dict[str, Any] = {"training": training, "verified": None}
@@ -60,13 +60,13 @@ class Recommendation(Shown, Advice):
 
     def plot(self) -> "Figure | None":
         """Return a figure of tokens/s against memory."""
-        from assay.report.page.advice import figure
+        from assay.report.recommend import figure
 
         return figure(self)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.advice import advice_report
+        from assay.report.recommend import advice_report
 
         training = None if self.tokens is None else self.training(self.tokens, self.price)
         return advice_report(self, training, self.measured)
@@ -97,6 +97,6 @@ class LayoutRecommendation(Shown, LayoutAdvice):
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.layouts import layout_report
+        from assay.report.recommend import layout_report
 
         return layout_report(self, None if self.tokens is None else self.training(self.tokens, self.price))

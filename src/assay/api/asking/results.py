@@ -25,7 +25,7 @@ class LawOptima(Shown, LawAnswers):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures of every law, as `--json` prints them."""
-        from assay.report.predicted.optimal import optimal_values
+        from assay.report.optimal import optimal_values
 
         return optimal_values(self)
 
@@ -37,13 +37,13 @@ class LawOptima(Shown, LawAnswers):
 
     def plot(self) -> "Figure | None":
         """Return a figure of each law's optimal size by compute, with the answers as points."""
-        from assay.report.page.optimal import figure
+        from assay.report.optimal import figure
 
         return figure(self)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.optimal import optimal_report
+        from assay.report.optimal import optimal_report
 
         return optimal_report(self)
 
@@ -57,7 +57,7 @@ class Grown(Shown, Growths):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures of every law, as `--json` prints them."""
-        from assay.report.predicted.growth import growth_values
+        from assay.report.optimal import growth_values
 
         return growth_values(self)
 
@@ -69,7 +69,7 @@ class Grown(Shown, Growths):
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.growth import growth_report
+        from assay.report.optimal import growth_report
 
         return growth_report(self)
 
@@ -83,7 +83,7 @@ class BatchSizes(Shown, Batching):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, as `--json` prints them."""
-        from assay.report.predicted.batch import batch_values
+        from assay.report.batch import batch_values
 
         return batch_values(self)
 
@@ -95,12 +95,12 @@ class BatchSizes(Shown, Batching):
 
     def plot(self) -> "Figure | None":
         """Return a figure of steps and examples by batch size, relative to the least."""
-        from assay.report.page.optimal import batch_figure
+        from assay.report.batch import batch_figure
 
         return batch_figure(self)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.batch import batch_report
+        from assay.report.batch import batch_report
 
         return batch_report(self)

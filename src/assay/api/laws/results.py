@@ -44,13 +44,13 @@ class LawFit(FittedLaw, Shown):
 
     def plot(self) -> "Figure":
         """Return a figure of the losses with those of the law, and of the residuals."""
-        from assay.report.page.laws import law_figure
+        from assay.report.laws import law_figure
 
         return law_figure(self)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.scaling import fit_report
+        from assay.report.laws import fit_report
 
         return fit_report(self)
 
@@ -68,6 +68,6 @@ class LossAnswer(Prediction, Shown):
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.laws import prediction_report
+        from assay.report.laws import prediction_report
 
         return prediction_report(self)

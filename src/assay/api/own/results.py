@@ -44,13 +44,13 @@ class MeasuredOwnStep(Shown, OwnStep):
 
     def plot(self) -> "Figure | None":
         """Return a figure of time by module and class of operator; None if the step was not taken apart."""
-        from assay.report.page.anatomy import figure
+        from assay.report.anatomy import figure
 
         return None if self.anatomy is None else figure(self.anatomy)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.step.own import own_step_report
+        from assay.report.measure import own_step_report
 
         return own_step_report(self)
 
@@ -83,6 +83,6 @@ class TracedStep(Shown, TracedPeak):
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""
-        from assay.report.predicted.traced import traced_report
+        from assay.report.estimate import traced_report
 
         return traced_report(self)

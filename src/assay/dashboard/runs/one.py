@@ -9,8 +9,8 @@ from assay.errors import UsageError
 from assay.records.run import RunResult
 from assay.report.blocks import Block, Table
 from assay.report.comparison.wording import unit_of_loss, value_check
-from assay.report.difference import changed, configurations, environments, figures
 from assay.report.run import flat, proof, run_report
+from assay.report.runs import changed, configurations, environments, figures
 from assay.store.lookup import find
 
 

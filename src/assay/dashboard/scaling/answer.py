@@ -10,8 +10,8 @@ from assay.dashboard.scaling.figures import losses_figure, sizes_figure
 from assay.dashboard.scaling.own_laws import OwnLaw, law_of
 from assay.dashboard.scaling.question import LawQuestion
 from assay.report.blocks import UNKNOWN, Block, Facts
+from assay.report.optimal import interval, mark, optimal_report
 from assay.report.plan import days
-from assay.report.predicted.optimal import interval, mark, optimal_report
 from assay.scaling.asking.answer import LawAnswer
 from assay.scaling.asking.frontier import Optimum
 from assay.scaling.fitted import REFUSED

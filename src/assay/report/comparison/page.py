@@ -38,8 +38,8 @@ from assay.report.comparison.wording import (
     value_check,
 )
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
+from assay.report.kit.page import inline
 from assay.report.kit.view import View
-from assay.report.page import inline
 from assay.report.study.section import Filled
 from assay.report.study.view import StudyView
 from assay.sealed import seal_file

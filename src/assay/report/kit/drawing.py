@@ -20,6 +20,8 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from assay.units import format_count
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -271,3 +273,13 @@ def smooth(values: Sequence[float | None], most: int = POINTS) -> Curve:
     spans = [(max(0, at - reach), min(len(finite), at + reach + 1)) for at in range(0, len(finite), every)]
     means = [(sums[end] - sums[start]) / (end - start) for start, end in spans]
     return [float(step) for step, _ in finite[::every]], means
+
+
+def plain_numbers(axis: Any) -> None:
+    """Write the numbers of both axes as they are typed; powers of ten would be typeset as formulas."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(LogLocator(numticks=8))
+        side.set_major_formatter(lambda value, _: format_count(value) if value < 1e15 else f"{value:.0e}")
+        side.set_minor_formatter(NullFormatter())

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from assay.report.anatomy import sums_table
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, figure
 from assay.report.comparison.wording import value_check
-from assay.report.step.anatomy import sums_table
 from assay.units import format_bytes, format_count, format_flops, format_percent, format_seconds
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
-        loader=PackageLoader("assay.report.page"),
+        loader=PackageLoader("assay.report.kit"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

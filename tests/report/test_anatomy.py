@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import UsageError
 from assay.records.anatomy import BETWEEN, UPDATE, Anatomy, Operator
-from assay.report.step.perfetto import trace, writable, write
+from assay.report.anatomy import check_trace, trace_of, write_trace
 from support.traces import nest
 
 STEP = (
@@ -44,11 +44,11 @@ def anatomy() -> Anatomy:
 
 
 def slices() -> list[dict[str, Any]]:
-    return [one for one in trace(anatomy())["traceEvents"] if one["ph"] == "X"]
+    return [one for one in trace_of(anatomy())["traceEvents"] if one["ph"] == "X"]
 
 
 def test_every_event_has_the_keys_of_its_kind() -> None:
-    whole = trace(anatomy())
+    whole = trace_of(anatomy())
     assert set(whole) == {"traceEvents", "displayTimeUnit", "otherData"}
     required = {
         "X": {"name", "cat", "ts", "dur", "pid", "tid"},
@@ -82,15 +82,15 @@ def test_slices_that_overlap_are_noticed() -> None:
 
 
 def test_memory_is_a_counter() -> None:
-    counters = [one for one in trace(anatomy())["traceEvents"] if one["ph"] == "C"]
+    counters = [one for one in trace_of(anatomy())["traceEvents"] if one["ph"] == "C"]
     assert [one["args"]["bytes alive"] for one in counters] == [1000 + index for index in range(len(STEP))]
 
 
 @pytest.mark.parametrize("name", ["step.json", "step.json.gz"])
 def test_it_is_written_whole(tmp_path: Path, name: str) -> None:
-    write(anatomy(), tmp_path / name)
+    write_trace(anatomy(), tmp_path / name)
     content = (tmp_path / name).read_bytes()
-    assert json.loads(gzip.decompress(content) if name.endswith(".gz") else content) == trace(anatomy())
+    assert json.loads(gzip.decompress(content) if name.endswith(".gz") else content) == trace_of(anatomy())
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_it_is_written_whole(tmp_path: Path, name: str) -> None:
 )
 def test_a_file_that_cannot_be_is_said_at_once(tmp_path: Path, name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        writable(tmp_path / name)
+        check_trace(tmp_path / name)

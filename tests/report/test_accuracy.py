@@ -6,7 +6,7 @@ import pytest
 
 from assay.analysis.accuracy import Accuracy, PredictedFigure
 from assay.errors import UsageError
-from assay.report.page.accuracy import figure, render_accuracy, write_accuracy_page
+from assay.report.accuracy import figure, render_accuracy, write_accuracy_page
 
 FOUND = Accuracy(
     (

@@ -1,4 +1,4 @@
-"""The gradients of a trained run as text: a table by module, and sentences on agreement and noise."""
+"""The gradients of a trained run as text: a table by module, and sentences on agreement and scale."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -3,11 +3,19 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.drawing import SOFT, canvas, plain_numbers, printed, series
 from assay.units import format_count, format_seconds
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from assay.scaling.batch.critical import Batching, BatchRow, Critical
+
+_FROM_CRITICAL = 30.0
+"""Factor of batch size that is drawn on both sides of the critical one."""
 
 
 def batch_report(found: "Batching") -> Iterator[Block]:
@@ -100,3 +108,17 @@ def batch_values(found: "Batching") -> dict[str, Any]:
         "planned": None if found.planned is None else found.planned._asdict(),
         "batches": [one._asdict() for one in found.rows],
     }
+
+
+def batch_figure(found: "Batching") -> "Figure":
+    """Return the figure of steps and examples to the same loss, over the least of each."""
+    critical = found.critical
+    sizes = np.geomspace(critical.size / _FROM_CRITICAL, critical.size * _FROM_CRITICAL, 60)
+    with canvas(5.5, 3.8, 1) as (drawn, (axis,)):
+        for number, (label, value) in enumerate((("steps", critical.steps), ("examples", critical.examples)), start=1):
+            axis.plot(sizes, [value(float(size)) for size in sizes], color=series(number), linewidth=1.2, label=label)
+        axis.axvline(critical.size, color=SOFT, linewidth=0.8)
+        axis.set(xscale="log", yscale="log", xlabel=f"batch size, {critical.unit}", ylabel="times the least")
+        plain_numbers(axis)
+        axis.legend(frameon=False)
+        return printed(drawn)

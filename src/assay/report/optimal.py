@@ -1,16 +1,21 @@
-"""The best size and data by scaling laws as text and values: side by side, off the optimum, as text, in money."""
+"""The best size and data by scaling laws, and how they grow with compute, as text, values and a figure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from assay.report.blocks import Block, Table
+from assay.report.kit.drawing import canvas, marker, plain_numbers, printed, series
 from assay.units import finite, format_count, format_seconds
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from assay.scaling.accounting import Accounting
     from assay.scaling.asking.answer import LawAnswer, LawAnswers, Quantity
     from assay.scaling.asking.frontier import Frontier
-    from assay.scaling.asking.growth import Growth
+    from assay.scaling.asking.growth import Growth, Growths
     from assay.scaling.asking.other_size import OtherSize
 
 _UNITS: "Mapping[Quantity, str]" = {"parameters": "parameters", "tokens": "tokens", "flops": "FLOPs"}
@@ -29,7 +34,7 @@ def optimal_report(found: "LawAnswers") -> Iterator[Block]:
         f"{interval}, interval",
         "beyond",
     )
-    yield Table.of(columns, (_row(one, interval) for one in found.answers.values()), columns[1:-1])
+    yield Table.of(columns, (_optimal_row(one, interval) for one in found.answers.values()), columns[1:-1])
     yield from warnings(found.answers)
     yield from _refusals(found)
     if found.tokens_per_parameter is not None:
@@ -93,7 +98,7 @@ def _interval_of(found: "LawAnswers") -> "Quantity":
     return "tokens" if found.quantity == "parameters" else "parameters"
 
 
-def _row(one: "LawAnswer", other: "Quantity") -> tuple[str, ...]:
+def _optimal_row(one: "LawAnswer", other: "Quantity") -> tuple[str, ...]:
     best = one.optimum
     if best is None:
         return (one.law, *["–"] * 3, f"{one.flops:.3g}", "–", "–", f"refused: {mark(one.beyond)[2:]}")
@@ -215,10 +220,10 @@ def _bills(found: "LawAnswers") -> Iterator[Block]:
 
 def optimal_values(found: "LawAnswers") -> dict[str, Any]:
     """Return the figures of every law for programs; those of a refused answer are null."""
-    return {name: _values(one) for name, one in found.answers.items()}
+    return {name: _optimum_values(one) for name, one in found.answers.items()}
 
 
-def _values(one: "LawAnswer") -> dict[str, Any]:
+def _optimum_values(one: "LawAnswer") -> dict[str, Any]:
     from assay.scaling.asking.text import Text
 
     best, spread = one.optimum, one.frontier.spread
@@ -260,3 +265,88 @@ def _elsewhere_values(there: "OtherSize") -> dict[str, Any]:
     model = there.model
     whole = {"size": there.size, "training": there.training, "total_flops": there.flops, "total": there.whole}
     return {"parameters": model.parameters, "tokens": model.tokens, "flops": model.flops, **whole}
+
+
+def growth_report(found: "Growths") -> Iterator[Block]:
+    """Yield a row for each law with the factors of N and D, and the model to which they lead."""
+    yield f"With {found.times:g} times the compute:"
+    columns: tuple[str, ...] = ("law", "N, times", "interval", "D, times")
+    if found.run is not None:
+        columns += ("this run's N", "this run's D")
+    if found.flops is not None:
+        columns += ("optimal N", "optimal D", "beyond")
+    yield Table.of(columns, (_growth_row(found, one) for one in found.answers.values()), columns[1:])
+    yield from warnings(found.answers)
+    if found.run is not None:
+        parameters, tokens = map(format_count, found.run)
+        yield (
+            f"This run has {parameters} parameters and {tokens} tokens, {found.flops:.3g} FLOPs. Its N and D are "
+            "multiplied by the factors, so it stays as far from the optimum as it is. The optimum is that of the whole "
+            "compute."
+        )
+    yield from sources(found.answers)
+
+
+def _growth_row(found: "Growths", one: "Growth") -> tuple[str, ...]:
+    ends = interval(one.parameters_interval, one.frontier, "{:.3g}".format)
+    row: tuple[str, ...] = (one.law, f"{one.parameters:.3g}", ends, f"{one.tokens:.3g}")
+    if found.run is not None:
+        row += tuple(map(format_count, _grown(found.run, one)))
+    if one.beyond is None:
+        return row
+    if one.end is None:
+        return (*row, "–", "–", f"refused: {mark(one.beyond)[2:]}")
+    return (*row, format_count(one.end.parameters), format_count(one.end.tokens), mark(one.beyond))
+
+
+def _grown(run: tuple[float, float], one: "Growth") -> tuple[float, float]:
+    return run[0] * one.parameters, run[1] * one.tokens
+
+
+def growth_values(found: "Growths") -> dict[str, Any]:
+    """Return the figures of every law for programs."""
+    return {name: _growth_values(found, one) for name, one in found.answers.items()}
+
+
+def _growth_values(found: "Growths", one: "Growth") -> dict[str, Any]:
+    spread = one.frontier.spread
+    return {
+        "parameters_times": one.parameters,
+        "interval": None if one.parameters_interval is None else list(one.parameters_interval),
+        "level": None if spread is None else spread.level,
+        "tokens_times": one.tokens,
+        "run": None if found.run is None else dict(zip(("parameters", "tokens"), _grown(found.run, one), strict=True)),
+        "optimum": None if one.end is None else {"parameters": one.end.parameters, "tokens": one.end.tokens},
+        "flops": one.flops,
+        "beyond": one.beyond,
+        "refused": one.refused,
+        "source": one.frontier.source,
+        **accounting_values(one.frontier.accounting),
+    }
+
+
+_AROUND = 30.0
+"""Factor of compute that is drawn on both sides of the answers."""
+
+
+def figure(found: "LawAnswers") -> "Figure | None":
+    """Return the figure; None if every answer is refused."""
+    answers = [one for one in found.answers.values() if one.optimum is not None]
+    if not answers:
+        return None
+    ends = min(one.flops for one in answers) / _AROUND, max(one.flops for one in answers) * _AROUND
+    compute = np.geomspace(*ends, 30)
+    with canvas(6.5, 4.2, 1) as (drawn, (axis,)):
+        for number, one in enumerate(answers, start=1):
+            sizes = [one.frontier.at(float(flops)).parameters for flops in compute]
+            color, most = series(number), one.frontier.reach.most
+            within = compute <= most
+            axis.plot(compute, sizes, color=color, linewidth=0.9, linestyle="dotted", label=one.law)
+            axis.plot(compute[within], np.array(sizes)[within], color=color, linewidth=1.4)
+            best = one.optimum
+            if best is not None:
+                axis.plot([best.flops], [best.parameters], color=color, marker=marker(number), linestyle="none")
+        axis.set(xscale="log", yscale="log", xlabel="training FLOPs", ylabel="optimal parameters")
+        plain_numbers(axis)
+        axis.legend(fontsize=7, frameon=False)
+        return printed(drawn)

@@ -1,19 +1,21 @@
-"""Text on what to turn on: the recommended stack, the price of less memory, contributions, and what all rests on."""
+"""Advice on what to turn on as text, on one device and over several GPUs, and its figure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import exp
 from typing import TYPE_CHECKING
 
 from assay.estimator.timing.step_time import WIDE
 from assay.hardware.devices import device
 from assay.report.blocks import Block, Facts, Table
-from assay.report.predicted.fit import batch_words
-from assay.report.predicted.sheet import PREDICTED
-from assay.report.predicted.training import hours_words, money_words, training_words
+from assay.report.kit.drawing import canvas, marker, printed, series
+from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, training_words
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from assay.advise.advice import Advice, Choice
+    from assay.advise.placed import Layout, LayoutAdvice
     from assay.estimator.training import Training
 
 _APART = 1.05
@@ -29,8 +31,8 @@ def advice_report(
 
     `training` is a whole one. `measured` has the times of a verification.
     """
-    yield headline(found, training)
-    yield Facts.of(_answer(found, training))
+    yield stack_sentence(found, training)
+    yield Facts.of(_stack_answer(found, training))
     rows = [(one.title, _speed(found, one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
     speed, time = found.speed_unit, "step time" if found.device else "arithmetic"
     yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
@@ -54,7 +56,7 @@ def kept_order(found: "Advice", measured: Measured) -> bool:
     return all(time * _APART >= max(times[: place + 1]) for place, time in enumerate(times))
 
 
-def headline(found: "Advice", training: "Training | None") -> str:
+def stack_sentence(found: "Advice", training: "Training | None") -> str:
     """Return the sentence that a colleague would say first."""
     best = found.recommended
     here = _budget(found)
@@ -66,7 +68,7 @@ def headline(found: "Advice", training: "Training | None") -> str:
     return f"{found.configuration} fits {where} {turned}: {needs}{room}{takes}."
 
 
-def _answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str, str]]:
+def _stack_answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str, str]]:
     best, bare = found.recommended, found.baseline
     yield "turn on", best.title
     yield "command", found.command
@@ -169,3 +171,96 @@ def _verdict(found: "Advice", measured: Measured) -> str:
     held = "held" if kept_order(found, measured) else "did not hold"
     fastest = min(measured, key=measured.__getitem__)
     return f"Verified by short runs: the order {held}, and {fastest} was the fastest. A step took: {times}."
+
+
+_PLANNED = (
+    "{0.candidates:,} layouts with their techniques were planned, and {0.refused:,} more were refused. All of this is "
+    "predicted from datasheets, and nothing was measured. Plans leave out overlap, stragglers, the update and memory "
+    "traffic; small models take longer. Buffers and gathered weights take gigabytes more. The errors of plans are in "
+    "docs/numbers.md."
+)
+_REPLICATED = (
+    "No plan covers this model, so tensor and pipeline groups were not searched. {0.candidates:,} kinds of data "
+    "parallelism with their techniques were predicted, by the ledger of a rank, by kernels and by datasheets of links; "
+    "nothing was measured. Buffers of NCCL take up to a gigabyte more."
+)
+
+
+def layout_report(found: "LayoutAdvice", training: "Training | None" = None) -> Iterator[Block]:
+    """Yield the answer in a sentence, its figures, its tables of layouts, and its caveats."""
+    yield layout_sentence(found, training)
+    yield Facts.of(_layout_answer(found, training))
+    yield _table("layout", found.frontier)
+    if found.runners_up:
+        yield _table("next layout", found.runners_up)
+    yield from (f"Caution: {one}." for one in found.warnings)
+    yield _PLANNED.format(found) if found.planned else _REPLICATED.format(found)
+    if found.sources:
+        yield f"Changes of the loss were measured on like runs: {'; '.join(found.sources)}."
+    if found.lossy:
+        yield f"Left out, because no like measurement or published training keeps their loss: {', '.join(found.lossy)}."
+    if found.unplanned:
+        yield f"Left out, because no plan over several ranks has them: {', '.join(found.unplanned)}."
+
+
+def layout_sentence(found: "LayoutAdvice", training: "Training | None") -> str:
+    """Return the sentence that a colleague would say first."""
+    best, run = found.recommended, found.run
+    batch = f"{run.sequences_per_step:,} sequences of {run.model.context_length:,} tokens"
+    needs = f"{format_bytes(best.need_bytes)} on the fullest GPU, of {format_bytes(found.budget_bytes)}"
+    takes = "" if training is None else f", and {training_words(training)}"
+    return f"{found.configuration} fits {found.cluster} with {best.title}: {batch} need {needs}{takes}."
+
+
+def _layout_answer(found: "LayoutAdvice", training: "Training | None") -> Iterator[tuple[str, str]]:
+    best, time = found.recommended, found.step_time
+    yield "turn on", best.title
+    yield "layout", f"{best.mesh}, on {found.cluster}"
+    if found.planned:
+        yield "plan it", found.command
+    yield "train it", found.train_command or "no command of assay starts a run over several nodes"
+    speed = f"{format_count(best.tokens_per_second)} tokens/s, {format_seconds(best.seconds)} a step"
+    yield "at best, by the plan" if found.planned else "speed", f"{speed}, {best.mfu:.1%} MFU"
+    low, high = (format_seconds(one * time.seconds) for one in time.spread or (1, 1))
+    basis = "the plan and its errors" if time.margin is None else "kernels of a rank, and its collectives"
+    yield "step time", f"{low} to {high}, by {basis}"
+    budget = format_bytes(found.budget_bytes)
+    what = "of tensors on the fullest rank" if found.planned else "in use on each rank"
+    yield "memory", f"{format_bytes(best.need_bytes)} {what}, of {budget}"
+    waits = f"{best.communication_share:.1%} in collectives, {best.idle_share:.1%} idle in the pipeline"
+    yield "waiting", f"{waits}, of a step without overlap"
+    yield "loss", best.numerics.value
+    if training is not None:
+        yield "training", f"{format_count(training.tokens)} tokens take {hours_words(training)}"
+        yield "hours of one GPU", " to ".join(format_count(one) for one in training.device_hours)
+        if training.price is not None:
+            yield "money", f"{money_words(training)}, at {training.price:g} for an hour of one GPU"
+
+
+def _table(heading: str, placed: "Iterable[Layout]") -> Table:
+    rows = [
+        (str(one.mesh), one.title, format_count(one.tokens_per_second), format_bytes(one.need_bytes)) for one in placed
+    ]
+    return Table.of((heading, "techniques", "tokens/s", "needs"), rows, ("tokens/s", "needs"))
+
+
+_MIB = 2**20
+
+
+def figure(found: "Advice") -> "Figure":
+    """Return the figure of memory and speed: the frontier, the recommended stack and the bare configuration."""
+    groups = {"frontier": found.frontier, "recommended": (found.recommended,), "nothing": (found.baseline,)}
+    with canvas(5.0, 3.6, 1) as (drawn, (axis,)):
+        for number, (label, points) in enumerate(groups.items()):
+            axis.plot(
+                [one.need_bytes / _MIB for one in points],
+                [one.tokens_per_second for one in points],
+                color=series(number + 1),
+                marker=marker(number + 1),
+                linestyle="-" if label == "frontier" else "none",
+                label=label,
+            )
+        axis.axvline(found.budget_bytes / _MIB, linewidth=0.8, linestyle=":")
+        axis.set(xlabel="needs, MiB", ylabel=found.speed_unit, xscale="log")
+        axis.legend()
+    return printed(drawn)
