@@ -15,10 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from assay.scaling.extrapolation import extents, extrapolation
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import bootstrap, fit
-from assay.scaling.interval import of_losses
+from assay.scaling.law_intervals import extents, extrapolation, of_losses
 from assay.scaling.laws import Law, form_named, forms
 from assay.scaling.laws.base import log_losses
 from assay.scaling.points import Floats, Points, planned

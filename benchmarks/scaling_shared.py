@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from assay.files import write_file
 from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitting import FitResult, bootstrap, law_of
-from assay.scaling.interval import quantiles
+from assay.scaling.law_intervals import quantiles
 from assay.scaling.laws import HOFFMANN
 from assay.scaling.laws.base import log_losses
 from assay.scaling.laws.hoffmann import BESIROGLU

@@ -15,7 +15,7 @@ from assay.cli.study_output import finish
 from assay.config import Home
 from assay.dashboard.studies.answer import Answers
 from assay.report.study import view as viewing
-from assay.scaling.studied import answer as fitting
+from assay.scaling import scaling_study as fitting
 from assay.studies.folder import StudyFolder
 from support.factorials import compared, factorial
 from support.scaled import scaled_record

@@ -10,7 +10,7 @@ from assay.cli.options import Json, count_of
 from assay.cli.scaling_questions import batch_size, optimal_size
 
 if TYPE_CHECKING:
-    from assay.scaling.profile import Likelihood
+    from assay.scaling.law_intervals import Likelihood
 
 app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
 app.command("run")(scaling_study.run_study)

@@ -12,7 +12,7 @@ from assay.units import format_count, format_seconds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from assay.scaling.batch.critical import Batching, BatchRow, Critical
+    from assay.scaling.batch import Batching, BatchRow, Critical
 
 _FROM_CRITICAL = 30.0
 """Factor of batch size that is drawn on both sides of the critical one."""
@@ -51,7 +51,7 @@ def batch_report(found: "Batching") -> Iterator[Block]:
 
 
 def _identified(critical: "Critical") -> bool:
-    from assay.scaling.batch.critical import IDENTIFIED
+    from assay.scaling.batch import IDENTIFIED
 
     fitted = critical.least_steps is not None and critical.interval is not None
     return not (fitted and critical.interval is not None and critical.interval[1] > IDENTIFIED * critical.interval[0])

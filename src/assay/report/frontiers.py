@@ -7,9 +7,7 @@ from assay.report.blocks import Block, Table
 from assay.units import format_count
 
 if TYPE_CHECKING:
-    from assay.scaling.approaches.envelope import Envelope
-    from assay.scaling.approaches.frontier import Optima
-    from assay.scaling.approaches.isoflop import IsoFlop
+    from assay.scaling.approaches import Envelope, IsoFlop, Optima
 
 
 def isoflop_report(found: "IsoFlop") -> Iterator[Block]:

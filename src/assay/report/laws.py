@@ -8,15 +8,15 @@ import numpy as np
 from assay.report.blocks import Block, Table
 from assay.report.kit.drawing import SOFT, canvas, marker, printed, series
 from assay.report.optimal import accounting_values
-from assay.scaling.extrapolation import extents
+from assay.scaling.law_intervals import extents
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, QUANTITIES
 from assay.units import finite, format_count, format_flops
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from assay.scaling.extrapolation import Extrapolation
     from assay.scaling.fitted import FittedLaw, HeldOut, Prediction
+    from assay.scaling.law_intervals import Extrapolation
     from assay.scaling.laws import Form
 
 

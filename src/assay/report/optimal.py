@@ -12,11 +12,9 @@ from assay.units import finite, format_count, format_seconds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from assay.scaling.accounting import Accounting
-    from assay.scaling.asking.answer import LawAnswer, LawAnswers, Quantity
-    from assay.scaling.asking.frontier import Frontier
-    from assay.scaling.asking.growth import Growth, Growths
-    from assay.scaling.asking.other_size import OtherSize
+    from assay.scaling.frontier import Frontier
+    from assay.scaling.optimal import Growth, Growths, LawAnswer, LawAnswers, OtherSize, Quantity
+    from assay.scaling.points import Accounting
 
 _UNITS: "Mapping[Quantity, str]" = {"parameters": "parameters", "tokens": "tokens", "flops": "FLOPs"}
 
@@ -177,7 +175,7 @@ def _model(there: "OtherSize") -> tuple[str, ...]:
 
 
 def _texts(found: "LawAnswers") -> Iterator[Block]:
-    from assay.scaling.asking.text import BYTES_PER_TOKEN, Text
+    from assay.scaling.optimal import BYTES_PER_TOKEN, Text
 
     low, high = BYTES_PER_TOKEN
     yield (
@@ -224,7 +222,7 @@ def optimal_values(found: "LawAnswers") -> dict[str, Any]:
 
 
 def _optimum_values(one: "LawAnswer") -> dict[str, Any]:
-    from assay.scaling.asking.text import Text
+    from assay.scaling.optimal import Text
 
     best, spread = one.optimum, one.frontier.spread
     values: dict[str, Any] = {

@@ -15,9 +15,8 @@ from assay.units import format_count, format_flops, format_percent, format_power
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.scaling.approaches.isoflop import Parabola
-    from assay.scaling.studied.answer import HeldOutPrediction, RateCheck, ScalingAnswer
-    from assay.scaling.studied.points import StudyPoint
+    from assay.scaling.approaches import Parabola
+    from assay.scaling.scaling_study import HeldOutPrediction, RateCheck, ScalingAnswer, StudyPoint
     from assay.studies.isoflop.plan import ScalingPlan
 
 _COLUMNS = ("run", "parameters", "tokens", "epochs", "steps", "FLOPs", "process")

@@ -42,14 +42,13 @@ from assay.report.scaling_study import (
     runs_table,
     verdict,
 )
-from assay.scaling.studied.answer import ScalingAnswer, answer_of
-from assay.scaling.studied.points import StudyPoint
+from assay.scaling.scaling_study import ScalingAnswer, StudyPoint, answer_of
 from assay.units import format_count, format_flops, format_power
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from assay.scaling.studied.answer import ScalingAnswer
+    from assay.scaling.scaling_study import ScalingAnswer
 
 
 class ScalingView(View):

@@ -10,7 +10,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.api.asking.results import BatchSizes
     from assay.data.progress import Progress
-    from assay.scaling.batch.critical import Critical, KnownSteps, PredictedSteps
+    from assay.scaling.batch import Critical, KnownSteps, PredictedSteps
 
 _AMOUNTS = (1.0, 1e20)
 _RANGES = {
@@ -49,7 +49,7 @@ def batch(
     Raises `UsageError` for none or several sources, impossible numbers, and a gradient that noise hides.
     """
     from assay.api.asking.results import BatchSizes
-    from assay.scaling.batch.critical import around, rows
+    from assay.scaling.batch import around, rows
 
     _check_one({"run": run, "noise scale": noise, "loss": loss, "steps": measured, "size": parameters}, noise_error)
     for name, value in zip(
@@ -90,7 +90,7 @@ def _checked(batches: Sequence[float] | None) -> Sequence[float] | None:
 
 def _present(steps: float | None, batch_size: float | None, seconds: float | None) -> "KnownSteps | None":
     """Return the present run; None if none is given. Raises `UsageError` for a part of it."""
-    from assay.scaling.batch.critical import KnownSteps
+    from assay.scaling.batch import KnownSteps
 
     if steps is None and batch_size is None and seconds is None:
         return None
@@ -101,7 +101,7 @@ def _present(steps: float | None, batch_size: float | None, seconds: float | Non
 
 def _planned(parameters: float | None, present: "KnownSteps | None") -> "PredictedSteps | None":
     """Return the run whose loss is predicted; None if no size is given."""
-    from assay.scaling.batch.critical import kaplan_loss, planned
+    from assay.scaling.batch import kaplan_loss, planned
 
     if parameters is None:
         return None
@@ -111,8 +111,7 @@ def _planned(parameters: float | None, present: "KnownSteps | None") -> "Predict
 
 
 def _critical(noise: float | None, error: float | None, loss: float | None, measured: Path | str | None) -> "Critical":
-    from assay.scaling.batch.critical import at_loss, fit, from_noise
-    from assay.scaling.batch.measured_steps import read_steps
+    from assay.scaling.batch import at_loss, fit, from_noise, read_steps
 
     if noise is not None:
         return from_noise(noise, error, "examples", "the noise scale that you gave")
@@ -124,7 +123,7 @@ def _of_run(
 ) -> "tuple[Critical, KnownSteps | None]":
     """Return the critical batch size at a run's newest checkpoint, and the run as it was measured."""
     from assay.api.probing import gradients
-    from assay.scaling.batch.critical import KnownSteps, from_noise
+    from assay.scaling.batch import KnownSteps, from_noise
     from assay.store.lookup import find
 
     found = gradients(name, micro_batches=micro_batches, sequences=sequences, home=home, on_progress=tell)

@@ -9,9 +9,9 @@ from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.api.asking.results import Grown, LawOptima
-    from assay.scaling.asking.answer import LawAnswer, Quantity
-    from assay.scaling.asking.frontier import Frontier
     from assay.scaling.fitted import FittedLaw
+    from assay.scaling.frontier import Frontier
+    from assay.scaling.optimal import LawAnswer, Quantity
     from assay.scaling.points import Points
 
 _LEAST, _MOST = 1e3, {"flops": 1e40, "parameters": 1e20, "tokens": 1e20}
@@ -48,7 +48,7 @@ def optimal(
     `UsageError` unless one of the first three is given, and if no law answers.
     """
     from assay.api.asking.results import LawOptima
-    from assay.scaling.asking.answer import answer, check_any
+    from assay.scaling.optimal import answer, check_any
 
     quantity, value = _asked({"flops": flops, "parameters": parameters, "tokens": tokens})
     _check("tokens for each parameter", tokens_per_parameter, _RATIOS)
@@ -81,8 +81,8 @@ def growth(
     only. Raises `UsageError` for other combinations and impossible numbers, and if no law answers.
     """
     from assay.api.asking.results import Grown
-    from assay.scaling.asking.answer import check_any
-    from assay.scaling.asking.growth import growth as grow
+    from assay.scaling.optimal import check_any
+    from assay.scaling.optimal import growth as grow
     from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
 
     _check("times the compute", times, _TIMES)
@@ -125,7 +125,7 @@ def _frontiers(
     points: "Points | Frontier | Path | str | None", law: str, drop: int, columns: str | None
 ) -> "Mapping[str, Frontier]":
     from assay.api.laws.fitting import fit
-    from assay.scaling.asking.frontier import Frontier
+    from assay.scaling.frontier import Frontier
     from assay.scaling.published import FRONTIERS
 
     if points is None and (law != "hoffmann" or drop or columns):
@@ -145,7 +145,7 @@ def frontier_of(found: "FittedLaw", place: str) -> "Frontier":
 
     Raises `UsageError` for a law without an optimum.
     """
-    from assay.scaling.asking.frontier import Frontier, Reach, Spread, minimum
+    from assay.scaling.frontier import Frontier, Reach, Spread, minimum
 
     form, flops, counted = found.law.form, found.fit.points.flops, found.accounting
     found.law.optimum(float(flops.max()))  # refuses a law without an optimum
@@ -171,7 +171,7 @@ def _billed(one: "LawAnswer", device: str, devices: int, mfu: float | None, pric
 
 
 def _elsewhere(one: "LawAnswer", ratio: float | None, inference_tokens: float | None) -> "LawAnswer":
-    from assay.scaling.asking.other_size import overtrained, served
+    from assay.scaling.optimal import overtrained, served
 
     law, best = one.frontier.law, one.optimum
     if law is None or best is None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.report.notebook import Shown
-from assay.scaling.asking.answer import LawAnswers
-from assay.scaling.asking.growth import Growths
-from assay.scaling.batch.critical import Batching
+from assay.scaling.batch import Batching
+from assay.scaling.optimal import Growths, LawAnswers
 
 if TYPE_CHECKING:
     import pandas

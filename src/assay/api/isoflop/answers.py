@@ -16,7 +16,7 @@ def points(name: str, home: Home | Path | str | None = None) -> "StudyPoints":
     """
     from assay.api.isoflop.results import StudyPoints
     from assay.api.study import show
-    from assay.scaling.studied.points import points_of
+    from assay.scaling.scaling_study import points_of
 
     return StudyPoints(points_of(show(name, home).record))
 
@@ -25,7 +25,7 @@ def answer(name: str, *, draws: int = 200, seed: int = 0, home: Home | Path | st
     """Fit the law of a study, and predict the run that is held out. Raises `UsageError` if too few runs have ended."""
     from assay.api.isoflop.results import ScalingResult
     from assay.api.study import show
-    from assay.scaling.studied.answer import answer as answered
+    from assay.scaling.scaling_study import answer as answered
 
     found = answered(show(name, home).record, draws, seed)
     return ScalingResult(**vars(found))

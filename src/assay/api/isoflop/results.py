@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from assay.report.notebook import Shown
-from assay.scaling.studied import points as studied
-from assay.scaling.studied.answer import ScalingAnswer
-from assay.scaling.studied.points import StudyPoint
+from assay.scaling import scaling_study as studied
+from assay.scaling.scaling_study import ScalingAnswer, StudyPoint
 
 if TYPE_CHECKING:
     import pandas

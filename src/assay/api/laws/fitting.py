@@ -8,9 +8,9 @@ from assay.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.api.laws.results import LawFit, LossAnswer
+    from assay.scaling.law_intervals import Likelihood
     from assay.scaling.laws import Form
     from assay.scaling.points import Floats, Points
-    from assay.scaling.profile import Likelihood
 
 DRAWS = 200
 """Draws of a bootstrap by default."""
@@ -48,10 +48,10 @@ def fit(
     Raises `UsageError` for a faulty file, an unknown law, or points that cannot determine it.
     """
     from assay.api.laws.results import LawFit
-    from assay.scaling.extrapolation import extents
+    from assay.scaling.fitted import fitted
+    from assay.scaling.law_intervals import extents
     from assay.scaling.laws import form_named
     from assay.scaling.points import check
-    from assay.scaling.tested import fitted
 
     form = form_named(law)
     _check_options(drop, draws, profile)
@@ -75,8 +75,7 @@ def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
 
 
 def _check_options(drop: int, draws: int, profile: "Likelihood | None") -> None:
-    from assay.scaling.interval import LEAST_DRAWS
-    from assay.scaling.profile import DELTAS
+    from assay.scaling.law_intervals import DELTAS, LEAST_DRAWS
 
     if drop < 0:
         raise UsageError(f"{drop} dropped points are not possible; give 0 or more")
@@ -91,7 +90,7 @@ def _given(
 ) -> "tuple[Points, str, float | None, str]":
     """Return points, the name of their source, the FLOPs from which a study holds its runs out, and `by_byte`."""
     from assay.scaling.points import Points, heading_by_byte, read_points
-    from assay.scaling.studied.points import array_of
+    from assay.scaling.scaling_study import array_of
 
     if isinstance(points, Path) or (isinstance(points, str) and (Path(points).suffix or Path(points).exists())):
         path = Path(points)
@@ -129,9 +128,9 @@ def predict(
     them.
     """
     from assay.api.laws.results import LossAnswer
-    from assay.scaling.accounting import PLAIN
-    from assay.scaling.asked import asked_points, published
     from assay.scaling.fitted import FittedLaw
+    from assay.scaling.points import PLAIN
+    from assay.scaling.predict import asked_points, published
 
     if isinstance(law, FittedLaw) and source is not None:
         raise UsageError("a source names published constants, and these points are fitted; give only one of them")

@@ -8,8 +8,7 @@ from assay.api.laws.fitting import DRAWS
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.scaling.approaches.envelope import Envelope, TrainingCurve
-    from assay.scaling.approaches.isoflop import IsoFlop
+    from assay.scaling.approaches import Envelope, IsoFlop, TrainingCurve
     from assay.scaling.points import Points
 
 
@@ -20,14 +19,14 @@ def isoflop(
 
     Raises `UsageError` for a faulty file, and if fewer than two budgets have a minimum within their sizes.
     """
-    from assay.scaling.approaches import isoflop as approach
+    from assay.scaling import approaches
     from assay.scaling.points import check, read_points
 
     _check_draws(draws)
     read = isinstance(points, Path | str)
     given = read_points(Path(points), named=columns) if isinstance(points, Path | str) else points
-    check(given, ("parameters", "tokens"), 2 * approach.LEAST_SIZES, str(points) if read else "the list")
-    return approach.isoflop(given, draws, seed)
+    check(given, ("parameters", "tokens"), 2 * approaches.LEAST_SIZES, str(points) if read else "the list")
+    return approaches.isoflop(given, draws, seed)
 
 
 def envelope(
@@ -39,11 +38,11 @@ def envelope(
     size, a column run tells them apart. Raises `UsageError` for faulty curves, and if the envelope has one size within
     its ends.
     """
-    from assay.scaling.approaches import envelope as approach
+    from assay.scaling import approaches
 
     _check_draws(draws)
-    given = approach.read_curves(Path(curves), columns) if isinstance(curves, Path | str) else curves
-    return approach.envelope(given, draws, seed)
+    given = approaches.read_curves(Path(curves), columns) if isinstance(curves, Path | str) else curves
+    return approaches.envelope(given, draws, seed)
 
 
 def _check_draws(draws: int) -> None:

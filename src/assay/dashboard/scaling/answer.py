@@ -12,9 +12,9 @@ from assay.dashboard.scaling.question import LawQuestion
 from assay.report.blocks import UNKNOWN, Block, Facts
 from assay.report.optimal import interval, mark, optimal_report
 from assay.report.plan import days
-from assay.scaling.asking.answer import LawAnswer
-from assay.scaling.asking.frontier import Optimum
 from assay.scaling.fitted import REFUSED
+from assay.scaling.frontier import Optimum
+from assay.scaling.optimal import LawAnswer
 from assay.scaling.points import planned
 from assay.units import format_count
 

@@ -21,10 +21,10 @@ from assay.config.home import Home
 from assay.config.reading import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, shown
-from assay.scaling.accounting import spent_flops
-from assay.scaling.asking.frontier import Frontier
 from assay.scaling.fitted import FittedLaw
-from assay.scaling.studied.points import StudyPoint
+from assay.scaling.frontier import Frontier
+from assay.scaling.points import spent_flops
+from assay.scaling.scaling_study import StudyPoint
 from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
 from assay.units import format_count, format_power

@@ -66,7 +66,7 @@ class Answers:
 
 
 def _answer(folder: StudyFolder) -> Answer | None:
-    from assay.scaling.studied.answer import has_law
+    from assay.scaling.scaling_study import has_law
 
     record = folder.record()
     if record is None or not record.cells or has_law(record):

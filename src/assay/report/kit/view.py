@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "assay.analysis.comparison.Comparison": "assay.report.study.view",
-    "assay.scaling.studied.answer.ScalingAnswer": "assay.report.scaling_study_view",
+    "assay.scaling.scaling_study.ScalingAnswer": "assay.report.scaling_study_view",
 }
 """Module with the view of a type, which is its function `view`. Names, so that nothing is loaded that is not shown."""
 

@@ -1,6 +1,6 @@
 """Frontiers: the best model size and data as a function of compute, with intervals and the reach of a law.
 
-A frontier answers from compute, C = 6·N·D, or as its points count it (`scaling.accounting`). Its answer for a size or
+A frontier answers from compute, C = 6·N·D, or as its points count it (`scaling.points`). Its answer for a size or
 for an amount of data is found by bisection of log C. An interval is made of other curves that could be true: draws of a
 bootstrap, or the ends of an exponent's published interval.
 
@@ -16,8 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from assay.scaling.accounting import PLAIN, Accounting
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, PLAIN, Accounting, Floats
 
 Interval = tuple[float, float]
 _AROUND, _SIZES, _CLOSE = 1e3, 64, 1e-7

@@ -8,8 +8,8 @@ import pytest
 from assay.api import scaling
 from assay.api.laws.results import LawFit
 from assay.errors import UsageError
+from assay.scaling.fitted import fitted
 from assay.scaling.laws import HOFFMANN
-from assay.scaling.tested import fitted
 from support.laws import drawn, known_law
 
 TRUE = known_law("hoffmann")

@@ -6,8 +6,7 @@ from assay.errors import UsageError
 from assay.records.status import Status
 from assay.records.study import BASELINE
 from assay.scaling.points import read_points
-from assay.scaling.studied.answer import answer, answer_of
-from assay.scaling.studied.points import array_of, points_of, to_csv, to_frame
+from assay.scaling.scaling_study import answer, answer_of, array_of, points_of, to_csv, to_frame
 from support.comparisons import record as comparison
 from support.scaled import LAW, STUDY, scaled_record
 

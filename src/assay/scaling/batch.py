@@ -1,4 +1,4 @@
-"""The critical batch size: how many steps and examples a batch size takes to the same loss (McCandlish et al. 2018).
+"""The critical batch size: how many steps and examples a batch size takes to the same loss.
 
 A training reaches a loss in S steps of B examples, E = S·B examples in all (arXiv:1812.06162, equation 2.11):
 
@@ -12,9 +12,10 @@ give it directly. They are fitted by least squares of log S, and Student's t giv
 The law L(N, S_min) of Kaplan et al. needs B_crit at the loss that it predicts, so this loss is a fixed point.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, log2, sqrt
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,10 +23,10 @@ from scipy.optimize import brentq, least_squares
 from scipy.stats import t
 
 from assay.errors import UsageError
-from assay.scaling.laws.kaplan import KAPLAN
-from assay.scaling.laws.kaplan_steps import KAPLAN_STEPS
+from assay.scaling.laws.kaplan import KAPLAN, KAPLAN_STEPS
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
 from assay.scaling.points import planned as planned_points
+from assay.scaling.points_file import read_table
 
 Interval = tuple[float, float]
 
@@ -223,3 +224,31 @@ def around(critical: Critical) -> tuple[float, ...]:
     """Return powers of two around a critical batch size, none below 1."""
     middle = round(log2(critical.size))
     return tuple(2.0**power for power in range(max(0, middle - _AROUND), max(0, middle + _AROUND) + 1))
+
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "batch": ("batch", "batch_size", "batch size", "b"),
+    "steps": ("steps", "s", "training steps"),
+}
+"""Headings by which a column is known, in lower case."""
+_LEAST, _MOST = 1.0, 1e20
+
+
+def read_steps(path: Path) -> tuple[list[float], list[float]]:
+    """Return batch sizes and steps.
+
+    Raises `UsageError` with one sentence if the file cannot be read, lacks a column, has an impossible number, or too
+    few batch sizes.
+    """
+    table = read_table(path, "batch sizes and steps")
+    named = table.headings(_NAMES)
+    if len(named) < len(_NAMES):
+        raise UsageError(f"{path} needs the columns batch and steps: steps to one loss at several batch sizes")
+    batches, steps = (table.numbers(named[kind], _LEAST, _MOST) for kind in _NAMES)
+    different = len(set(batches))
+    if different < LEAST_BATCHES:
+        raise UsageError(
+            f"{path} has {different} batch size{'s' if different > 1 else ''}; a critical batch size needs "
+            f"{LEAST_BATCHES}, far apart, each with its steps to the same loss"
+        )
+    return batches, steps

@@ -10,12 +10,11 @@ from assay.api import scaling
 from assay.api.asking.optimal import frontier_of
 from assay.errors import UsageError
 from assay.report.laws import fit_report
-from assay.scaling.extrapolation import extents
-from assay.scaling.fitted import FittedLaw
+from assay.scaling.fitted import FittedLaw, fitted
 from assay.scaling.fitting import FitResult, fit
+from assay.scaling.law_intervals import extents
 from assay.scaling.laws import HOFFMANN, form_named
 from assay.scaling.points import planned
-from assay.scaling.tested import fitted
 from support.laws import drawn, known_law
 
 POINTS = drawn(known_law("hoffmann"), 50, 0, 0.01).in_order()

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UsageError
-from assay.scaling.accounting import PLAIN, Accounting
-from assay.scaling.asking.frontier import minimum
-from assay.scaling.extrapolation import extents
 from assay.scaling.fitted import Prediction, check_reach
+from assay.scaling.frontier import minimum
+from assay.scaling.law_intervals import extents
 from assay.scaling.laws import Law, form_named
-from assay.scaling.points import LIMITS, Floats, Points, planned
+from assay.scaling.points import LIMITS, PLAIN, Accounting, Floats, Points, planned
 
 _SPOKEN = {"counted_flops": "flops", "compute": "flops"}
 """Names of quantities as users give them, where they differ from the column's."""

@@ -8,7 +8,7 @@ import pytest
 from assay.api import scaling
 from assay.errors import UsageError
 from assay.report.batch import batch_report
-from assay.scaling.batch.critical import (
+from assay.scaling.batch import (
     Batching,
     Critical,
     KnownSteps,

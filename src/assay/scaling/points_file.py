@@ -1,4 +1,7 @@
-"""Columns of a file of points: the heading of each quantity, and its unit.
+"""A CSV file of points: columns of numbers, the heading of each quantity by any of several names, and its unit.
+
+Names are compared in lower case. A file that a spreadsheet wrote may begin with a byte order mark. Empty lines do not
+count as rows, and errors name the line of the file.
 
 A heading is known by its name, and may have a unit in parentheses: ``Params (M)``, ``FLOPs (1e18)``, ``loss (bits)``.
 A count without one may have a suffix itself: ``44M``.
@@ -6,14 +9,135 @@ Other headings are named, as in ``n=params_total,d=tokens_trained,loss=val_bpb:b
 byte become nats per byte, and a law that is fitted to them is in these.
 """
 
+import csv
+import io
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from assay.errors import UsageError, among
-from assay.scaling.points_table import PointsTable
+from assay.config.reading import read_bytes
+from assay.errors import UsageError, among, shown
 from assay.units import parse_count
+
+_MOST_BYTES = 1 << 26
+_MOST_LINES, _LONGEST_LINE = 200_000, 100_000
+"""A row takes half a kilobyte of memory, and a field a tenth of that."""
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""Separators that spreadsheets write in place of commas."""
+
+
+@dataclass(frozen=True)
+class PointsTable:
+    """Rows of a file, each with the number of its line."""
+
+    path: Path
+    rows: list[dict[str, str]]
+    lines: list[int]
+
+    def headings(self, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Return the heading of each kind of column that the file has, from the names by which it is known.
+
+        Raises `UsageError` if several columns are of one kind.
+        """
+        found = {kind: self._heading(known) for kind, known in names.items()}
+        return {kind: name for kind, name in found.items() if name is not None}
+
+    def _heading(self, names: Sequence[str]) -> str | None:
+        found = [one for one in self.rows[0] if one is not None and one.strip().lower() in names]
+        if len(found) > 1:
+            raise UsageError(
+                f"{self.path} has the columns {' and '.join(found)} for one quantity; leave one of them out"
+            )
+        return found[0] if found else None
+
+    def numbers(self, name: str, least: float, most: float, convert: Callable[[str], float] = float) -> list[float]:
+        """Return a column as numbers. A conversion raises `ValueError` for a text that is none.
+
+        Raises `UsageError` for a field that is no number, or whose number is not within the limits.
+        """
+        return [
+            _number_in(row[name], name, f"{self.path}, line {line}", (least, most), convert)
+            for row, line in zip(self.rows, self.lines, strict=True)
+        ]
+
+
+def read_table(path: Path, content: str) -> PointsTable:
+    """Return the rows of a file; `content` says in an error what it should have.
+
+    Raises `UsageError` if it cannot be read, has no rows, has two columns of one name, or has a row with more fields
+    than names.
+    """
+    reader = csv.DictReader(_lines(_text(path, content), path))
+    rows, lines = [], []
+    try:
+        for row in reader:
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise UsageError(f"{path} is no CSV file ({error}); name one of {content}") from error
+    if not rows:
+        raise UsageError(f"{path} has no {content}; its first line names the columns, and each further line is a row")
+    _check_names(reader.fieldnames or (), path)
+    for row, line in zip(rows, lines, strict=True):
+        if None in row:
+            raise UsageError(f"{path}, line {line} has more fields than the first line has names")
+    return PointsTable(path, rows, lines)
+
+
+def _text(path: Path, content: str) -> str:
+    try:
+        raw = read_bytes(path, _MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); name a CSV file of {content}") from error
+    if raw is None:
+        raise UsageError(f"{path} is longer than 64 MiB; name a CSV file of {content}")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}; save it as CSV in UTF-8") from error
+
+
+def _lines(text: str, path: Path) -> Iterator[str]:
+    """Yield the lines of a text. Raises `UsageError` if there are more, or longer ones, than a table may have."""
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        if number > _MOST_LINES or len(line) > _LONGEST_LINE:
+            raise UsageError(
+                f"{path} has more than {_MOST_LINES:,} lines, or a line of more than {_LONGEST_LINE:,} characters; "
+                "give fewer points"
+            )
+        yield line
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    """Raise `UsageError` for a heading that is not separated by commas, and for a name that it has twice."""
+    for separator, word in _SEPARATORS.items():
+        if len(names) == 1 and separator in names[0]:
+            raise UsageError(f"{path} separates its columns by {word}; save it as CSV with commas")
+    cleaned = [name.strip().lower() for name in names]
+    twice = next((name for name in cleaned if name and cleaned.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{path} has the column {shown(twice)} twice; leave one of them out")
+
+
+def _number_in(
+    text: str | None, name: str, place: str, limits: tuple[float, float], convert: Callable[[str], float]
+) -> float:
+    if not (text or "").strip():
+        raise UsageError(f"{place}: the column {name} is empty; fill it, or leave the row of that run out")
+    try:
+        value = convert(text or "")
+    except ValueError:
+        raise UsageError(f"{place}: the column {name} has {shown(text or '')}; write a number such as 1e7") from None
+    least, most = limits
+    if not least <= value <= most:
+        raise UsageError(
+            f"{place}: {name}={value:g} is not possible; write the plain number, from {least:g} to {most:g}"
+        )
+    return value
+
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": (
@@ -137,7 +261,7 @@ def _converting(kind: str, unit: str, heading: str) -> Convert:
         raise UsageError(f"the loss {heading} has the unit {unit!r}; there are nats, bits and perplexity")
     if not name:
         return _count
-    factor = _COUNTS.get(name) or _number(name)
+    factor = _COUNTS.get(name) or _named_number(name)
     if factor is None:
         raise UsageError(f"the column {heading} has the unit {unit!r}; write a factor such as M, B or 1e18")
     return lambda text: float(text) * factor
@@ -151,7 +275,7 @@ def _count(text: str) -> float:
     return parse_count(plain)
 
 
-def _number(text: str) -> float | None:
+def _named_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
