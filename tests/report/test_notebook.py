@@ -1,7 +1,7 @@
 from matplotlib.figure import Figure
 
 from assay.analysis.comparison import analyse
-from assay.api.study_results import StudyResult
+from assay.api.run_results import StudyResult
 from assay.report.blocks import Facts, Table
 from assay.report.kit.drawing import LIGHT, PRINTED
 from assay.report.notebook import html

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from assay.api import scaling
-from assay.api.asking.optimal import frontier_of
+from assay.api.optimal import frontier_of
 from assay.errors import UsageError
 from assay.report.laws import fit_report
 from assay.scaling.fitted import FittedLaw, fitted

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.api import scaling
-from assay.api.laws.results import LawFit
+from assay.api.scaling_results import LawFit
 from assay.errors import UsageError
 from assay.scaling.fitted import fitted
 from assay.scaling.laws import HOFFMANN

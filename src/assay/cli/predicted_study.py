@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from assay.api.predicted_results import PredictedAnswer
+    from assay.api.run_results import PredictedAnswer
 
 
 def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as_json: bool) -> None:

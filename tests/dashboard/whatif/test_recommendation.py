@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.api.advising.recommending import MAX_LOSS_CHANGE
+from assay.api.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif import recommendation
 from assay.dashboard.whatif.content import recommended_values

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from assay.api.asking.optimal import FITTED, optimal
+from assay.api.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.figures import losses_figure, sizes_figure
 from assay.dashboard.scaling.own_laws import OwnLaw, law_of

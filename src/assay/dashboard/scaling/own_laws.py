@@ -14,9 +14,9 @@ from statistics import median
 from threading import Lock
 
 from assay.api import study
-from assay.api.asking.optimal import frontier_of
-from assay.api.isoflop.answers import answer
-from assay.api.laws.fitting import fit
+from assay.api.laws import fit
+from assay.api.optimal import frontier_of
+from assay.api.scaling_study import answer
 from assay.config.home import Home
 from assay.config.reading import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from assay.api import recommend
-from assay.api.advising.recommending import MAX_LOSS_CHANGE
+from assay.api.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif.places import known_since, this_machine
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion, search_command

@@ -1,5 +1,6 @@
-"""Laws of loss: list them, fit one to points with a test on larger runs, and predict losses."""
+"""Laws of loss: list them, fit one to points, and predict losses; optima at equal compute need no law."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,8 @@ from assay.config.home import Home
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.laws.results import LawFit, LossAnswer
+    from assay.api.scaling_results import LawFit, LossAnswer
+    from assay.scaling.approaches import Envelope, IsoFlop, TrainingCurve
     from assay.scaling.law_intervals import Likelihood
     from assay.scaling.laws import Form
     from assay.scaling.points import Floats, Points
@@ -47,7 +49,7 @@ def fit(
 
     Raises `UsageError` for a faulty file, an unknown law, or points that cannot determine it.
     """
-    from assay.api.laws.results import LawFit
+    from assay.api.scaling_results import LawFit
     from assay.scaling.fitted import fitted
     from assay.scaling.law_intervals import extents
     from assay.scaling.laws import form_named
@@ -101,9 +103,9 @@ def _given(
         if not isinstance(points, Points):
             raise UsageError("points are a file, a study, or assay.scaling.points.Points with arrays of numbers")
         return points, "the list", None, ""
-    from assay.api import isoflop
+    from assay.api import scaling_study
 
-    found = isoflop.points(points, home).of_law
+    found = scaling_study.points(points, home).of_law
     # Somewhat less, because extents are compared after a logarithm.
     held_out = (0.99 * one.flops for one in found if one.role == "held out")
     return array_of(found), f"the study {points}", min(held_out, default=None), ""
@@ -127,7 +129,7 @@ def predict(
     the law needs is missing, and beyond 10,000 times the fitted points unless `far`. FLOPs are as the points count
     them.
     """
-    from assay.api.laws.results import LossAnswer
+    from assay.api.scaling_results import LossAnswer
     from assay.scaling.fitted import FittedLaw
     from assay.scaling.points import PLAIN
     from assay.scaling.predict import asked_points, published
@@ -148,3 +150,41 @@ def predict(
     counted = found.accounting if isinstance(found, FittedLaw) else PLAIN
     answer = found.predict(asked_points(found.law, columns, counted), far)
     return LossAnswer(**vars(answer))
+
+
+def isoflop(
+    points: "Points | Path | str", *, draws: int = DRAWS, seed: int = 0, columns: str | None = None
+) -> "IsoFlop":
+    """Fit approach 2 of Hoffmann et al.: at each budget a parabola in log N, and power laws through the minima.
+
+    Raises `UsageError` for a faulty file, and if fewer than two budgets have a minimum within their sizes.
+    """
+    from assay.scaling import approaches
+    from assay.scaling.points import check, read_points
+
+    _check_draws(draws)
+    read = isinstance(points, Path | str)
+    given = read_points(Path(points), named=columns) if isinstance(points, Path | str) else points
+    check(given, ("parameters", "tokens"), 2 * approaches.LEAST_SIZES, str(points) if read else "the list")
+    return approaches.isoflop(given, draws, seed)
+
+
+def envelope(
+    curves: "Sequence[TrainingCurve] | Path | str", *, draws: int = DRAWS, seed: int = 0, columns: str | None = None
+) -> "Envelope":
+    """Fit approach 1 of Hoffmann et al.: the lower envelope of training curves, and power laws through its sizes.
+
+    A CSV file has a row per point of a curve, with the columns parameters, tokens and loss. Where two runs have one
+    size, a column run tells them apart. Raises `UsageError` for faulty curves, and if the envelope has one size within
+    its ends.
+    """
+    from assay.scaling import approaches
+
+    _check_draws(draws)
+    given = approaches.read_curves(Path(curves), columns) if isinstance(curves, Path | str) else curves
+    return approaches.envelope(given, draws, seed)
+
+
+def _check_draws(draws: int) -> None:
+    if draws < 2:
+        raise UsageError("a bootstrap needs at least 2 draws")

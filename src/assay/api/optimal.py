@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.asking.results import Grown, LawOptima
+    from assay.api.scaling_results import Grown, LawOptima
     from assay.scaling.fitted import FittedLaw
     from assay.scaling.frontier import Frontier
     from assay.scaling.optimal import LawAnswer, Quantity
@@ -47,7 +47,7 @@ def optimal(
     money. An answer beyond 10,000 times the compute of the largest fitted run is left out, except with `far`. Raises
     `UsageError` unless one of the first three is given, and if no law answers.
     """
-    from assay.api.asking.results import LawOptima
+    from assay.api.scaling_results import LawOptima
     from assay.scaling.optimal import answer, check_any
 
     quantity, value = _asked({"flops": flops, "parameters": parameters, "tokens": tokens})
@@ -80,7 +80,7 @@ def growth(
     The start is the optimum of `flops`, or a run with `parameters` and `tokens`; without either the answer has factors
     only. Raises `UsageError` for other combinations and impossible numbers, and if no law answers.
     """
-    from assay.api.asking.results import Grown
+    from assay.api.scaling_results import Grown
     from assay.scaling.optimal import check_any
     from assay.scaling.optimal import growth as grow
     from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
@@ -124,7 +124,7 @@ def _check_bill(device: str | None, *others: float | None) -> None:
 def _frontiers(
     points: "Points | Frontier | Path | str | None", law: str, drop: int, columns: str | None
 ) -> "Mapping[str, Frontier]":
-    from assay.api.laws.fitting import fit
+    from assay.api.laws import fit
     from assay.scaling.frontier import Frontier
     from assay.scaling.published import FRONTIERS
 

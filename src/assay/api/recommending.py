@@ -1,26 +1,157 @@
-"""A recommendation from ledgers of all stacks, steps that are timed first, and a comparison that verifies it."""
+"""A recommendation from ledgers of all stacks, timed steps, and a comparison of the best; on one GPU or several."""
 
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.advise.advice import Advice
-from assay.api.advising.known import loss_changes, machine_here, machine_of
-from assay.api.advising.over_ranks import cluster_of, placed
-from assay.api.advising.result import LayoutRecommendation, Recommendation, values_of
-from assay.api.advising.verification import verified
+from assay.advise.placed import LayoutAdvice
 from assay.api.configuration import Source, configure, predictable, title_of
 from assay.api.fitting import budget_of
+from assay.api.step_results import LayoutRecommendation, Recommendation, values_of
 from assay.config.home import Home, home_of
 from assay.config.run import Run
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from assay.advise.evidence import LossChange
     from assay.advise.problem import Limits
+    from assay.api.run_results import StudyResult
+    from assay.config import ModelConfig
     from assay.config.run import ResolvedRun
     from assay.hardware import Machine
+    from assay.hardware.cluster import Cluster
+
+LIKE = 10
+"""Factor between the parameters of two runs up to which one speaks for the loss of the other."""
+BYTES = 256
+
+
+def machine_here(home: Home, threads: int | None, tell: Callable[[str], None]) -> "Machine":
+    """Return this machine with its rates, measured if need be."""
+    from assay.launch.rates import measured_machine
+
+    return measured_machine(home, threads, tell=tell)
+
+
+def machine_of(device: str | None) -> "Machine":
+    """Return an absent machine with the rates of its datasheet, or without a name one that only counts arithmetic."""
+    from assay.advise.arithmetic import counting
+    from assay.hardware.detect import detect
+    from assay.hardware.devices import absent_machine
+
+    return counting(detect()) if device is None else absent_machine(device)
+
+
+def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]":
+    """Return the catalogue's changes of the loss that speak for a run, preferably those on this device.
+
+    They are of runs on the same kind of device, of which the parameters differ by at most a factor of ten.
+    """
+    from assay.advise.evidence import LossChange
+    from assay.analysis.catalogue import device_of, is_processor, read, shipped
+
+    found: dict[str, LossChange] = {}
+    on_cpu, size, device = here.device(run.device) == "cpu", _parameters(run.model), device_of(here)
+    for one in sorted(read(shipped()).entries, key=lambda entry: entry.device == device):
+        changed = one.changes.get("val_loss")
+        if changed is None or is_processor(one.device) != on_cpu:
+            continue
+        if abs(log(_parameters_of(one.configuration) / size)) <= log(LIKE):
+            source = f"{one.configuration}, {one.device}, {one.date}"
+            found[one.optimization] = LossChange(changed.change, changed.interval, source)
+    return found
+
+
+@cache
+def _parameters_of(configuration: str) -> int:
+    """Return the parameters of an entry of the catalogue: a preset with its settings."""
+    preset, *words = configuration.split()
+    return _parameters(configure(preset, words).with_vocabulary().model)
+
+
+def _parameters(model: "ModelConfig") -> int:
+    """Return the number of parameters; a vocabulary that no text has determined yet counts as bytes."""
+    from assay.cost import parameter_count
+
+    known = model if model.vocab_size else model.model_copy(update={"vocab_size": BYTES})
+    return parameter_count(known)
+
+
+_GPUS_PER_NODE = 8
+
+
+def cluster_of(gpus: int | None, gpus_per_node: int | None, device: str | None, of: str | None) -> "Cluster | None":
+    """Return the cluster of so many GPUs of `device`; None for one GPU, or if no number is given.
+
+    Raises `UsageError` for an impossible number, a missing device, and memory that a plan does not know.
+    """
+    from assay.hardware.cluster import cluster
+
+    if gpus is None:
+        if gpus_per_node is not None:
+            raise UsageError("--gpus-per-node is of several GPUs; give their number with --gpus")
+        return None
+    if gpus < 1:
+        raise UsageError(f"{gpus} GPUs are not possible; give at least one")
+    if device is None:
+        raise UsageError("GPUs are predicted from their datasheet; name them with --device, such as a100")
+    each = _GPUS_PER_NODE if gpus_per_node is None else gpus_per_node
+    if each < 1 or (gpus > each and gpus % each):
+        raise UsageError(f"{gpus} GPUs do not fill nodes of {each}; choose --gpus-per-node so that it divides {gpus}")
+    if gpus == 1:
+        return None
+    if of is not None:
+        raise UsageError("a plan counts the tensors of a rank, and no other memory; leave out --of or --gpus")
+    return cluster(device, max(1, gpus // each), min(gpus, each))
+
+
+def placed(
+    run: "ResolvedRun",
+    here: "Machine",
+    there: "Cluster",
+    limits: "Limits",
+    words: str,
+    training: tuple[float | None, float | None],
+) -> LayoutRecommendation:
+    """Search the layouts of a step. `here` is one device of the cluster, with the rates of its datasheet.
+
+    `training` has the tokens of a whole training and the price of an hour of one GPU.
+    """
+    from assay.advise.layouts import layout_advice
+    from assay.estimator.uncollected import uncollected
+
+    with uncollected():
+        found = layout_advice(run, here, there, limits, words)
+    tokens, price = training
+    return LayoutRecommendation(**values_of(found, LayoutAdvice), tokens=tokens, price=price)
+
+
+_VERIFIED, _STEPS = 3, 34
+"""Stacks that a verification compares with the configuration, and steps of its runs."""
+
+
+def verified(found: Advice, home: Home, tell: Callable[[str], None]) -> "StudyResult | None":
+    """Compare the first stacks with the configuration in short runs; None if none of them adds anything."""
+    from assay.api.study import compare
+
+    points = (found.recommended, *found.frontier)
+    stacks = list(dict.fromkeys(one.title for one in points if one.stack))[:_VERIFIED]
+    if not stacks:
+        return None
+    tell(f"comparing {len(stacks)} stacks with the configuration in runs of {_STEPS} steps")
+    steps = min(_STEPS, found.run.training.steps)
+    short = {"steps": steps, "warmup_steps": min(5, steps - 1), "eval_interval": 0, "eval_batches": 2}
+    changes = [f"training.{key}={value}" for key, value in short.items()]
+    compared = compare(found.run.asked(), *changes, treatments=stacks, seeds=1, home=home)
+    if compared.interrupted:
+        raise KeyboardInterrupt
+    return compared
+
 
 CALIBRATION_SECONDS = 90.0
 """Time for the stacks that an answer depends on: some twenty plain ones of a small model, and two compiled ones."""

@@ -8,7 +8,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.asking.results import BatchSizes
+    from assay.api.scaling_results import BatchSizes
     from assay.data.progress import Progress
     from assay.scaling.batch import Critical, KnownSteps, PredictedSteps
 
@@ -48,7 +48,7 @@ def batch(
     `batch_size` and `step_seconds` are those of a present run, which give counts and seconds. A `run` has its own.
     Raises `UsageError` for none or several sources, impossible numbers, and a gradient that noise hides.
     """
-    from assay.api.asking.results import BatchSizes
+    from assay.api.scaling_results import BatchSizes
     from assay.scaling.batch import around, rows
 
     _check_one({"run": run, "noise scale": noise, "loss": loss, "steps": measured, "size": parameters}, noise_error)
@@ -122,7 +122,7 @@ def _of_run(
     name: str, micro_batches: int, sequences: int | None, home: Home, tell: "Progress | None"
 ) -> "tuple[Critical, KnownSteps | None]":
     """Return the critical batch size at a run's newest checkpoint, and the run as it was measured."""
-    from assay.api.probing import gradients
+    from assay.api.measuring import gradients
     from assay.scaling.batch import KnownSteps, from_noise
     from assay.store.lookup import find
 

@@ -1,16 +1,19 @@
-"""Measure programs of a user's own: a training step, in this process or in one of its own."""
+"""Programs of a user's own: a training step is measured, or its peak is traced on fake tensors."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from assay.api.configuration import Source, Stack, configure, with_initial_weights
+from assay.api.step_results import TracedStep
+from assay.config.home import Home
 from assay.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-    from assay.api.own.results import MeasuredOwnStep
+    from assay.api.step_results import MeasuredOwnStep
     from assay.records.own import OwnStep
     from assay.reference.expected import Kind
 
@@ -44,7 +47,7 @@ def measure(
 
     Raises `UsageError` if no optimizer makes a step, or if the module or its function fails.
     """
-    from assay.api.own.results import MeasuredOwnStep
+    from assay.api.step_results import MeasuredOwnStep
 
     _check(step, against, numerics, blocks, tokens)
     options = {"tokens": tokens, "blocks": blocks}
@@ -115,3 +118,22 @@ def _several(given: Any) -> Sequence[Any]:
     if given is None:
         return ()
     return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def trace(source: Source = None, *overrides: str, optimizations: Stack = ()) -> TracedStep:
+    """Predict the peak memory of one optimizer step by tracing its program on fake tensors, in a process of its own.
+
+    `source` may be a model of the user's own, ``module:function``. Nothing is trained, and no weight is allocated.
+    Raises `UsageError` as a run would, and if a trace cannot follow the step.
+    """
+    from assay.hardware import detect
+    from assay.launch.own import traced
+    from assay.optimizations import check, mesh_of, resolved
+
+    run = resolved(with_initial_weights(configure(source, overrides, optimizations), Home()).with_vocabulary())
+    if run.model.vocab_size is None:
+        raise UsageError("the vocabulary is not known before the text is prepared; give model.vocab_size")
+    if mesh_of(run).size > 1:
+        raise UsageError("a trace is of the step of one device; leave out techniques that divide it among ranks")
+    check(run, detect())
+    return TracedStep.of(traced(run))

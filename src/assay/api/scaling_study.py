@@ -1,4 +1,4 @@
-"""Design a study of scaling that ends in time, write its file, and run it."""
+"""Studies of scaling: design one that ends in time, run it, and ask for its points and its answer."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +9,8 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.study_results import StudyResult
+    from assay.api.run_results import StudyResult
+    from assay.api.scaling_results import ScalingResult, StudyPoints
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.studies.isoflop.plan import ScalingPlan
@@ -147,3 +148,25 @@ def _placed(title: str) -> str:
     """Return a preset's name, or the absolute path of a file."""
     path = Path(title)
     return str(path.absolute()) if path.is_file() else title
+
+
+def points(name: str, home: Home | Path | str | None = None) -> "StudyPoints":
+    """Return the points of a study: size, tokens, FLOPs and loss of each run that is done.
+
+    `name` is a study's id, the start of one, its name, or last. Raises `UsageError` if it has none.
+    """
+    from assay.api.scaling_results import StudyPoints
+    from assay.api.study import show
+    from assay.scaling.scaling_study import points_of
+
+    return StudyPoints(points_of(show(name, home).record))
+
+
+def answer(name: str, *, draws: int = 200, seed: int = 0, home: Home | Path | str | None = None) -> "ScalingResult":
+    """Fit the law of a study, and predict the run that is held out. Raises `UsageError` if too few runs have ended."""
+    from assay.api.scaling_results import ScalingResult
+    from assay.api.study import show
+    from assay.scaling.scaling_study import answer as answered
+
+    found = answered(show(name, home).record, draws, seed)
+    return ScalingResult(**vars(found))
