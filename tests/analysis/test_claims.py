@@ -12,9 +12,9 @@ from assay.analysis.claims import (
     beside,
     check_expectations,
     check_published,
-    judged,
+    judge_expectations,
     outcome,
-    recomputed,
+    recompute_changes,
 )
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect
@@ -67,8 +67,8 @@ def test_an_exact_metric_is_an_interval_of_one_value_and_others_need_one() -> No
 def test_a_row_or_metric_without_a_figure_is_not_measured() -> None:
     rows = analyse(record()).rows
     missing = expectation("lower").model_copy(update={"row": "x"})
-    assert [one.outcome for one in judged([missing], rows)] == [Outcome.NOT_MEASURED]
-    (found,) = judged([expectation("lower")], rows)
+    assert [one.outcome for one in judge_expectations([missing], rows)] == [Outcome.NOT_MEASURED]
+    (found,) = judge_expectations([expectation("lower")], rows)
     assert found.effect == rows[0].effects["step_seconds"]
 
 
@@ -105,7 +105,7 @@ def test_main_effects_and_interactions_are_judged_by_the_table_of_effects() -> N
         stated({"a": "2", "b": "2"}, "lower", 0.0, "tensors_peak_bytes"),
         stated({"c": "2"}),
     ]
-    found = judged(expects, comparison.rows, factor_effects(comparison))
+    found = judge_expectations(expects, comparison.rows, factor_effects(comparison))
     assert [one.outcome.value for one in found] == [
         "confirmed",
         "refuted",
@@ -124,8 +124,8 @@ def test_an_effect_that_has_an_alias_is_not_distinguishable() -> None:
     mixed = [one.model_copy(update={"aliases": ((("d", "2"),),)}) for one in memory.effects]
     aliased = memory.model_copy(update={"effects": tuple(mixed)})
     expects = [stated({"a": "2"}, metric="tensors_peak_bytes"), stated({"d": "2"}, metric="tensors_peak_bytes")]
-    assert [one.outcome for one in judged(expects[:1], (), [memory])] == [Outcome.CONFIRMED]
-    assert [one.outcome for one in judged(expects, (), [aliased])] == [Outcome.NOT_DISTINGUISHABLE] * 2
+    assert [one.outcome for one in judge_expectations(expects[:1], (), [memory])] == [Outcome.CONFIRMED]
+    assert [one.outcome for one in judge_expectations(expects, (), [aliased])] == [Outcome.NOT_DISTINGUISHABLE] * 2
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_rows_that_are_exactly_equal_need_no_interval() -> None:
 def test_a_printed_change_may_come_from_any_figures_that_round_to_the_table(printed: str, contradicted: bool) -> None:
     # 3.0 may be 2.95 to 3.05 and 4.0 may be 3.95 to 4.05: −27.2 % to −22.8 %.
     change = {"row": "Fused", "against": "None", "column": "Memory (GB)", "printed": printed}
-    (one,) = recomputed(table(printed=[change]))
+    (one,) = recompute_changes(table(printed=[change]))
     assert one.change == pytest.approx(-0.25)
     assert one.contradicted is contradicted
 

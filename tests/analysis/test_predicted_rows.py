@@ -12,7 +12,7 @@ from assay.analysis.predicted_rows import (
     change,
     deviations,
     grids,
-    held,
+    held_memory,
     published_grids,
     ranks,
     told_apart,
@@ -105,14 +105,14 @@ def test_utilization_and_fit_follow_from_the_estimate() -> None:
     control = study.known[BASELINE]
     assert control.step_seconds is not None
     assert utilization(control) == pytest.approx(control.model_flops / (control.step_seconds * 8.1e12))
-    assert held(control).fit == "does not fit"
-    assert held(study.known["activation_checkpointing"]).fit == "fits"
+    assert held_memory(control).fit == "does not fit"
+    assert held_memory(study.known["activation_checkpointing"]).fit == "fits"
 
 
 def test_a_captured_graph_has_no_memory_that_could_be_compared() -> None:
     study = assay.study.predict_comparison("demo", device="h200", treatments=["cuda_graphs", "bf16_mixed"])
     found = study.known["cuda_graphs"]
-    assert (REQUESTED.of(found), held(found).fit) == (None, None)
+    assert (REQUESTED.of(found), held_memory(found).fit) == (None, None)
     assert change(study, REQUESTED, "cuda_graphs") is None
     assert change(study, REQUESTED, "bf16_mixed") is not None
     assert "Captured graphs have a pool of their own, which is not predicted: cuda_graphs." in list(study.report())

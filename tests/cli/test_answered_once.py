@@ -36,7 +36,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return counted
 
-    for name, module in (("finished", answering), ("fit", fitting)):  # both are called once by an answer
+    for name, module in (("finished_rows", answering), ("fit", fitting)):  # both are called once by an answer
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     filled = (one._replace(content=counting(one.name, one.content)) for one in viewing.all_sections())
     sections = tuple(filled)
@@ -62,7 +62,7 @@ def test_a_study_is_answered_once(
     comparison = compared(factorial(FACTORS), lambda _: (1.2, 1.1, 1.0))
     with pytest.raises(typer.Exit):
         finish(lambda **given: comparison, None, as_json)
-    assert calls == {"finished": 1, **{section.name: 1 for section in viewing.all_sections()}}
+    assert calls == {"finished_rows": 1, **{section.name: 1 for section in viewing.all_sections()}}
     assert comparison.record.id in capsys.readouterr().out
 
 

@@ -18,7 +18,7 @@ from assay.scaling.batch import (
     from_noise,
     kaplan,
     kaplan_loss,
-    planned,
+    planned_run,
     rows,
 )
 
@@ -56,7 +56,7 @@ def test_the_published_law_of_kaplan() -> None:
 
 
 def test_the_loss_of_a_planned_run_is_a_fixed_point() -> None:
-    plan = planned(kaplan_loss, 1e9, 1e5, 5e5)
+    plan = planned_run(kaplan_loss, 1e9, 1e5, 5e5)
     critical = kaplan(plan.loss)
     assert plan.loss == pytest.approx((6.5e13 / 1e9) ** 0.077 + (2.1e3 / plan.least_steps) ** 0.76)
     assert plan.least_steps == pytest.approx(1e5 / (1 + critical / 5e5))
@@ -66,10 +66,10 @@ def test_the_loss_of_a_planned_run_is_a_fixed_point() -> None:
 
 def test_compute_at_the_critical_batch_is_twice_the_least() -> None:
     """Kaplan et al., section 5: C_min = C/2 at B = B_crit."""
-    loss = planned(kaplan_loss, 1e9, 1e5, 2e6).loss
+    loss = planned_run(kaplan_loss, 1e9, 1e5, 2e6).loss
     for _ in range(60):
-        loss = planned(kaplan_loss, 1e9, 1e5, kaplan(loss)).loss
-    plan = planned(kaplan_loss, 1e9, 1e5, kaplan(loss))
+        loss = planned_run(kaplan_loss, 1e9, 1e5, kaplan(loss)).loss
+    plan = planned_run(kaplan_loss, 1e9, 1e5, kaplan(loss))
     assert plan.least_flops == pytest.approx(plan.flops / 2, rel=1e-6)
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from assay.scaling import fitting
 from assay.scaling.descent import LEAST_SCATTER, UNKNOWN, DescentProblem, descend, objectives, spreads, whole
-from assay.scaling.fitting import FitResult, _scaled, bootstrap, fit, objective, standard_errors, unidentified
+from assay.scaling.fitting import FitResult, _scaled, bootstrap, fit, objective, standard_errors, unidentified_constants
 from assay.scaling.law_intervals import interval, of_losses
 from assay.scaling.laws import HOFFMANN, forms
 from assay.scaling.laws.hoffmann import BESIROGLU as PUBLISHED
@@ -235,12 +235,12 @@ def test_a_design_on_a_line_identifies_no_scale() -> None:
     """With D = 20·N and no noise, a bootstrap shows no error of A and B at all."""
     sizes = np.geomspace(1e7, 1e10, 40)
     found = fit(Points(sizes, 20 * sizes, np.asarray(IDENTIFIED_TRUE.loss(sizes, 20 * sizes))))
-    assert {"A", "B"} <= unidentified(found, 2.0)
+    assert {"A", "B"} <= unidentified_constants(found, 2.0)
 
 
 def test_a_design_that_spreads_identifies_both_exponents() -> None:
     found = fit(drawn(IDENTIFIED_TRUE, 200, 0, 0.001))
-    assert not {"α", "β", "E"} & unidentified(found, 2.0)
+    assert not {"α", "β", "E"} & unidentified_constants(found, 2.0)
 
 
 def test_no_loss_is_known_better_than_the_least_scatter() -> None:

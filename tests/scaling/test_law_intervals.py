@@ -23,12 +23,12 @@ from assay.scaling.law_intervals import (
     of_losses,
     profile,
     quantiles,
-    widened,
+    widen_intervals,
 )
 from assay.scaling.laws import HOFFMANN, Law, form_named
 from assay.scaling.laws.base import log_losses
 from assay.scaling.laws.hoffmann import BESIROGLU, ROUNDED, UNROUNDED
-from assay.scaling.points import Floats, Points, planned, read_points
+from assay.scaling.points import Floats, Points, planned_points, read_points
 from assay.scaling.shared import repeats_sizes, shared_errors
 from support.laws import design, drawn, known_law
 
@@ -157,7 +157,7 @@ def test_an_interval_is_never_narrower() -> None:
     found = fit(made(4))
     points = made(5)
     ends = (np.full(len(points), 0.1), np.full(len(points), 100.0))
-    wide = widened(ends, found, points, Extrapolation(0.1, 0.01, 1e18, 1))
+    wide = widen_intervals(ends, found, points, Extrapolation(0.1, 0.01, 1e18, 1))
     assert wide[0] == pytest.approx(ends[0])
     assert wide[1] == pytest.approx(ends[1])
 
@@ -196,7 +196,9 @@ RUNS, OWN = 5, 0.005
 def grid(sizes: int, errors: Floats) -> Points:
     """Five runs of each size, with errors of log L `[sizes, runs]`."""
     parameters = np.repeat(10 ** np.linspace(7.5, 10, sizes), RUNS)
-    points = planned(parameters=parameters, tokens=parameters * np.tile(10 ** np.linspace(0.3, 2.3, RUNS), sizes))
+    points = planned_points(
+        parameters=parameters, tokens=parameters * np.tile(10 ** np.linspace(0.3, 2.3, RUNS), sizes)
+    )
     return replace(points, loss=SHARED_TRUE.losses(points) * np.exp(errors.ravel()))
 
 
@@ -234,7 +236,7 @@ def test_a_run_far_off_is_no_shared_error() -> None:
 def test_intervals_know_of_errors_that_a_size_shares() -> None:
     """A bootstrap of single runs covers E, A and α in two of three such sets."""
     sets, covered = 40, []
-    far = planned(parameters=[3e10], tokens=[6e11])
+    far = planned_points(parameters=[3e10], tokens=[6e11])
     for seed in range(sets):
         chance = np.random.default_rng(seed)
         errors = OWN * chance.standard_normal((8, RUNS)) + 0.01 * chance.standard_normal((8, 1))

@@ -11,7 +11,7 @@ from assay.errors import UsageError
 from assay.scaling.fitting import bootstrap, fit
 from assay.scaling.frontier import Minimum, Optimum, Tilted, exponent, for_parameters
 from assay.scaling.laws import Law
-from assay.scaling.optimal import Text, answer, overtrained, served
+from assay.scaling.optimal import Text, answer, overtrained_model, serving_model
 from assay.scaling.points import read_points
 from assay.scaling.published import BESIROGLU, FRONTIERS
 
@@ -182,7 +182,7 @@ def _tokens(law: Law, parameters: float, loss: float) -> float:
 @pytest.mark.parametrize("ratio", [1.0, 20.0, 200.0, 10_000.0])
 def test_an_overtrained_model_has_the_loss_and_the_ratio(ratio: float) -> None:
     best = Minimum(BESIROGLU).at(1e22)
-    found = overtrained(BESIROGLU, best, ratio)
+    found = overtrained_model(BESIROGLU, best, ratio)
     assert found.model.tokens_per_parameter == pytest.approx(ratio)
     assert float(BESIROGLU.loss(found.model.parameters, found.model.tokens)) == pytest.approx(best.loss, rel=1e-9)
     assert found.model.tokens == pytest.approx(_tokens(BESIROGLU, found.model.parameters, best.loss or 0.0))
@@ -192,14 +192,14 @@ def test_an_overtrained_model_has_the_loss_and_the_ratio(ratio: float) -> None:
 
 def test_the_optimums_own_ratio_costs_nothing() -> None:
     best = Minimum(BESIROGLU).at(1e22)
-    found = overtrained(BESIROGLU, best, best.tokens_per_parameter)
+    found = overtrained_model(BESIROGLU, best, best.tokens_per_parameter)
     assert (found.size, found.training) == (pytest.approx(1.0), pytest.approx(1.0))
 
 
 @pytest.mark.parametrize("inference", [1.0, 1e10, 2e12, 1e15])
 def test_a_served_model_is_cheaper_than_its_neighbours(inference: float) -> None:
     best = for_parameters(FRONTIERS["Besiroglu"], 13e9)
-    found = served(BESIROGLU, best, inference)
+    found = serving_model(BESIROGLU, best, inference)
 
     def flops(parameters: float) -> float:
         return parameters * (6 * _tokens(BESIROGLU, parameters, best.loss or 0.0) + 2 * inference)
@@ -214,7 +214,7 @@ def test_a_served_model_is_cheaper_than_its_neighbours(inference: float) -> None
 
 def test_no_inference_leaves_the_optimum() -> None:
     best = Minimum(BESIROGLU).at(1e22)
-    assert served(BESIROGLU, best, 1.0).size == pytest.approx(1.0, abs=1e-3)
+    assert serving_model(BESIROGLU, best, 1.0).size == pytest.approx(1.0, abs=1e-3)
 
 
 def test_the_figure_of_sardana_et_al() -> None:
@@ -222,7 +222,7 @@ def test_the_figure_of_sardana_et_al() -> None:
     law = FRONTIERS["Hoffmann 3, unrounded"]
     assert law.law is not None
     best = for_parameters(law, 13e9)
-    found = served(law.law, best, 2e12)
+    found = serving_model(law.law, best, 2e12)
     whole = best.flops + 2 * 13e9 * 2e12
     assert found.model.parameters == pytest.approx(7e9, rel=0.05)
     assert 1 - found.whole == pytest.approx(0.17, abs=0.01)
@@ -241,7 +241,7 @@ def test_any_law_of_the_loss_can_be_asked() -> None:
             return parameters, 10 * parameters
 
     best = Minimum(Other()).at(6e21)  # type: ignore[arg-type]
-    found = overtrained(Other(), best, 90.0)  # type: ignore[arg-type]
+    found = overtrained_model(Other(), best, 90.0)  # type: ignore[arg-type]
     # With x = 1e10/N, the sum is 2x at D = 10·N, and x·(1 + 1/9) at D = 90·N.
     assert found.size == pytest.approx(10 / 18)
     assert isinstance(found.model, Optimum)

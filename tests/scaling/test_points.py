@@ -9,7 +9,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.scaling.fitting import FitResult, check_falling, fit, mean_slopes, unexplained
+from assay.scaling.fitting import FitResult, check_falling, fit, mean_slopes, unexplained_scatter
 from assay.scaling.frontier import CountedMinimum, minimum
 from assay.scaling.laws import form_named, forms
 from assay.scaling.points import (
@@ -19,7 +19,7 @@ from assay.scaling.points import (
     Points,
     accounting,
     check,
-    planned,
+    planned_points,
     read_points,
     spent_flops,
 )
@@ -97,7 +97,7 @@ def test_a_table_that_would_take_much_memory_is_refused(tmp_path: Path, text: st
 
 
 def test_more_points_than_memory_allows_are_refused() -> None:
-    many = planned(parameters=np.geomspace(1e6, 1e9, MOST_POINTS + 1), tokens=1e9)
+    many = planned_points(parameters=np.geomspace(1e6, 1e9, MOST_POINTS + 1), tokens=1e9)
     with pytest.raises(UsageError, match="list has 50,001 points; a law is fitted to at most 50,000"):
         check(replace(many, loss=np.full(MOST_POINTS + 1, 3.0)), ("parameters",), 6, "the list")
 
@@ -158,7 +158,7 @@ def points(factor: float, power: float = 0.0) -> Points:
     """Points of a published law, whose FLOPs are some times 6·N·D, with another factor for each size."""
     rows = np.array([(size, size * ratio) for size in SIZES for ratio in RATIOS])
     noise = 1 + 0.003 * ((np.arange(len(rows)) * 7) % 5 - 2)
-    found = planned(parameters=rows[:, 0], tokens=rows[:, 1])
+    found = planned_points(parameters=rows[:, 0], tokens=rows[:, 1])
     counted = factor * (rows[:, 0] / 1e8) ** power * 6 * rows[:, 0] * rows[:, 1]
     return replace(found, loss=BESIROGLU.loss(rows[:, 0], rows[:, 1]) * noise, counted_flops=counted)
 
@@ -301,8 +301,10 @@ def test_compute_that_follows_from_size_and_data_has_a_slope() -> None:
 def test_a_perfect_law_leaves_nothing_and_a_constant_leaves_all() -> None:
     form = form_named("kaplan-size")
     sizes = np.geomspace(1e7, 1e10, 20)
-    exact = replace(planned(parameters=sizes), loss=known_law("kaplan-size").losses(planned(parameters=sizes)))
-    assert unexplained(FitResult(known_law("kaplan-size"), 0.0, exact)) < 1e-6
+    exact = replace(
+        planned_points(parameters=sizes), loss=known_law("kaplan-size").losses(planned_points(parameters=sizes))
+    )
+    assert unexplained_scatter(FitResult(known_law("kaplan-size"), 0.0, exact)) < 1e-6
     flat = form.of(1.0, 1e-9)
     spread: Points = replace(exact, loss=np.exp(np.tile([-0.1, 0.1], 10)))
-    assert unexplained(FitResult(flat, 0.0, spread)) == pytest.approx(19 / 18, rel=1e-3)
+    assert unexplained_scatter(FitResult(flat, 0.0, spread)) == pytest.approx(19 / 18, rel=1e-3)

@@ -8,7 +8,7 @@ import pytest
 from assay.api import scaling
 from assay.api.scaling_results import LawFit
 from assay.errors import UsageError
-from assay.scaling.fitted import fitted
+from assay.scaling.fitted import fit_law
 from assay.scaling.laws import HOFFMANN
 from support.laws import drawn, known_law
 
@@ -17,7 +17,7 @@ TRUE = known_law("hoffmann")
 
 @pytest.fixture(scope="module")
 def found() -> LawFit:
-    return LawFit(**vars(fitted(drawn(TRUE, 60, 0, 0.005), HOFFMANN, draws=60, seed=0)))
+    return LawFit(**vars(fit_law(drawn(TRUE, 60, 0, 0.005), HOFFMANN, draws=60, seed=0)))
 
 
 def test_the_third_quantity_follows_and_compute_alone_asks_for_the_optimum() -> None:

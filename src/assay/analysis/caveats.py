@@ -16,7 +16,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from assay.analysis.effects import LEAST_SEEDS
-from assay.analysis.factors.layout import Change, FactorLayout, effect_name, planned
+from assay.analysis.factors.layout import Change, FactorLayout, effect_name, planned_layout
 from assay.analysis.losses import Yardstick, by_seed, comparable, equal_seeds, seeds_text, unheld
 from assay.analysis.metrics import Metric
 from assay.analysis.metrics.time import STEP_SECONDS
@@ -268,7 +268,7 @@ def cut_short(record: ComparisonRecord) -> list[str]:
 
 def lost_effects(record: ComparisonRecord) -> list[tuple[Change, ...]]:
     """Return the effects that the planned rows determine and those that ran do not; the simplest are first."""
-    design = planned(record)
+    design = planned_layout(record)
     rows = [name for name in design.rows if name != BASELINE]
     ran = [name for name in rows if usable(record.of(name))]
     whole, found = _model(design, rows), _model(design, ran)

@@ -58,7 +58,7 @@ class JudgedExpectation(NamedTuple):
     """The measured change; None if there is none."""
 
 
-def judged(
+def judge_expectations(
     expectations: Sequence[Expectation], rows: Sequence[Row], effects: "Sequence[MetricEffects]" = ()
 ) -> tuple[JudgedExpectation, ...]:
     """Return the outcome of each expectation; `effects` are those of the factors by metric."""
@@ -202,7 +202,7 @@ def beside(comparison: Comparison) -> tuple[Beside, ...]:
     return tuple(_beside(published, ours))
 
 
-def recomputed(published: PublishedStudy) -> tuple[Recomputed, ...]:
+def recompute_changes(published: PublishedStudy) -> tuple[Recomputed, ...]:
     """Return every printed change with the change by the table."""
     return tuple(_recomputed(published, one) for one in published.printed)
 

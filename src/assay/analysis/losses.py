@@ -126,7 +126,7 @@ def comparable(run: ResolvedRun, other: ResolvedRun) -> bool:
     return run.model_dump(exclude=_NO_MATTER) == other.model_dump(exclude=_NO_MATTER)
 
 
-def promised(run: ResolvedRun, control: ResolvedRun | None) -> Numerics | None:
+def loosest_promise(run: ResolvedRun, control: ResolvedRun | None) -> Numerics | None:
     """Return the loosest promise of a run's techniques; None if something else differs from the control.
 
     Without a control the promise is that of the techniques. A technique that is not known any more promises nothing.
@@ -200,7 +200,7 @@ class Yardstick:
     def promise(self, one: CellResult) -> Numerics | None:
         """Return what a cell promises of its losses against the baseline at its seed; None if it promises nothing."""
         baseline = self.baselines.get(one.cell.seed)
-        return promised(one.cell.run, None if baseline is None else baseline.cell.run)
+        return loosest_promise(one.cell.run, None if baseline is None else baseline.cell.run)
 
     def bound(self, promise: Numerics, seed: int, step: int) -> float:
         """Return the largest relative difference that a promise allows at a step; infinite if there is no bound."""
@@ -278,7 +278,7 @@ def _calm_steps(one: CellResult) -> int:
     return len(one.curve.train_loss)
 
 
-def held(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:
+def check_promise(row: Row, cells: Sequence[CellResult], yardstick: Yardstick) -> Row:
     """Return the row, as `wrong_values` if losses of its cells break its promise. A failed row keeps its own reason."""
     found = wrong_values(cells, yardstick)
     if found is None:

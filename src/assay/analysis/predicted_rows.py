@@ -63,7 +63,7 @@ class Held(NamedTuple):
     """None if the bytes in use are not known."""
 
 
-def held(found: Estimate) -> Held:
+def held_memory(found: Estimate) -> Held:
     """Return the memory of a step on the first GPU of its machine."""
     memory: DeviceMemory | None = device_memory(found)
     if memory is None or memory.total is None:

@@ -101,13 +101,13 @@ def _present(steps: float | None, batch_size: float | None, seconds: float | Non
 
 def _planned(parameters: float | None, present: "KnownSteps | None") -> "PredictedSteps | None":
     """Return the run whose loss is predicted; None if no size is given."""
-    from assay.scaling.batch import kaplan_loss, planned
+    from assay.scaling.batch import kaplan_loss, planned_run
 
     if parameters is None:
         return None
     if present is None:
         raise UsageError("a planned run has parameters, steps and a batch size in tokens; give all three")
-    return planned(kaplan_loss, parameters, present.steps, present.batch)
+    return planned_run(kaplan_loss, parameters, present.steps, present.batch)
 
 
 def _critical(noise: float | None, error: float | None, loss: float | None, measured: Path | str | None) -> "Critical":

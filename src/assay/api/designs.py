@@ -51,8 +51,8 @@ def plan(
     from assay.studies.outlook import outlook
 
     place = home_of(home)
-    study, base = designed(source, overrides, scale, place)
-    study = untimed(study) if loss_only else study
+    study, base = design_study(source, overrides, scale, place)
+    study = without_times(study) if loss_only else study
     timed = not (loss_only or study.losses_only)
     if calibrate and not timed:
         raise UsageError("a study that measures losses only has no times to calibrate; leave out --calibrate")
@@ -61,7 +61,7 @@ def plan(
     return found
 
 
-def untimed(study: "Study") -> "Study":
+def without_times(study: "Study") -> "Study":
     """Return a study as it runs without times: a second process of a seed would say the same, if none is asked for."""
     return study if study.processes is not None else study.model_copy(update={"processes": 1})
 
@@ -73,7 +73,7 @@ def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
     return write_template(name, kind, Path(folder))
 
 
-def designed(source: Path | str, overrides: Sequence[str], scale: str | None, home: Home) -> "tuple[Study, Run]":
+def design_study(source: Path | str, overrides: Sequence[str], scale: str | None, home: Home) -> "tuple[Study, Run]":
     """Return the study of a name or a file at a scale, and the configuration of its base.
 
     Raises `UsageError` with one sentence on the first fault.

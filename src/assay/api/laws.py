@@ -50,7 +50,7 @@ def fit(
     Raises `UsageError` for a faulty file, an unknown law, or points that cannot determine it.
     """
     from assay.api.scaling_results import LawFit
-    from assay.scaling.fitted import fitted
+    from assay.scaling.fitted import fit_law
     from assay.scaling.law_intervals import extents
     from assay.scaling.laws import form_named
     from assay.scaling.points import check
@@ -63,7 +63,7 @@ def fit(
     if held_out is None and below_flops is not None:
         _check_cut(below_flops, extents(given, form).max(), name, hold_out=hold_out)
     many = {"drop": drop, "draws": draws, "seed": seed}
-    found = fitted(given, form, below=below_flops, hold_out=hold_out, profile=profile, **many)
+    found = fit_law(given, form, below=below_flops, hold_out=hold_out, profile=profile, **many)
     return LawFit(**{**vars(found), "by_byte": by_byte})
 
 
@@ -132,13 +132,13 @@ def predict(
     from assay.api.scaling_results import LossAnswer
     from assay.scaling.fitted import FittedLaw
     from assay.scaling.points import PLAIN
-    from assay.scaling.predict import asked_points, published
+    from assay.scaling.predict import asked_points, published_law
 
     if isinstance(law, FittedLaw) and source is not None:
         raise UsageError("a source names published constants, and these points are fitted; give only one of them")
     if isinstance(law, str) and Path(law).exists():
         raise UsageError(f"{law} is a file; fit its points first: predict(fit({law!r}), …)")
-    found = law if isinstance(law, FittedLaw) else published(law, source)
+    found = law if isinstance(law, FittedLaw) else published_law(law, source)
     columns = {
         "parameters": parameters,
         "tokens": tokens,

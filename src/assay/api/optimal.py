@@ -171,13 +171,15 @@ def _billed(one: "LawAnswer", device: str, devices: int, mfu: float | None, pric
 
 
 def _elsewhere(one: "LawAnswer", ratio: float | None, inference_tokens: float | None) -> "LawAnswer":
-    from assay.scaling.optimal import overtrained, served
+    from assay.scaling.optimal import overtrained_model, serving_model
 
     law, best = one.frontier.law, one.optimum
     if law is None or best is None:
         return one
     return replace(
         one,
-        overtrained=None if ratio is None else overtrained(law, best, ratio, one.frontier.accounting),
-        served=None if inference_tokens is None else served(law, best, inference_tokens, one.frontier.accounting),
+        overtrained=None if ratio is None else overtrained_model(law, best, ratio, one.frontier.accounting),
+        served=None
+        if inference_tokens is None
+        else serving_model(law, best, inference_tokens, one.frontier.accounting),
     )

@@ -53,11 +53,11 @@ def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]"
     They are of runs on the same kind of device, of which the parameters differ by at most a factor of ten.
     """
     from assay.advise.evidence import LossChange
-    from assay.analysis.catalogue import device_of, is_processor, read, shipped
+    from assay.analysis.catalogue import device_of, is_processor, read, shipped_path
 
     found: dict[str, LossChange] = {}
     on_cpu, size, device = here.device(run.device) == "cpu", _parameters(run.model), device_of(here)
-    for one in sorted(read(shipped()).entries, key=lambda entry: entry.device == device):
+    for one in sorted(read(shipped_path()).entries, key=lambda entry: entry.device == device):
         changed = one.changes.get("val_loss")
         if changed is None or is_processor(one.device) != on_cpu:
             continue
@@ -110,7 +110,7 @@ def cluster_of(gpus: int | None, gpus_per_node: int | None, device: str | None, 
     return cluster(device, max(1, gpus // each), min(gpus, each))
 
 
-def placed(
+def place_layouts(
     run: "ResolvedRun",
     here: "Machine",
     there: "Cluster",
@@ -135,7 +135,7 @@ _VERIFIED, _STEPS = 3, 34
 """Stacks that a verification compares with the configuration, and steps of its runs."""
 
 
-def verified(found: Advice, home: Home, tell: Callable[[str], None]) -> "StudyResult | None":
+def verify_advice(found: Advice, home: Home, tell: Callable[[str], None]) -> "StudyResult | None":
     """Compare the first stacks with the configuration in short runs; None if none of them adds anything."""
     from assay.api.study import compare
 
@@ -194,10 +194,10 @@ def recommend(
     here, name = _where(device, machine, run, None if calibrate is None else (place, on_progress))
     limits = _limits(run, here, budget, of or _limited(device), max_loss_change)
     if there is not None:
-        return placed(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
+        return place_layouts(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
     words, seconds = " ".join(_words(source, overrides)), 0.0 if machine else calibrate or 0.0
     found = _searched(run, here, limits, _Asked(words, name, device is not None, seconds, place, on_progress))
-    study = verified(found, place, on_progress) if verify else None
+    study = verify_advice(found, place, on_progress) if verify else None
     return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens, price=price)
 
 
@@ -243,19 +243,19 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
 
 def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks, with the front-runners timed first if there is time for that."""
-    from assay.advise.calibration import calibrated
-    from assay.advise.checking import checked
+    from assay.advise.calibration import time_stacks
+    from assay.advise.checking import check_ranking
     from assay.advise.problem import Problem
     from assay.advise.recommend import advice
     from assay.launch.prepare import threads_of
 
     problem = Problem(run, here, limits)
     if asked.seconds > 0:
-        here = calibrated(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
+        here = time_stacks(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
     if not asked.absent:
         ranking = problem.rank(here, of_timed=asked.seconds > 0)
         return advice(problem, ranking, asked.device, asked.words, absent=False)
-    found = checked(problem, lambda: problem.rank(here), asked.device, asked.tell)
+    found = check_ranking(problem, lambda: problem.rank(here), asked.device, asked.tell)
     return advice(problem, found.ranking, asked.device, asked.words, absent=True, checked=found.by)
 
 

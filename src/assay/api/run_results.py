@@ -149,11 +149,11 @@ class PredictedAnswer(Shown, PredictedStudy):
 
     def plot(self) -> "Figure | None":
         """Return heat maps of percent changes and of deviations by two factors; None for a comparison."""
-        from assay.report.kit.drawing import printed, together
+        from assay.report.kit.drawing import together, with_print_colours
         from assay.report.study.predicted import maps
 
         drawn = together(maps(self))
-        return None if drawn is None else printed(drawn)
+        return None if drawn is None else with_print_colours(drawn)
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""

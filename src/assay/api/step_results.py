@@ -134,9 +134,9 @@ class PlannedStep(Shown, Projection):
 
     def plot(self) -> "Figure":
         """Return a figure of planned memory by pipeline stage and kind."""
-        from assay.report.curves import held
+        from assay.report.curves import stage_memory
 
-        return held(self.to_frame().drop(columns="parameters"))
+        return stage_memory(self.to_frame().drop(columns="parameters"))
 
     def report(self) -> "Iterable[Block]":
         """Return the report as `assay` prints it."""

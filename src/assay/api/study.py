@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import Source, configure, on_device, title_of, with_initial_weights
-from assay.api.designs import check_statements, designed, library, new, plan, remarks, untimed
+from assay.api.designs import check_statements, design_study, library, new, plan, remarks, without_times
 from assay.config.home import Home, home_of
 from assay.errors import UsageError, shown
 
@@ -65,7 +65,7 @@ def predict(
     from assay.studies.predicted import predicted_study
 
     place, tell = home_of(home), on_progress or silent
-    study, run = designed(source, overrides, scale, place)
+    study, run = design_study(source, overrides, scale, place)
     base, machine = on_device(run, device)
     found = predicted_study(study.on(base), base, device, machine, _Vocabulary(place, tell))
     check_statements(study, {row.label for row in found.rows})
@@ -167,8 +167,8 @@ def run(
 
     analyse = _analysis()
     place = home_of(home)
-    study, base = designed(source, overrides, scale, place)
-    study = untimed(study) if loss_only else study
+    study, base = design_study(source, overrides, scale, place)
+    study = without_times(study) if loss_only else study
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments, check_used, given, only_one
+from assay.cli.option_rules import arguments, check_used, given_options, only_one
 from assay.cli.options import Json
 
 _Step = Annotated[
@@ -71,7 +71,7 @@ def measure(
 
     near = {"--numerics": numerics}
     modes = {"--against": against, "--device": device}
-    check_used(only_one(given(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
+    check_used(only_one(given_options(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
     if device is not None:
         from assay.cli.estimate_answers import gpu_peak
 

@@ -60,9 +60,9 @@ def check_fail_on(fail_on: str | None) -> None:
 def unmet(comparison: "Comparison", fail_on: str | None) -> Exit:
     """Return the exit code for refuted expectations, if it was asked for; each is said in a line."""
     from assay.cli.console import note
-    from assay.report.study.sections.stated import refuted
+    from assay.report.study.sections.stated import refuted_expectations
 
-    found = refuted(comparison) if fail_on is not None else []
+    found = refuted_expectations(comparison) if fail_on is not None else []
     for one in found:
         note(f"assay: refuted: {one}")
     return Exit.UNMET if found else Exit.DONE

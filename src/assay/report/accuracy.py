@@ -9,7 +9,7 @@ from markupsafe import Markup
 from assay.analysis.accuracy import QUANTITIES, Accuracy, PredictedFigure
 from assay.files import write_file
 from assay.report.blocks import Block, Table
-from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, printed, series, svg, variables
+from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, series, svg, variables, with_print_colours
 from assay.report.kit.page import check_page, render_template
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def render_accuracy(found: Accuracy) -> str:
 def figure(found: Accuracy) -> "Figure | None":
     """Return the figure of predicted against measured values; None without a prediction."""
     drawn = _drawn(found)
-    return None if drawn is None else printed(drawn)
+    return None if drawn is None else with_print_colours(drawn)
 
 
 def _drawn(found: Accuracy) -> "Figure | None":

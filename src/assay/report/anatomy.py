@@ -18,7 +18,7 @@ from assay.files import check_target, write_file
 from assay.records.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Operator, Sum
 from assay.records.trace import OperationClass
 from assay.report.blocks import Block, Table
-from assay.report.kit.drawing import LIGHT, SOFT, canvas, printed, save
+from assay.report.kit.drawing import LIGHT, SOFT, canvas, save, with_print_colours
 from assay.report.run import proof
 from assay.units import format_bytes, format_flops, format_seconds
 
@@ -176,7 +176,7 @@ def figure(anatomy: Anatomy) -> "Figure":
         shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
         handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
         drawn.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
-        return printed(drawn)
+        return with_print_colours(drawn)
 
 
 def _modules(axis: Any, anatomy: Anatomy) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Facts, Table
-from assay.report.kit.drawing import SOFT, canvas, plain_numbers, printed, series
+from assay.report.kit.drawing import SOFT, canvas, plain_numbers, series, with_print_colours
 from assay.units import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -121,4 +121,4 @@ def batch_figure(found: "Batching") -> "Figure":
         axis.set(xscale="log", yscale="log", xlabel=f"batch size, {critical.unit}", ylabel="times the least")
         plain_numbers(axis)
         axis.legend(frameon=False)
-        return printed(drawn)
+        return with_print_colours(drawn)

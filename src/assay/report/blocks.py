@@ -79,7 +79,7 @@ def leaves(values: object, prefix: str = "") -> dict[str, object]:
     return {prefix.removesuffix("."): values}
 
 
-def spelled(value: object) -> str:
+def spell_value(value: object) -> str:
     """Return a value of a configuration as it is written; None is unknown."""
     if isinstance(value, list):
         return " + ".join(one if isinstance(one, str) else _spec(one) for one in value) or "none"

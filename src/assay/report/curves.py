@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assay.report.kit.drawing import PAPER, SOFT, canvas, marker, printed, series, smooth
+from assay.report.kit.drawing import PAPER, SOFT, canvas, marker, series, smooth, with_print_colours
 
 if TYPE_CHECKING:
     import pandas
@@ -36,10 +36,10 @@ def losses(steps: "pandas.DataFrame", unit: str) -> "Figure | None":
         for axis in (left, right):
             axis.set_xlabel("optimizer step")
             axis.xaxis.get_major_locator().set_params(integer=True)
-        return printed(figure)
+        return with_print_colours(figure)
 
 
-def held(stages: "pandas.DataFrame") -> "Figure":
+def stage_memory(stages: "pandas.DataFrame") -> "Figure":
     """Draw the planned bytes of a rank by pipeline stage, divided by kind; a column of the frame is a kind."""
     with canvas(_WIDTH, 1.6 + 0.3 * len(stages)) as (figure, (axis,)):
         start = [0.0] * len(stages)
@@ -52,7 +52,7 @@ def held(stages: "pandas.DataFrame") -> "Figure":
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
         figure.legend(loc="outside lower center", ncols=len(stages.columns), frameon=False)
-        return printed(figure)
+        return with_print_colours(figure)
 
 
 def memory(instants: "Sequence[Moment]") -> "Figure":
@@ -68,4 +68,4 @@ def memory(instants: "Sequence[Moment]") -> "Figure":
         axis.set_title("predicted live tensors of one step")
         axis.set(xlabel="highest instant of each part, in order", ylabel="MiB")
         axis.set_ylim(0, 1.15 * heights[top])
-        return printed(figure)
+        return with_print_colours(figure)

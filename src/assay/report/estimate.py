@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.cost.simulation.composition import PARTS
 from assay.estimator.fit import fit_of
 from assay.report.blocks import UNKNOWN, Block, Facts, Table
-from assay.report.mesh import divided
+from assay.report.mesh import divided_parts
 from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_words, longer, within
 from assay.units import (
     format_bytes,
@@ -311,4 +311,4 @@ def _payloads(every: "EveryRank") -> Iterator[tuple[str, ...]]:
     for one in every.communications[every.fullest.cost.rank]:
         handed[one.collective, one.axis] += round(one.count * one.payload_bytes)
     for (collective, axis), nbytes in handed.items():
-        yield collective, f"{divided(axis.split('+'))} ({axis})", format_bytes(nbytes)
+        yield collective, f"{divided_parts(axis.split('+'))} ({axis})", format_bytes(nbytes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
-from assay.report.kit.drawing import SOFT, canvas, marker, printed, series
+from assay.report.kit.drawing import SOFT, canvas, marker, series, with_print_colours
 from assay.report.optimal import accounting_values
 from assay.scaling.law_intervals import extents
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, QUANTITIES
@@ -358,4 +358,4 @@ def law_figure(found: "FittedLaw") -> "Figure":
             axis.set_xlabel(_NAMES[form.extent])
             # Powers of ten would be typeset as formulas.
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
-        return printed(figure)
+        return with_print_colours(figure)

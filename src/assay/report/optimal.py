@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.report.blocks import Block, Table
-from assay.report.kit.drawing import canvas, marker, plain_numbers, printed, series
+from assay.report.kit.drawing import canvas, marker, plain_numbers, series, with_print_colours
 from assay.units import finite, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -347,4 +347,4 @@ def figure(found: "LawAnswers") -> "Figure | None":
         axis.set(xscale="log", yscale="log", xlabel="training FLOPs", ylabel="optimal parameters")
         plain_numbers(axis)
         axis.legend(fontsize=7, frameon=False)
-        return printed(drawn)
+        return with_print_colours(drawn)

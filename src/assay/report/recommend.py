@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.estimator.timing.step_time import WIDE
 from assay.hardware.devices import device
 from assay.report.blocks import Block, Facts, Table
-from assay.report.kit.drawing import canvas, marker, printed, series
+from assay.report.kit.drawing import canvas, marker, series, with_print_colours
 from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, training_words
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
@@ -263,4 +263,4 @@ def figure(found: "Advice") -> "Figure":
         axis.axvline(found.budget_bytes / _MIB, linewidth=0.8, linestyle=":")
         axis.set(xlabel="needs, MiB", ylabel=found.speed_unit, xscale="log")
         axis.legend()
-    return printed(drawn)
+    return with_print_colours(drawn)

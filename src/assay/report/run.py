@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import log
 from typing import TYPE_CHECKING
 
-from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spelled
+from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value
 from assay.report.gradients import agreement_line
 from assay.report.kit.command import arguments, stack
 from assay.units import (
@@ -95,7 +95,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         more = f" (perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte)"
         more = more if result.val_perplexity is not None else ""
         name = "test" if result.config.data.evaluate_on == "test" else "validation"
-        yield name, f"loss {figure(result.val_loss)}{sampled(result)}{more}"
+        yield name, f"loss {figure(result.val_loss)}{sample_error(result)}{more}"
     yield from _speed(result)
     if scale := result.extra.get("loss_scale"):
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
@@ -129,7 +129,7 @@ def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "values", values(result.values)
 
 
-def sampled(result: "RunResult") -> str:
+def sample_error(result: "RunResult") -> str:
     """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
     seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
     what = f"held-out {result.config.counted}"
@@ -264,7 +264,7 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
 
 def flat(values: object) -> dict[str, str]:
     """Flatten nested values to ``key.key`` → text."""
-    return {key: spelled(value) for key, value in leaves(values).items()}
+    return {key: spell_value(value) for key, value in leaves(values).items()}
 
 
 HOST_BOUND = 0.95

@@ -132,7 +132,7 @@ def figures(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
     return {name: pair for name, pair in found.items() if pair != (None, None)}
 
 
-def changed(pairs: Mapping[str, Pair]) -> Iterator[tuple[str, str, str, str]]:
+def changed_rows(pairs: Mapping[str, Pair]) -> Iterator[tuple[str, str, str, str]]:
     """Yield rows of name, first value, second value, and the second's change against the first."""
     for name, (first, second) in pairs.items():
         known = first is not None and second is not None and first != 0

@@ -92,10 +92,10 @@ class ScalingView(View):
 
     def figure(self, name: str = "") -> "Figure | None":
         """Return the figure of losses in normalised compute, with the held-out run."""
-        from assay.report.kit.drawing import printed
+        from assay.report.kit.drawing import with_print_colours
 
         drawn = compute_figure(self.found)
-        return None if drawn is None else printed(drawn)
+        return None if drawn is None else with_print_colours(drawn)
 
 
 def view(found: ScalingAnswer) -> ScalingView:
@@ -103,7 +103,7 @@ def view(found: ScalingAnswer) -> ScalingView:
     return ScalingView(found)
 
 
-def answered(comparison: Comparison) -> ScalingView | None:
+def answer_view(comparison: Comparison) -> ScalingView | None:
     """Return the view of the answer to a comparison's record; None while too few runs have ended."""
     found = answer_of(comparison.record)
     if found is None:

@@ -33,7 +33,7 @@ from assay.scaling.points import (
     Floats,
     Points,
     accounting,
-    planned,
+    planned_points,
     read_points,
     run_names,
     spent_flops,
@@ -309,7 +309,7 @@ def _accounting(curves: Sequence[TrainingCurve]) -> Accounting:
     """Return how the points of all curves count FLOPs."""
     sizes = np.concatenate([np.full(len(one.tokens), one.parameters) for one in curves])
     tokens, flops = (np.concatenate([getattr(one, name) for one in curves]) for name in ("tokens", "flops"))
-    return accounting(planned(parameters=sizes, tokens=tokens, counted_flops=flops))
+    return accounting(planned_points(parameters=sizes, tokens=tokens, counted_flops=flops))
 
 
 def read_curves(path: Path, columns: str | None = None) -> list[TrainingCurve]:

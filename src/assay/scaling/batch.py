@@ -24,8 +24,7 @@ from scipy.stats import t
 
 from assay.errors import UsageError
 from assay.scaling.laws.kaplan import KAPLAN, KAPLAN_STEPS
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats
-from assay.scaling.points import planned as planned_points
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, planned_points
 from assay.scaling.points_file import read_table
 
 Interval = tuple[float, float]
@@ -186,7 +185,7 @@ def _check_within(size: float, sizes: Floats) -> None:
         )
 
 
-def planned(law: Callable[[float, float], float], parameters: float, steps: float, batch: float) -> PredictedSteps:
+def planned_run(law: Callable[[float, float], float], parameters: float, steps: float, batch: float) -> PredictedSteps:
     """Return a run of N parameters and S steps of B tokens, with the loss that L(N, S_min) predicts for it."""
 
     def least(loss: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from assay.errors import UsageError
 from assay.scaling.descent import DescentProblem
-from assay.scaling.fitting import FitResult, bootstrap, check_falling, fit, mean_slopes, unidentified
+from assay.scaling.fitting import FitResult, bootstrap, check_falling, fit, mean_slopes, unidentified_constants
 from assay.scaling.law_intervals import (
     Extrapolation,
     Interval,
@@ -26,12 +26,12 @@ from assay.scaling.law_intervals import (
     of_losses,
     outside,
     quantiles,
-    widened,
+    widen_intervals,
 )
 from assay.scaling.law_intervals import profile as profiled
 from assay.scaling.laws import Form
 from assay.scaling.laws.base import Law, log_slopes
-from assay.scaling.points import PLAIN, Accounting, Floats, Points, accounting, planned
+from assay.scaling.points import PLAIN, Accounting, Floats, Points, accounting, planned_points
 from assay.scaling.shared import repeats_sizes, shared_errors
 
 IDENTIFIED = 2.0
@@ -180,13 +180,13 @@ class FittedLaw:
         best = form.optimum(self.law.values, float(points.flops.max()))
         if best is None:
             return False
-        where = planned(parameters=best[0], tokens=best[1])
+        where = planned_points(parameters=best[0], tokens=best[1])
         return float(outside(where, points, form)[0].max()) <= MARKED
 
     @property
     def _wide(self) -> tuple[str, ...]:
         """Constants whose own interval is wide, open, or at a limit."""
-        flat = unidentified(self.fit, IDENTIFIED)
+        flat = unidentified_constants(self.fit, IDENTIFIED)
         constants = {one.symbol: one for one in self.law.form.constants}
         open_ended = () if self.profile is None else self.profile.open_ended
         return tuple(
@@ -212,10 +212,10 @@ class FittedLaw:
     def intervals_of(self, points: Points) -> tuple[Floats, Floats]:
         """Return both ends of the 95 % interval of a new loss at each point."""
         ends = of_losses(self.fit, self.draws, points)
-        return ends if self.extrapolation is None else widened(ends, self.fit, points, self.extrapolation)
+        return ends if self.extrapolation is None else widen_intervals(ends, self.fit, points, self.extrapolation)
 
     def predict(self, points: Points, far: bool = False) -> Prediction:
-        """Return the loss at each point, with its interval; `planned` makes points without a loss.
+        """Return the loss at each point, with its interval; `planned_points` makes points without a loss.
 
         Raises `UsageError` beyond 10,000 times the fitted points unless `far`, or if a column is missing.
         """
@@ -276,7 +276,7 @@ _FITTED_SHARE = 0.8
 """Share of the points below the cut of the test, if none is given."""
 
 
-def fitted(
+def fit_law(
     points: Points,
     form: Form,
     *,

@@ -154,7 +154,7 @@ def standard_errors(found: FitResult) -> Floats:
     return np.asarray(np.minimum(np.sqrt((factor**2).sum(axis=1)), UNKNOWN))
 
 
-def unidentified(found: FitResult, ratio: float) -> set[str]:
+def unidentified_constants(found: FitResult, ratio: float) -> set[str]:
     """Return the constants whose interval by these errors has ends that differ by more than `ratio`, or in sign."""
     named = set()
     for constant, value, error in zip(found.law.form.constants, found.law.numbers, standard_errors(found), strict=True):
@@ -181,7 +181,7 @@ def check_falling(found: FitResult) -> None:
             f"the losses do not fall with {_named(form)}: the fitted law {form.name} rises; a scaling law needs losses "
             "that fall"
         )
-    left = unexplained(found)
+    left = unexplained_scatter(found)
     if left > MOST_UNEXPLAINED:
         raise UsageError(
             f"the losses do not fall enough with {_named(form)}: {left:.0%} of their scatter is left about the fitted "
@@ -197,7 +197,7 @@ def mean_slopes(found: FitResult) -> list[float]:
     return [float(np.mean(one - here) / _STEP) for one in more]
 
 
-def unexplained(found: FitResult) -> float:
+def unexplained_scatter(found: FitResult) -> float:
     """Return the scatter of log losses about the law over that about their median, by degrees of freedom."""
     problem, logs = DescentProblem(found.law.form, found.points, found.delta), np.log(found.points.loss)
     count, constants = len(logs), len(found.law.values)

@@ -271,7 +271,7 @@ def _quantile(values: Floats, weights: Floats) -> float:
     return float(values[order][np.searchsorted(reached, _EXTRAPOLATION_WITHIN)])
 
 
-def widened(
+def widen_intervals(
     ends: tuple[Floats, Floats], found: FitResult, points: Points, beyond: Extrapolation
 ) -> tuple[Floats, Floats]:
     """Return intervals of losses that are at least as wide as errors grow and beyond the fitted compute."""

@@ -71,7 +71,7 @@ class OtherSize(NamedTuple):
         return self.flops / _whole(self.optimum, self.inference_tokens)
 
 
-def overtrained(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accounting = PLAIN) -> OtherSize:
+def overtrained_model(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accounting = PLAIN) -> OtherSize:
     """Return the model with the loss of an optimum that trains on `ratio` tokens for each parameter.
 
     `accounting` counts its FLOPs.
@@ -82,7 +82,7 @@ def overtrained(law: LossLaw, optimum: Optimum, ratio: float, accounting: Accoun
     return OtherSize(_model(parameters, ratio * parameters, loss, accounting), optimum, 0.0)
 
 
-def served(law: LossLaw, optimum: Optimum, inference_tokens: float, accounting: Accounting = PLAIN) -> OtherSize:
+def serving_model(law: LossLaw, optimum: Optimum, inference_tokens: float, accounting: Accounting = PLAIN) -> OtherSize:
     """Return the model with the loss of an optimum that takes the fewest FLOPs, if it serves so many tokens.
 
     `accounting` counts those of training.
@@ -195,7 +195,7 @@ def growth(name: str, frontier: Frontier, times: float, flops: float | None, far
     size = factor(frontier)
     interval = None if frontier.spread is None else frontier.spread.interval(factor)
     end = None if flops is None else times * flops
-    beyond = end is not None and refused(frontier, end, far)
+    beyond = end is not None and is_refused(frontier, end, far)
     optimum = None if end is None or beyond else frontier.at(end)
     return Growth(name, frontier, times, size, interval, times / size, end, optimum, beyond)
 
@@ -251,7 +251,7 @@ class LawAnswers:
 def answer(name: str, frontier: Frontier, quantity: Quantity, value: float, far: bool) -> LawAnswer:
     """Return the answer of one law to a given compute, size or amount of data."""
     found = _SOLVERS[quantity](frontier, value)
-    if refused(frontier, found.flops, far):
+    if is_refused(frontier, found.flops, far):
         return LawAnswer(name, frontier, found.flops, None, {})
     return LawAnswer(name, frontier, found.flops, found, _intervals(frontier, quantity, value))
 
@@ -277,6 +277,6 @@ def check_any(laws: Iterable[Frontier], flops: Iterable[float], far: bool) -> No
         )
 
 
-def refused(frontier: Frontier, flops: float, far: bool) -> bool:
+def is_refused(frontier: Frontier, flops: float, far: bool) -> bool:
     """An answer at this compute is refused."""
     return not far and frontier.reach.beyond(flops) > REFUSED

@@ -112,7 +112,7 @@ class Points:
         return self.where(kept)
 
 
-def planned(**columns: "Floats | float | None") -> Points:
+def planned_points(**columns: "Floats | float | None") -> Points:
     """Return points whose loss is not known yet, from columns of `Points`; single numbers are repeated."""
     given = {name: values for name, values in columns.items() if values is not None}
     arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(values, dtype=float)) for values in given.values()))
@@ -160,7 +160,7 @@ def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], table:
 
 def _completed(columns: Mapping[str, Floats]) -> Points:
     """Return points whose N or D follows from the two others of N, D and C."""
-    found = planned(**columns)
+    found = planned_points(**columns)
     each = found.flops / FLOPS_PER_PARAMETER_AND_TOKEN
     return replace(
         found,

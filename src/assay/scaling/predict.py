@@ -10,7 +10,7 @@ from assay.scaling.fitted import Prediction, check_reach
 from assay.scaling.frontier import minimum
 from assay.scaling.law_intervals import extents
 from assay.scaling.laws import Law, form_named
-from assay.scaling.points import LIMITS, PLAIN, Accounting, Floats, Points, planned
+from assay.scaling.points import LIMITS, PLAIN, Accounting, Floats, Points, planned_points
 
 _SPOKEN = {"counted_flops": "flops", "compute": "flops"}
 """Names of quantities as users give them, where they differ from the column's."""
@@ -41,7 +41,7 @@ class PublishedLaw:
         )
 
 
-def published(name: str, source: str | None = None) -> PublishedLaw:
+def published_law(name: str, source: str | None = None) -> PublishedLaw:
     """Return a law with published constants; the first source if none is named.
 
     Raises `UsageError` if there are none.
@@ -88,7 +88,7 @@ def asked_points(law: Law, columns: Mapping[str, "Floats | float | None"], accou
             given["tokens"] = accounting.tokens(given["parameters"], flops)
         else:
             given["parameters"] = accounting.parameters(given["tokens"], flops)
-    points = planned(**given) if given else planned(parameters=np.nan)
+    points = planned_points(**given) if given else planned_points(parameters=np.nan)
     missing = [_SPOKEN.get(name, name) for name in needs if points.column(name) is None]
     if missing:
         raise UsageError(f"the law {law.form.name} needs {' and '.join(missing)}")

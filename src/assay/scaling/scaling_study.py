@@ -88,7 +88,7 @@ def points_of(record: ComparisonRecord) -> tuple[StudyPoint, ...]:
     return tuple(sorted(_with_roles(found), key=lambda one: (one.flops, one.parameters, one.rate, one.seed)))
 
 
-def unfinished(record: ComparisonRecord) -> tuple[str, ...]:
+def unfinished_runs(record: ComparisonRecord) -> tuple[str, ...]:
     """Return the names of the runs that have ended without a loss."""
     return tuple(one.cell.name for one in record.cells if one.result.status is not Status.DONE)
 
@@ -240,7 +240,7 @@ def answer(record: ComparisonRecord, draws: int = DRAWS, seed: int = 0) -> Scali
         predictions=predictions(law, [one for one in points if one.role == "held out"]),
         isoflop=_isoflop(fitted, draws, seed),
         rates=rate_checks(points),
-        unfinished=unfinished(record),
+        unfinished=unfinished_runs(record),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scipy.stats import t
 
-from assay.analysis.choose.target import RowTarget, Targets, sustained, targets, trailing
+from assay.analysis.choose.target import RowTarget, Targets, sustained_step, targets, trailing
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import SKEWED
 from assay.analysis.metrics.time import STEP_SECONDS
@@ -61,7 +61,7 @@ def curves(fast: Sequence[float], slow: Sequence[float]) -> dict[tuple[str, int]
 def test_a_crossing_counts_only_if_the_loss_stays_below(
     losses: Sequence[float], target: float, steps: int | None
 ) -> None:
-    assert sustained([(10 * (at + 1), loss) for at, loss in enumerate(losses)], target) == steps
+    assert sustained_step([(10 * (at + 1), loss) for at, loss in enumerate(losses)], target) == steps
 
 
 def test_a_crossing_is_that_of_a_slow_reference() -> None:
@@ -69,7 +69,7 @@ def test_a_crossing_is_that_of_a_slow_reference() -> None:
     for _ in range(200):
         losses = [(step, rng.choice((1.0, 2.0, 3.0))) for step in range(1, rng.randint(2, 9))]
         good = [step for at, (step, _) in enumerate(losses) if all(loss <= 2 for _, loss in losses[at:])]
-        assert sustained(losses, 2) == (good[0] if good else None)
+        assert sustained_step(losses, 2) == (good[0] if good else None)
 
 
 def test_a_trailing_mean_covers_whole_windows_and_is_infinite_with_a_missing_loss() -> None:

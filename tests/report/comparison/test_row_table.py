@@ -13,7 +13,7 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory, PeakBlock
 from assay.records.prediction import Predicted
 from assay.records.status import Status
-from assay.report.comparison.row_table import footnotes, listed, print_comparison, seeds, wide
+from assay.report.comparison.row_table import footnotes, list_rows, print_comparison, seeds, wide
 from assay.report.comparison.wording import columns
 from support.comparisons import TREATMENTS, record
 
@@ -206,7 +206,7 @@ def test_a_longer_first_step_is_priced(width: int | None) -> None:
     ],
 )
 def test_a_text_that_many_rows_share_is_said_once(told: dict[str, str], says: str) -> None:
-    assert listed(told) == says
+    assert list_rows(told) == says
 
 
 def test_blocks_that_were_not_predicted_are_named_by_row() -> None:

@@ -16,7 +16,7 @@ from assay.analysis.choose.criteria import (
     LossDifference,
     LossVerdict,
     contexts,
-    finished,
+    finished_rows,
     log_change,
     loss_between,
     loss_difference,
@@ -44,7 +44,7 @@ class FoundTarget(NamedTuple):
     """The control's."""
 
 
-def found(record: ComparisonRecord) -> FoundTarget | None:
+def search_outcome(record: ComparisonRecord) -> FoundTarget | None:
     """Return the outcome of a search; None for a study that is none."""
     if record.halving is None:
         return None
@@ -103,7 +103,7 @@ def answers(comparison: Comparison) -> tuple[StudyAnswer, ...]:
 
 
 def _answer(comparison: Comparison, context: Context) -> StudyAnswer | None:
-    rows = {row.treatment: row for row in finished(comparison) if row.treatment in context.rows}
+    rows = {row.treatment: row for row in finished_rows(comparison) if row.treatment in context.rows}
     control = rows.pop(context.control, None)
     if not rows or control is None or not control.finished:
         return None

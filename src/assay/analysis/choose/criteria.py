@@ -196,7 +196,7 @@ class Criterion:
     """Compare two rows: −1 if the first is better, 0 if no difference is shown, and whether intervals decided it."""
 
 
-def finished(comparison: Comparison) -> tuple[Row, ...]:
+def finished_rows(comparison: Comparison) -> tuple[Row, ...]:
     """Return the control and the rows all of whose runs finished, in the order of the record."""
     rows = (comparison.baseline, *comparison.rows)
     return tuple(row for row in rows if row.status.finished and row.finished)
@@ -219,18 +219,18 @@ def time_change(comparison: Comparison, row: Row) -> LogChange | None:
 
 def same_steps(comparison: Comparison) -> bool:
     """Return True if all rows that finished have as many steps, so that training time changes as the step time does."""
-    return len({steps_of(comparison, row) for row in finished(comparison)}) == 1
+    return len({steps_of(comparison, row) for row in finished_rows(comparison)}) == 1
 
 
 def memory_metric(comparison: Comparison) -> Metric:
     """Return the metric that stands for memory: the peak of tensors, or of the process if that was not measured."""
-    every = all(row.metrics.get(TENSORS_PEAK_BYTES.name) is not None for row in finished(comparison))
+    every = all(row.metrics.get(TENSORS_PEAK_BYTES.name) is not None for row in finished_rows(comparison))
     return TENSORS_PEAK_BYTES if every else PROCESS_PEAK_BYTES
 
 
 def criteria(comparison: Comparison, *, varying: bool = True) -> tuple[Criterion, ...]:
     """Return the criteria of which every finished row has a figure; if `varying`, those in which rows differ."""
-    rows = finished(comparison)
+    rows = finished_rows(comparison)
     makers = (_memory, _time, _loss, _communicated)
     found = [one for make in makers if (one := make(comparison, rows)) is not None]
     whole = (one for one in found if rows and len(one.figures) == len(rows))

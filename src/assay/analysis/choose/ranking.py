@@ -36,7 +36,7 @@ from assay.analysis.choose.criteria import (
     Name,
     contexts,
     criteria,
-    finished,
+    finished_rows,
     log_change,
     loss_difference,
     memory_metric,
@@ -77,7 +77,7 @@ class CriteriaFront(NamedTuple):
 
 def frontier(comparison: Comparison) -> CriteriaFront:
     """Return the front of each context over all criteria in which the rows differ."""
-    every, able = criteria(comparison), [row.treatment for row in finished(comparison)]
+    every, able = criteria(comparison), [row.treatment for row in finished_rows(comparison)]
     alike = {name: one.rows for one in contexts(comparison) for name in one.rows}
     above = {name: _dominating(name, [one for one in able if one in alike.get(name, ())], every) for name in able}
     found = []
@@ -145,7 +145,7 @@ class RowExchange(NamedTuple):
 def exchanges(comparison: Comparison) -> tuple[RowExchange, ...]:
     """Return the exchanges of every row that finished and has a change of loss."""
     found = []
-    for row in finished(comparison):
+    for row in finished_rows(comparison):
         loss = log_change(row, loss_of(comparison.run))
         if row.treatment != BASELINE and loss is not None:
             nats = loss_difference(comparison, row)
@@ -280,7 +280,7 @@ def ranking(comparison: Comparison) -> RowRanking | None:
     if not stated:
         return None
     weights = {name: weight / sum(stated.values()) for name, weight in sorted(stated.items())}
-    scores = {row.treatment: score for row in finished(comparison) if (score := _score(row, weights)) is not None}
+    scores = {row.treatment: score for row in finished_rows(comparison) if (score := _score(row, weights)) is not None}
     known = {row.treatment: row for row in (comparison.baseline, *comparison.rows)}
     ranked = []
     for context in contexts(comparison):

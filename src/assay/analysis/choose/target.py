@@ -116,7 +116,7 @@ def targets(comparison: Comparison) -> Targets | None:
     return Targets(basis, spacing, record.target_loss, found)
 
 
-def sustained(losses: Losses, target: float) -> int | None:
+def sustained_step(losses: Losses, target: float) -> int | None:
     """Return the steps done from which all losses are at or below a target; None if the last one is not."""
     above = [at for at, (_, loss) in enumerate(losses) if not loss <= target]
     first = above[-1] + 1 if above else 0
@@ -170,7 +170,7 @@ def _goals(comparison: Comparison, control: Sequence[CellResult], basis: Basis) 
 
 def _reached(one: CellResult, basis: Basis, target: float, kept: Mapping[int, Sequence[int]]) -> Reached:
     within = len(one.curve.train_loss) or one.result.steps
-    steps = None if one.result.status is Status.DIVERGED else sustained(_losses(one.curve, basis), target)
+    steps = None if one.result.status is Status.DIVERGED else sustained_step(_losses(one.curve, basis), target)
     pace = None if one.wave not in kept else figure(STEP_SECONDS, one.result, kept[one.wave])
     if not steps or pace is None:
         return Reached(one.cell.seed, within, steps, 0.0 if steps == 0 and pace is not None else None)

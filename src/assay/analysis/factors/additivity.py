@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.analysis.choose.criteria import LogChange, finished, log_change
+from assay.analysis.choose.criteria import LogChange, finished_rows, log_change
 from assay.analysis.comparison import Comparison
 from assay.analysis.factors.changes import ChangeEstimate, RowChanges, Scale, compared_metrics, estimates, row_changes
 from assay.analysis.factors.layout import Change, FactorLayout, layout
@@ -273,7 +273,7 @@ class SignChange(NamedTuple):
 
 def sign_changes(comparison: Comparison) -> tuple[SignChange, ...]:
     """Return the effects on shown metrics that change sign, in the order of metrics and rows."""
-    by_levels = {_key(levels): row for row in finished(comparison) if (levels := _levels(comparison, row))}
+    by_levels = {_key(levels): row for row in finished_rows(comparison) if (levels := _levels(comparison, row))}
     control = _levels(comparison, comparison.baseline)
     if len(control) < 2:
         return ()

@@ -56,7 +56,7 @@ from assay.analysis.factors.layout import Change, FactorLayout, layout
 from assay.analysis.intervals import LEAST_DEGREES, Differences, Floats, critical_values
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.row import usable
-from assay.analysis.timed_processes import CONTROLS, designs, observed, rounds
+from assay.analysis.timed_processes import CONTROLS, designs, observations, rounds
 from assay.config.base import Frozen
 from assay.records.study import BASELINE, CellResult
 
@@ -272,7 +272,7 @@ def estimates(found: RowChanges, weights: Floats, scale: Scale, family: int) -> 
 def _by_process(
     metric: Metric, cells: Sequence[CellResult], names: Sequence[str], kept: Mapping[int, Sequence[int]]
 ) -> ProcessChanges | None:
-    seen = observed(metric, cells, kept)
+    seen = observations(metric, cells, kept)
     names = [name for name in names if any(one.treatment == name for one in seen)]
     seen = [one for one in seen if one.treatment in (*CONTROLS, *names)]
     if not names or not any(one.treatment in CONTROLS for one in seen):

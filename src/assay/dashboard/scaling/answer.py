@@ -15,7 +15,7 @@ from assay.report.plan import days
 from assay.scaling.fitted import REFUSED
 from assay.scaling.frontier import Optimum
 from assay.scaling.optimal import LawAnswer
-from assay.scaling.points import planned
+from assay.scaling.points import planned_points
 from assay.units import format_count
 
 _WHOLE = 100
@@ -97,5 +97,5 @@ def _loss(best: Optimum, own: OwnLaw | None) -> str:
         return "this law states no loss"
     if own is None:
         return f"{best.loss:.3f} nats per token; no interval is published"
-    found = own.law.predict(planned(parameters=best.parameters, tokens=best.tokens), far=True)
+    found = own.law.predict(planned_points(parameters=best.parameters, tokens=best.tokens), far=True)
     return f"{best.loss:.3f}, {float(found.low[0]):.3f} to {float(found.high[0]):.3f} nats per token (95 %)"

@@ -71,7 +71,7 @@ def name_rows(axis: Any, names: Sequence[str]) -> None:
     axis.grid(axis="y", visible=False)
 
 
-def named(rows: Sequence[str]) -> tuple[str, ...]:
+def break_names(rows: Sequence[str]) -> tuple[str, ...]:
     """Return the names of rows as an axis shows them."""
     return tuple(map(broken, rows))
 
@@ -84,7 +84,7 @@ def height(names: Sequence[str]) -> float:
 def changes(comparison: Comparison) -> tuple[Panel, ...]:
     """Return a panel for each metric in bytes or seconds that has a change."""
     rows = [row for row in comparison.rows if row.effects]
-    names = named([row.treatment for row in rows])
+    names = break_names([row.treatment for row in rows])
     shown = [metric for metric in columns(comparison.run) if metric.unit in ("bytes", "seconds")]
     return tuple(
         Panel(metric.title, partial(_draw_changes, comparison, rows, metric), height(names), names)
@@ -102,7 +102,7 @@ def _draw_changes(comparison: Comparison, rows: Sequence[Row], metric: Metric, a
         _change(axis, place, row, metric.name, comparison.rows.index(row) + 1)
     axis.margins(x=0.2)
     axis.set_xlabel("change, %")
-    name_rows(axis, named([row.treatment for row in rows]))
+    name_rows(axis, break_names([row.treatment for row in rows]))
 
 
 def _change(axis: Any, place: int, row: Row, metric: str, number: int) -> None:
@@ -208,7 +208,7 @@ def predictions(comparison: Comparison) -> tuple[Panel, ...]:
     rows = [(number, row) for number, row in every if prediction_error(row) is not None]
     if not rows:
         return ()
-    names = named([row.treatment for _, row in rows])
+    names = break_names([row.treatment for _, row in rows])
     return (
         Panel("peak of tensors, MiB", partial(_peaks, rows), 3.2),
         Panel("error of the prediction", partial(_errors, rows), height(names), names),
@@ -234,7 +234,7 @@ def _errors(rows: Numbered, axis: Any) -> None:
                       ha="center", fontsize=8, color=INK)  # fmt: skip
     axis.axvline(0, color=SOFT, linewidth=1)
     axis.set_xlabel("predicted / measured − 1, %")
-    name_rows(axis, named([row.treatment for _, row in rows]))
+    name_rows(axis, break_names([row.treatment for _, row in rows]))
     reach = max(_LEAST_REACH, 1.3 * max(map(abs, errors)))
     axis.set_xlim(-reach, reach)
 
@@ -272,7 +272,7 @@ def step_times(comparison: Comparison) -> tuple[Panel, ...]:
     known = [one for one in found if len(one[2]) > 1]
     if not known:
         return ()
-    names = named([name for _, name, _ in known])
+    names = break_names([name for _, name, _ in known])
     size = 0.9 + sum(0.42 + 0.13 * name.count("\n") for name in names)
     return (Panel("seconds of steady steps", lambda axis: _draw_steps(axis, known), size, names),)
 
@@ -308,7 +308,7 @@ def _draw_steps(axis: Any, rows: Sequence[tuple[int, str, "Floats"]]) -> None:
             axis.annotate(f"{beyond} ▸", (last, place), (-1, 3), textcoords="offset points", ha="right", fontsize=7.5,
                           color=SOFT)  # fmt: skip
     axis.set(xlabel=label, xlim=(first - 0.02 * (last - first), last))
-    name_rows(axis, named([name for _, name, _ in rows]))
+    name_rows(axis, break_names([name for _, name, _ in rows]))
     axis.set_ylim(len(rows) - 0.7, -1.0)
 
 

@@ -19,11 +19,7 @@ from assay.files import write_file
 from assay.records.memory import highest
 from assay.records.study import CellResult, ComparisonRecord
 from assay.report.blocks import Table
-from assay.report.comparison.figures import (
-    FIGURES,
-    TITLES,
-    categories,
-)
+from assay.report.comparison.figures import FIGURES, TITLES, categories
 from assay.report.comparison.row_table import footnotes, size
 from assay.report.comparison.wording import (
     by_rank,

@@ -98,7 +98,7 @@ def _evaluated_on(comparison: Comparison) -> str:
         return ""
     if len(set(parts.values())) == 1:
         return f"Validation losses are those of the {next(iter(parts.values()))} split."
-    return f"Validation losses are those of different texts, and cannot be compared: {listed(parts)}."
+    return f"Validation losses are those of different texts, and cannot be compared: {list_rows(parts)}."
 
 
 def size(comparison: Comparison) -> str:
@@ -151,13 +151,13 @@ def _unpredicted(comparison: Comparison) -> str:
     """Sentence on the rows of which nothing is predicted, each with the reason; empty if there are none."""
     rows = (comparison.baseline, *comparison.rows)
     told = {row.treatment: row.predicted.refused for row in rows if row.predicted and row.predicted.refused}
-    return f"Not predicted: {listed(told)}." if told else ""
+    return f"Not predicted: {list_rows(told)}." if told else ""
 
 
 def _prediction_errors(comparison: Comparison) -> str:
     errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     told = {name: fine_percent(error) for name, error in errors.items() if error is not None}
-    return f"Error of the predicted peak of tensors: {listed(told)}." if told else ""
+    return f"Error of the predicted peak of tensors: {list_rows(told)}." if told else ""
 
 
 def _differing_blocks(comparison: Comparison) -> str:
@@ -167,7 +167,7 @@ def _differing_blocks(comparison: Comparison) -> str:
         predicted, measured = one.result.predicted, one.result.memory.peak_blocks
         if predicted is not None and (text := differing_text(measured, predicted.peak_blocks)):
             told.setdefault(one.cell.treatment, text)
-    return f"Against its prediction, a measured peak has: {listed(told)}." if told else ""
+    return f"Against its prediction, a measured peak has: {list_rows(told)}." if told else ""
 
 
 def _predicted_under_load(comparison: Comparison) -> str:
@@ -183,7 +183,7 @@ def _scratch(comparison: Comparison) -> str:
     told = {name: format_bytes(most) for name, most in taken.items() if isinstance(most, int) and most}
     if not told:
         return ""
-    return f"Peak of library scratch from torch's allocator, which is not part of the tensors: {listed(told)}."
+    return f"Peak of library scratch from torch's allocator, which is not part of the tensors: {list_rows(told)}."
 
 
 def _missing(comparison: Comparison) -> str:
@@ -198,7 +198,7 @@ def _missing(comparison: Comparison) -> str:
     return f"Not measured: {'; '.join(f'{title} ({reason})' for title, reason in told.items())}." if told else ""
 
 
-def listed(told: Mapping[str, str]) -> str:
+def list_rows(told: Mapping[str, str]) -> str:
     """Return the text of each row; a text that more than four rows share is said once."""
     counts = Counter(told.values())
     if len(counts) == 1 and len(told) > 1:

@@ -111,7 +111,7 @@ def drawing_style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_STYLE)
 
 
-def printed(figure: "Figure") -> "Figure":
+def with_print_colours(figure: "Figure") -> "Figure":
     """Return the figure in the fixed colours `PRINTED` and `LIGHT`, for a file or a notebook."""
     known = {**PRINTED, **dict(zip(_SERIES, LIGHT, strict=True))}
     for artist in figure.findobj():

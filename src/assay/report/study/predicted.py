@@ -17,7 +17,7 @@ from assay.analysis.predicted_rows import (
     change,
     deviations,
     grids,
-    held,
+    held_memory,
     published_grids,
     ranks,
     told_apart,
@@ -92,7 +92,7 @@ def _row(row: "PredictedRow", place: Rank | None) -> tuple[str, ...]:
     found = row.found
     if found is None:
         return (row.label, "not there", *[UNKNOWN] * 8)
-    memory, share, step = held(found), utilization(found), found.step_time
+    memory, share, step = held_memory(found), utilization(found), found.step_time
     return (
         row.label,
         memory.fit or UNKNOWN,
@@ -225,7 +225,7 @@ def _plain(study: "PredictedStudy", row: "PredictedRow", place: Rank | None) -> 
     known = {"row": row.label, "levels": dict(row.levels), "named": not row.paired}
     if row.found is None:
         return {**known, "problem": row.problem}
-    memory = held(row.found)
+    memory = held_memory(row.found)
     return {
         **known,
         "estimate": row.found.predicted(),

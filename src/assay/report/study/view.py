@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 _BY_KIND = {"isoflop": "assay.report.scaling_study_view"}
-"""Module with the answer of a kind of study, which is its function `answered`."""
+"""Module with the answer of a kind of study, which is its function `answer_view`."""
 
 
 class StudyView(View):
@@ -82,10 +82,10 @@ class StudyView(View):
     def figure(self, name: str = "changes") -> "Figure | None":
         """Return a figure of the page as a chart; None if there is nothing to draw."""
         from assay.report.comparison.figures import FIGURES
-        from assay.report.kit.drawing import printed, together
+        from assay.report.kit.drawing import together, with_print_colours
 
         drawn = together(FIGURES[name](self.comparison))
-        return None if drawn is None else printed(drawn)
+        return None if drawn is None else with_print_colours(drawn)
 
 
 def all_sections() -> tuple[Section, ...]:
@@ -116,5 +116,5 @@ def all_sections() -> tuple[Section, ...]:
 def view(comparison: Comparison) -> View:
     """Return the view of a comparison: the answer of its kind if it has one, or else its rows and sections."""
     module = _BY_KIND.get(comparison.record.kind)
-    own: View | None = None if module is None else import_module(module).answered(comparison)
+    own: View | None = None if module is None else import_module(module).answer_view(comparison)
     return own or StudyView(comparison)

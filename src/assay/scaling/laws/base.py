@@ -26,7 +26,7 @@ from scipy.special import expit, logit
 
 from assay.config.extensions import extension_folder, modules
 from assay.errors import UsageError
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points, planned
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points, planned_points
 
 _NEARLY_ZERO = 1e-4
 """Constants of this size are losses or counts that are nothing."""
@@ -156,7 +156,7 @@ class Law:
     def loss(self, parameters: "Floats | float", tokens: "Floats | float") -> Floats:
         """Return the loss of models with N parameters that train on D tokens, for a law of N, D or both."""
         shape = np.broadcast_shapes(np.shape(parameters), np.shape(tokens))
-        return self.losses(planned(parameters=parameters, tokens=tokens)).reshape(shape)
+        return self.losses(planned_points(parameters=parameters, tokens=tokens)).reshape(shape)
 
     def optimum(self, flops: float) -> tuple[float, float]:
         """Return the N and D with the lowest loss at 6·N·D = `flops`. Raises `UsageError` if the form has none."""

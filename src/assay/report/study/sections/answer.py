@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.caveats import before
 from assay.analysis.choose.answer import Candidate, FoundTarget, StudyAnswer, answers
-from assay.analysis.choose.answer import found as found_by
+from assay.analysis.choose.answer import search_outcome as found_by
 from assay.analysis.choose.criteria import LogChange
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
@@ -21,7 +21,7 @@ from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, figure, status
 from assay.report.kit.command import arguments, option, stack
 from assay.report.study.section import Section
-from assay.report.study.sections.stated import counted
+from assay.report.study.sections.stated import count_outcomes
 from assay.report.study.sections.wording import change, in_nats, names, nats, plain, target_ratio, time_title
 from assay.units import format_seconds
 
@@ -42,7 +42,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
         yield f"{_at(one)}{said}"
     if found and comparison.record.context and (untold := _untold_changes(comparison)):
         yield f"The study cannot tell {untold}."
-    if found and (said := limited(comparison)):
+    if found and (said := time_limit_sentence(comparison)):
         yield said
 
 
@@ -51,7 +51,7 @@ def _at(found: StudyAnswer) -> str:
     return f"{found.context.name}: " if found.context.levels else ""
 
 
-def limited(comparison: Comparison) -> str:
+def time_limit_sentence(comparison: Comparison) -> str:
     """Return the sentence on a limit of time that ended the study; empty if none did."""
     record = comparison.record
     if record.ending is not StudyEnding.BUDGET_REACHED:
@@ -105,7 +105,7 @@ def _choice(study: "StudyView", found: StudyAnswer) -> str:
     as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
     fast, light, low = found.fastest, found.lightest, found.lowest
     if fast is None and light is None and comparison.record.expects and not comparison.record.timed:
-        said = counted(study)  # such a study asks of losses, not of savings
+        said = count_outcomes(study)  # such a study asks of losses, not of savings
     elif fast is None and light is None:
         said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
     elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:
@@ -226,7 +226,7 @@ def _no_answer(comparison: Comparison) -> str:
     """Return why there is no answer."""
     if comparison.baseline.finished and any(row.finished for row in comparison.rows):
         return "no row has all its processes yet, so none is chosen; above are the figures of those that have ended"
-    ended = limited(comparison)
+    ended = time_limit_sentence(comparison)
     return f"no row has finished, so nothing can be compared{f'. {ended}' if ended else ''}"
 
 

@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.claims import Beside, JudgedExpectation, Outcome, Placebo, beside, judged, placebos, recomputed
+from assay.analysis.claims import (
+    Beside,
+    JudgedExpectation,
+    Outcome,
+    Placebo,
+    beside,
+    judge_expectations,
+    placebos,
+    recompute_changes,
+)
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.factors.changes import factor_effects
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 
 def _expectations_content(study: "StudyView") -> Iterator[Block]:
     if study.comparison.record.expects:
-        rows = ((expected(one.expectation), one.outcome.value, _found(one)) for one in study.of(_judged))
+        rows = ((expectation_text(one.expectation), one.outcome.value, _found(one)) for one in study.of(_judged))
         yield Table.of(("expected before the run", "outcome", "measured"), rows)
 
 
@@ -44,7 +53,7 @@ def _expectations_values(study: "StudyView") -> list[dict[str, Any]]:
 EXPECTATIONS = Section("expectations", "What was expected", _expectations_content, _expectations_values, leads=True)
 
 
-def counted(study: "StudyView") -> str:
+def count_outcomes(study: "StudyView") -> str:
     """Return how many expectations have which outcome, without a full stop; a study without any is not asked."""
     outcomes = [one.outcome for one in study.of(_judged)]
     if len(outcomes) == 1:
@@ -54,18 +63,18 @@ def counted(study: "StudyView") -> str:
     return f"Of {len(outcomes)} expectations, {names(said)}"
 
 
-def refuted(comparison: Comparison) -> list[str]:
+def refuted_expectations(comparison: Comparison) -> list[str]:
     """Return the expectations that the study refutes, in words."""
-    return [expected(one.expectation) for one in _judged(comparison) if one.outcome is Outcome.REFUTED]
+    return [expectation_text(one.expectation) for one in _judged(comparison) if one.outcome is Outcome.REFUTED]
 
 
 def _judged(comparison: Comparison) -> tuple[JudgedExpectation, ...]:
     expects = comparison.record.expects
     effects = factor_effects(comparison) if any(one.effect for one in expects) else ()
-    return judged(expects, (comparison.again, *comparison.rows), effects)
+    return judge_expectations(expects, (comparison.again, *comparison.rows), effects)
 
 
-def expected(one: Expectation) -> str:
+def expectation_text(one: Expectation) -> str:
     """Return an expectation in words."""
     known = metrics().get(one.metric)
     title = one.metric if known is None else known.title
@@ -95,7 +104,7 @@ def document_facts(published: PublishedStudy) -> Facts:
 
 def faults(published: PublishedStudy) -> Iterator[str]:
     """Yield a sentence on each printed change that the table contradicts, and on each other fault."""
-    for one in recomputed(published):
+    for one in recompute_changes(published):
         if one.contradicted:
             said, change = one.printed, format_percent(one.change)
             yield (
@@ -132,14 +141,14 @@ def _published_values(study: "StudyView") -> dict[str, Any]:
     published = study.comparison.record.published
     if published is None:
         return {}
-    return {"document": published.document, "rows": list(map(_plain, study.of(beside))), **printed(published)}
+    return {"document": published.document, "rows": list(map(_plain, study.of(beside))), **printed_values(published)}
 
 
-def printed(published: PublishedStudy) -> dict[str, Any]:
+def printed_values(published: PublishedStudy) -> dict[str, Any]:
     """Return the printed changes with the recomputed ones, and the faults, as plain values."""
     changes = [
         {**one.printed.model_dump(), "by_the_table": one.change, "contradicted": one.contradicted}
-        for one in recomputed(published)
+        for one in recompute_changes(published)
     ]
     return {"printed": changes, "wrong": list(published.wrong)}
 

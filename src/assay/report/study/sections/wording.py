@@ -32,11 +32,11 @@ def nats(one: LossDifference | None) -> str:
     """Format a difference of losses with its interval; a dash if it is missing."""
     if one is None:
         return UNKNOWN
-    ends = "" if not one.interval or not one.half else f" [{', '.join(map(signed, one.interval))}]"
-    return signed(one.nats) + ends
+    ends = "" if not one.interval or not one.half else f" [{', '.join(map(signed_number, one.interval))}]"
+    return signed_number(one.nats) + ends
 
 
-def signed(value: float) -> str:
+def signed_number(value: float) -> str:
     """Format a number with four decimals, a sign and a true minus; zero has no sign."""
     text = f"{value:+.4f}".replace("-", "−")
     return "0" if text[1:] == "0.0000" else text
