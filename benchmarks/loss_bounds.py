@@ -9,7 +9,7 @@ with `--nproc 2`, techniques over ranks are runs of `assay train`. Each run appe
 file already has is not repeated, so the measurement can be stopped and continued.
 
 The report has the largest relative differences in the first 20 steps, before the baseline's loss spikes. For longer
-runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses.bounds`.
+runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from assay import api
-from assay.analysis.losses.bounds import ROUNDING, SPIKE, read_at
+from assay.analysis.losses import ROUNDING, SPIKE, read_at
 from assay.api import configure
 from assay.config import Home, Run, Spec
 from assay.data import prepare

@@ -28,7 +28,7 @@ from assay.cost.flop_conventions import CONVENTIONS, palm
 from assay.estimator.cost import USUAL_MFU
 from assay.estimator.inference import Inference, weights_bytes
 from assay.hardware.devices import DEVICES, MIB
-from assay.scaling.asking.text import Text
+from assay.scaling.optimal import Text
 from assay.scaling.published import BESIROGLU
 from assay.units import format_bytes
 

@@ -12,7 +12,7 @@ from assay.estimator.timing.roofline import PEAKS_FACTOR
 from assay.estimator.timing.step_time import digest
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import resolve_run
-from assay.report.predicted.advice import advice_report, kept_order
+from assay.report.recommend import advice_report, kept_order
 from support.advice import HERE, PLENTY, small
 
 RUN = small()

@@ -13,7 +13,7 @@ from assay.estimator.estimate import estimate as predict
 from assay.hardware.cluster import cluster
 from assay.hardware.devices import absent_machine
 from assay.optimizations import resolve_run
-from assay.report.predicted.layouts import layout_report
+from assay.report.recommend import layout_report
 
 LLAMA = ("model.n_layer=4", "model.n_embd=512", "model.n_head=8", "model.n_kv_head=2", "model.n_hidden=1024")
 KINDS = ("fully_sharded", "zero_optimizer", "data_parallel")

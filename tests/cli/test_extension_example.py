@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.registry import check_own
+from assay.analysis.metrics.base import check_own
 from assay.config import Home, Run, Spec
 from assay.executors import executors
 from assay.optimizations import catalogue, resolve_run
@@ -48,9 +48,9 @@ def test_its_technique_is_proven_and_its_proof_can_fail() -> None:
 
 
 def test_its_law_has_the_slopes_that_differences_have() -> None:
-    from assay.scaling.points import planned
+    from assay.scaling.points import planned_points
 
-    law, points = form_named("tokens-only"), planned(tokens=np.array([1e8, 1e9]), parameters=1e6)
+    law, points = form_named("tokens-only"), planned_points(tokens=np.array([1e8, 1e9]), parameters=1e6)
     values = np.array([[30.0, 0.1]])
     losses, slopes = law.log_losses(values, points)
     for place in range(2):

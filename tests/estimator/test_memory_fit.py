@@ -9,7 +9,7 @@ from assay.estimator.device_memory import device_memory
 from assay.estimator.estimate import estimate
 from assay.estimator.memory_fit import StepBatch, fit_of, fit_within
 from assay.hardware import Machine
-from assay.report.predicted.fit import fit_words
+from assay.report.predictions import fit_words
 
 
 @pytest.mark.parametrize(("memory", "words"), [(9, "does not fit"), (10, "may fit"), (19, "may fit"), (20, "fits")])

@@ -11,7 +11,7 @@ from assay.instruments.memory.memory_pass import live_tensors
 from assay.instruments.memory.storage_ledger import StorageLedger
 from assay.instruments.operator_timeline import operators
 from assay.records.anatomy import Anatomy
-from assay.report.step.perfetto import trace
+from assay.report.anatomy import trace_of
 from assay.step.program import Step
 from assay.training.loop import train_step
 from support.runs import run_with
@@ -58,7 +58,7 @@ def test_the_highest_of_the_bytes_alive_is_the_ledgers_peak(specs: tuple[Spec, .
 
 def test_a_real_step_is_a_trace_whose_slices_nest() -> None:
     found = operators(begun(*STACKS["bf16 and checkpointing"]), train_step, 1)
-    made = trace(Anatomy(parts=(), step_seconds=1.0, watched_seconds=1.0, operators=found))
+    made = trace_of(Anatomy(parts=(), step_seconds=1.0, watched_seconds=1.0, operators=found))
     slices = [one for one in made["traceEvents"] if one["ph"] == "X"]
     assert nest(slices)
     assert {one["name"] for one in slices if one["cat"] == "phase"} == {"forward", "backward", "recompute", "update"}

@@ -13,9 +13,8 @@ from assay.errors import UsageError
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from assay.optimizations import resolve_run
-from assay.report.blocks import Table
-from assay.report.formats import UNKNOWN
-from assay.report.study.outlook import outlook_report
+from assay.report.blocks import UNKNOWN, Table
+from assay.report.study.standing import outlook_report
 from assay.studies.execution.pace import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, outlook

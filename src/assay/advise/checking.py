@@ -28,7 +28,7 @@ class Checked:
     by: str
 
 
-def checked(problem: Problem, rank: Callable[[], Ranking], device: str, tell: Callable[[str], None]) -> Checked:
+def check_ranking(problem: Problem, rank: Callable[[], Ranking], device: str, tell: Callable[[str], None]) -> Checked:
     """Return the ranking whose best stack an absent GPU holds. Raises `UsageError` if nothing fits.
 
     Stacks that do not fit there are excluded from the problem, and ranked no more.

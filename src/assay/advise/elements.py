@@ -36,7 +36,7 @@ Stack = tuple[Element, ...]
 """Elements in the order of application."""
 
 
-def written(stack: Stack) -> str:
+def stack_text(stack: Stack) -> str:
     """Return a stack as a user writes it after ``--with``; empty for none."""
     return "+".join(map(str, stack))
 

@@ -19,7 +19,7 @@ from assay.advise.ledgers import Positions
 from assay.advise.placed import LayoutAdvice, Placed
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import sources
-from assay.advise.replicas import Replicated, replicated, step_time
+from assay.advise.replicas import Replicated, replicate, step_time
 from assay.advise.search import EQUAL, Bounds, frontier
 from assay.advise.shapes import warnings
 from assay.config.mesh import ONE_DEVICE, Mesh
@@ -126,14 +126,14 @@ def _of_kind(
     memory has the stacks, and the ledger of a rank decides on each.
     """
     run, machine, cluster, limits, _ = asked
-    least = replicated(run, machine, cluster, kind, problem.named(smallest))
+    least = replicate(run, machine, cluster, kind, problem.named(smallest))
     whole = problem.need(smallest)
     if least is None or whole is None:
         return
     yield smallest, least
     larger = limits.budget_bytes + whole - least.need_bytes
     for point in frontier(problem.roofline, problem.bounds, larger):
-        found = replicated(run, machine, cluster, kind, problem.named(point.stack))
+        found = replicate(run, machine, cluster, kind, problem.named(point.stack))
         if found is not None:
             yield point.stack, found
 

@@ -81,7 +81,7 @@ class Replicated:
         return figures(self)
 
 
-def replicated(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated | None:
+def replicate(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated | None:
     """Return a kind of data parallelism with a stack; None if a rank of it cannot run, or is not predicted.
 
     `machine` has one device of the cluster, with the rates of its datasheet.

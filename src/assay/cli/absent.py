@@ -194,9 +194,7 @@ def _set_up(command: list[str], *, yes: bool) -> None:
 def _report(found: "AbsentAnswer | LargestFit | RanksAnswer") -> "Iterable[Block]":
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
-    from assay.report.absent import absent_report
-    from assay.report.absent_largest import largest_report
-    from assay.report.absent_ranks import absent_ranks_report
+    from assay.report.absent import absent_ranks_report, absent_report, largest_report
 
     if isinstance(found, RanksAnswer):
         return absent_ranks_report(found)

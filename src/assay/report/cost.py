@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
-from assay.report.inference import described
-from assay.report.predicted.fit import batch_words, fit_words
-from assay.report.predicted.training import hours_words, money_words, span, training_words
+from assay.report.inference import describe_model
+from assay.report.predictions import batch_words, fit_words, hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def cost_report(found: "TrainingCost") -> Iterator[Block]:
     """Yield what the training takes in a sentence, its FLOPs by convention, and its hours, energy and money."""
     yield _headline(found)
-    rows = [("device", f"{found.devices} × {described(found.device)}"), ("tokens", format_count(found.tokens))]
+    rows = [("device", f"{found.devices} × {describe_model(found.device)}"), ("tokens", format_count(found.tokens))]
     rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
     rows += _at_pace(found) if found.training is not None else _at_mfu(found)
     if found.kilowatt_hours is not None:

@@ -15,7 +15,7 @@ TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, 
 """Every tracker by its name."""
 
 
-def checked(names: Sequence[str]) -> list[str]:
+def check_names(names: Sequence[str]) -> list[str]:
     """Return the names, each once. Raises `UsageError` for another name, and if a library is not installed."""
     for name in names:
         if name not in TRACKERS:

@@ -12,7 +12,7 @@ from assay.optimizations import forget, search
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.report.wording import not_proven, value_check
+from assay.report.comparison.wording import not_proven, value_check
 from assay.store import history
 from assay.store.run_folder import RunFolder
 from assay.values.recorder import StepRecorder

@@ -14,17 +14,17 @@ from statistics import median
 from threading import Lock
 
 from assay.api import study
-from assay.api.asking.optimal import frontier_of
-from assay.api.isoflop.answers import answer
-from assay.api.laws.fitting import fit
+from assay.api.laws import fit
+from assay.api.optimal import frontier_of
+from assay.api.scaling_study import answer
 from assay.config.home import Home
 from assay.config.yaml_text import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, short_text
-from assay.scaling.accounting import spent_flops
-from assay.scaling.asking.frontier import Frontier
 from assay.scaling.fitted import FittedLaw
-from assay.scaling.studied.points import StudyPoint
+from assay.scaling.frontier import Frontier
+from assay.scaling.points import spent_flops
+from assay.scaling.scaling_study import StudyPoint
 from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
 from assay.units import format_count, format_power

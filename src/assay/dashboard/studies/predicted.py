@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from assay.api.configuration import on_device
-from assay.api.designs import designed
+from assay.api.designs import design_study
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.dashboard.whatif.question import ABSENT
@@ -43,8 +43,8 @@ def controls(asked: AskedPrediction) -> dict[str, Any]:
     return {"library": names(), "devices": devices, "asked": asked}
 
 
-def predicted(asked: AskedPrediction, home: Home) -> PredictedStudy:
+def predict_study(asked: AskedPrediction, home: Home) -> PredictedStudy:
     """Return the answer. Raises `UsageError` if the study cannot be predicted there."""
-    study, run = designed(asked.study, (), None, home)
+    study, run = design_study(asked.study, (), None, home)
     base, machine = on_device(run, asked.device)
     return predicted_study(study.on(base), base, asked.device, machine, ResolvedRun.with_vocabulary)

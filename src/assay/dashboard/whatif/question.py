@@ -13,7 +13,7 @@ from typing import get_args
 from urllib.parse import urlencode
 
 from assay.api import configure
-from assay.api.advising.recommending import CALIBRATION_SECONDS
+from assay.api.recommending import CALIBRATION_SECONDS
 from assay.config.loading import presets
 from assay.config.run import Run, Spec
 from assay.errors import UsageError, among, short_text
