@@ -49,13 +49,13 @@ def ours(stack: str, *settings: str) -> None:
     """Take steps of a stack of assay."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     from assay import api
-    from assay.optimizations.stack import resolved
+    from assay.optimizations.stack import resolve_run
     from assay.training.loop import read, take_step
     from support.steps import build_step
 
     model = ("model.bias=false", "model.vocab_size=50257")
     shape = (*model, "training.batch_size=12", "training.gradient_clip=1.0", "device=cuda", *settings)
-    step = build_step(resolved(api.configure("gpt2-124m", shape, stack)))
+    step = build_step(resolve_run(api.configure("gpt2-124m", shape, stack)))
     read(step, [take_step(step, index) for index in range(_TAKEN)])
 
 

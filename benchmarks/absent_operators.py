@@ -22,10 +22,10 @@ def operators(row: dict[str, Any]) -> dict[str, Any]:
     import torch
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    from assay.absent.inside.operators import RECORDED, Operators
+    from assay.absent.inside.step_operators import RECORDED, StepOperators
 
     torch.set_num_threads(1)
-    recorder = Operators()
+    recorder = StepOperators()
     try:
         step = assays(row)
         for index in range(RECORDED):

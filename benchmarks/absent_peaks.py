@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assay.absent.devices import ABSENT, description
+from assay.absent.gpus import ABSENT, description
 from assay.absent.launch import library_environment, library_for
 from assay.absent.toolchain import environment
 

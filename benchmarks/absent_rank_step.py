@@ -18,9 +18,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from absent_steps import peaks_of
 from assay import api
-from assay.optimizations import mesh_of, optimizations_of, resolved
+from assay.optimizations import mesh_of, optimizations_of, resolve_run
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import join_ranks
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
 from support.random_data import RandomData
@@ -33,10 +33,12 @@ def nbytes(tensors: Any) -> int:
 
 def found(row: dict[str, Any]) -> dict[str, int]:
     """Peaks of the third step, and the bytes of weights, gradients and states of this rank."""
-    run = resolved(api.configure(row["preset"], [*row["over"], "device=cuda", f"ranks={row['ranks']}"], [row["stack"]]))
+    run = resolve_run(
+        api.configure(row["preset"], [*row["over"], "device=cuda", f"ranks={row['ranks']}"], [row["stack"]])
+    )
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.manual_seed(0)
-    with joined(mesh_of(run), device) as ranks:
+    with join_ranks(mesh_of(run), device) as ranks:
         program = baseline(run, RandomData(run), device, None, ranks)  # type: ignore[arg-type]
         for one in optimizations_of(run):
             program = one.apply(program, run)

@@ -22,11 +22,11 @@ from assay.absent.ranks_answer import RanksAnswer
 from assay.absent.toolchain import environment
 from assay.config import ResolvedRun
 from assay.errors import UsageError
+from assay.estimator.every_rank import EveryRank, estimate_every_rank
 from assay.estimator.projection import project
-from assay.estimator.ranks import EveryRank, estimate_every_rank
 from assay.hardware.cluster import cluster
 from assay.hardware.devices import absent_machine
-from assay.optimizations import mesh_of, resolved
+from assay.optimizations import mesh_of, resolve_run
 
 HERE = Path(__file__).parent
 DEVICE = "h100"
@@ -97,7 +97,7 @@ class Row(NamedTuple):
 def rows(python: str) -> Iterator[Row]:
     """Run every case, and yield its first and its last rank."""
     for stack, ranks in CASES:
-        run = resolved(api.configure(PRESET, [*OVER, "device=cuda", f"ranks={ranks}"], [stack]))
+        run = resolve_run(api.configure(PRESET, [*OVER, "device=cuda", f"ranks={ranks}"], [stack]))
         ledger = estimate_every_rank(run, absent_machine(DEVICE))
         planned = plan_bytes(run)
         for rank in (0, ranks - 1):

@@ -25,6 +25,8 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 
 import torch  # noqa: E402
 
+from assay.platforms import fork_writer, read_fork  # noqa: E402
+
 PEAKS = ("requested", "allocated", "reserved")
 _WARM = 2
 _HALF = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -60,12 +62,12 @@ def run_of(row: dict[str, Any]) -> "ResolvedRun":
     """The run of a row of assay: one of a preset and its changes, or a whole one."""
     from assay import api
     from assay.config import Run
-    from assay.optimizations.stack import resolved
+    from assay.optimizations.stack import resolve_run
 
     if "run" in row:
-        return resolved(Run.model_validate(row["run"]))
+        return resolve_run(Run.model_validate(row["run"]))
     stack = [row["stack"]] if row["stack"] else []
-    return resolved(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
+    return resolve_run(api.configure(row["preset"], [*row["over"], "device=cuda"], *stack))
 
 
 def nanogpts(row: dict[str, Any]) -> Callable[[int], object]:
@@ -135,15 +137,7 @@ def found(row: dict[str, Any]) -> dict[str, Any]:
 
 def in_fork(row: dict[str, Any], take: Callable[[dict[str, Any]], dict[str, Any]] = found) -> dict[str, Any]:
     """Take the peaks of a row in a process of its own, which inherits what has been imported."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, json.dumps(take(row)).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
+    text, _ = read_fork(*fork_writer(lambda: (json.dumps(take(row)), 0)))
     answer: dict[str, Any] = json.loads(text) if text else {"failed": "the process died"}
     return answer
 

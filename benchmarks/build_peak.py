@@ -22,7 +22,7 @@ from assay.data import Prepared, open_prepared
 from assay.data.random_tokens import write_random
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.model import GPT
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.training.build import baseline, build
 from assay.units import format_bytes
 
@@ -56,9 +56,9 @@ def moved(run: Run) -> torch.nn.Module:
 
 def measured(name: str, run: Run, data: Prepared) -> tuple[str, ...]:
     """Return the row of a model."""
-    program = baseline(resolved(run), data, torch.device("meta"))
+    program = baseline(resolve_run(run), data, torch.device("meta"))
     sizes = [one.nbytes for part in program.parts for one in part.parameters()]
-    here = baseline(resolved(run), data, torch.device("cpu"))
+    here = baseline(resolve_run(run), data, torch.device("cpu"))
     peaks = (peak_of(lambda: moved(run)), peak_of(lambda: build(program)), peak_of(lambda: build(here)))
     return name, *map(format_bytes, (sum(sizes), max(sizes), *peaks))
 

@@ -56,7 +56,7 @@ def limited(run: Run, budget: int) -> dict[str, Any]:
     """Train under the limit; return the ending, and the size of the started process."""
     import torch
 
-    from assay.instruments.memory.process import return_freed_memory, trim
+    from assay.instruments.memory.resident_memory import return_freed_memory, trim
     from assay.training.stops import is_out_of_memory
     from random_peaks import forget_tables
 
@@ -78,10 +78,10 @@ def limited(run: Run, budget: int) -> dict[str, Any]:
 
 def main() -> None:
     """Read the task, and answer."""
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
 
     task = json.load(sys.stdin)
-    run = resolved(load("demo", task["overrides"], task["stack"]))
+    run = resolve_run(load("demo", task["overrides"], task["stack"]))
     print(json.dumps(limited(run, task["budget"])))
 
 

@@ -25,7 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from assay import api
-from assay.analysis.catalogue import Catalogue, CatalogueEntry, device_of, measured, read, shipped
+from assay.analysis.catalogue import Catalogue, CatalogueEntry, device_of, entry_of, read, shipped_path
 from assay.config import Spec
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
@@ -166,7 +166,7 @@ def measure(
                 timeout=TIMEOUT_SECONDS,
                 home=place,
             )
-            found = [measured(comparison, one.name, one.treatment, " ".join((source, *overrides))) for one in group]
+            found = [entry_of(comparison, one.name, one.treatment, " ".join((source, *overrides))) for one in group]
             known = known.renewed(found)
             known.write(out)
     machine = detect()
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: the whole catalogue")
     parser.add_argument("--source", default="demo", help="preset or file of the reference configuration")
-    parser.add_argument("--out", type=Path, default=shipped())
+    parser.add_argument("--out", type=Path, default=shipped_path())
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--group", type=int, default=4, help="most optimizations that share a baseline")

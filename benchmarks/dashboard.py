@@ -24,7 +24,7 @@ from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.app import build_app
 from assay.dashboard.serving import collect_rarely
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.index import Store, entry_of
@@ -73,7 +73,9 @@ def filled(home: Home, count: int) -> None:
 
 def _result(run: Run) -> RunResult:
     identity, created = "0123456789ab", "2026-11-24"
-    spec = RunSpec(id="none", created=created, identity=identity, preset="demo", config=resolved(run), data_folder="")
+    spec = RunSpec(
+        id="none", created=created, identity=identity, preset="demo", config=resolve_run(run), data_folder=""
+    )
     return begun_result(spec).model_copy(update={"tokens_per_second": 31200.0})
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from assay.config import Home, load
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder, RunSpec
 
@@ -31,7 +31,7 @@ _RUNS = 8
 
 def living(home: Home) -> list[RunFolder]:
     """Return the folders of runs that this process seems to train."""
-    config = resolved(load("demo", ["training.steps=100000"]).with_vocabulary())
+    config = resolve_run(load("demo", ["training.steps=100000"]).with_vocabulary())
     found = [RunFolder(home.ready().runs / f"20261124-00000{number}-0123456789-abcd") for number in range(_RUNS)]
     here = this_process(os.getpid())
     assert here is not None

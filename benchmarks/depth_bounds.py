@@ -29,7 +29,7 @@ from torch import Tensor
 from assay import api
 from assay.config import ResolvedRun
 from assay.optimizations import expected_of
-from assay.optimizations.stack import resolved
+from assay.optimizations.stack import resolve_run
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
 from assay.values.baseline import References
@@ -126,7 +126,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     words = [f"model.context_length={options.tokens}", "training.batch_size=1", "model.dropout=0", "device=cpu"]
     words += ["training.schedule=constant", "training.learning_rate=6e-4", "training.warmup_steps=0"]
-    run = resolved(api.configure(options.model, words, ["bf16_mixed"]))
+    run = resolve_run(api.configure(options.model, words, ["bf16_mixed"]))
     for steps, loss, moved in states(run, TextData(options.text), options.steps):
         for line in rows(gpu[steps], loss, moved):
             print(line, flush=True)

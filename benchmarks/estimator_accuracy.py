@@ -32,7 +32,7 @@ from assay.hardware.rates import known_machine
 from assay.hardware.step_times import StepTimes, Task, depths
 from assay.launch.rates import measured_machine
 from assay.launch.step_times import Stopwatch
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 INTERACTING = (
     "sdpa_attention+bf16_mixed+activation_checkpointing",
@@ -96,7 +96,7 @@ def shape(number: int, seed: int, threads: int, machine: Any) -> list[str]:
             f"training.batch_size={drawn.choice((2, 4, 6, 8, 12, 16))}",
             f"threads={threads}",
         ]
-        seconds = estimate(resolved(api.configure("demo", settings)), machine).step_seconds
+        seconds = estimate(resolve_run(api.configure("demo", settings)), machine).step_seconds
         if seconds is not None and _SHORTEST <= seconds <= _LONGEST:
             return settings
 
@@ -112,7 +112,7 @@ def rows_of(number: int, seed: int, threads: int, home: Home) -> list[Row]:
     machine = measured_machine(home, threads)
     settings = shape(number, seed, threads, machine)
     names = stacks(number, seed)
-    runs = [resolved(api.configure("demo", settings, [one] if one not in ("", AGAIN) else [])) for one in names]
+    runs = [resolve_run(api.configure("demo", settings, [one] if one not in ("", AGAIN) else [])) for one in names]
     models = [at_depth(run, layers) for run in runs for layers in (*depths(run.model.n_layer), run.model.n_layer)]
     turns = _turns(models, home)
     rows = []

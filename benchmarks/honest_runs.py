@@ -27,7 +27,7 @@ from assay.api import configure
 from assay.config import Home
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.optimizations import catalogue, check, resolved
+from assay.optimizations import catalogue, check, resolve_run
 from assay.records.status import Status
 
 NARROW = ("bf16_mixed", "bf16_full", "fp16_mixed", "fp16_full", "fp8")
@@ -52,7 +52,7 @@ def drawn(number: int, text: Path | None, *, weighted: bool) -> tuple[list[str],
         words = [*_model(dice), *_training(dice, high=high, long=long), *_text(dice, text)]
         stack = _stack(dice, names, weighted=weighted)
         try:
-            check(resolved(configure("demo", words, stack)), machine)
+            check(resolve_run(configure("demo", words, stack)), machine)
         except UsageError:
             continue
         return words, stack, dice.random() < RESUMED

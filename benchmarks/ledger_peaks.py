@@ -133,7 +133,7 @@ def absent_rows(runs: Mapping[int, Run], python: str) -> list[Row]:
     answers = taken(rows, python, [])
     asked = [python, "-c", "import torch; print(torch.__version__)"]
     version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    with patch("assay.estimator.gpus.torch_version", lambda: version):
+    with patch("assay.estimator.estimate.torch_version", lambda: version):
         return drawn_rows(runs, answers)
 
 

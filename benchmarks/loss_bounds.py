@@ -9,7 +9,7 @@ with `--nproc 2`, techniques over ranks are runs of `assay train`. Each run appe
 file already has is not repeated, so the measurement can be stopped and continued.
 
 The report has the largest relative differences in the first 20 steps, before the baseline's loss spikes. For longer
-runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses.bounds`.
+runs it has the largest multiple of the nudged baseline's drift, computed as in `analysis.losses`.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from pathlib import Path
 import torch
 
 from assay import api
-from assay.analysis.losses.bounds import ROUNDING, SPIKE, read_at
+from assay.analysis.losses import ROUNDING, SPIKE, read_at
 from assay.api import configure
 from assay.config import Home, Run, Spec
 from assay.data import prepare
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve, resolved
-from assay.parallel.ranks import ALONE
+from assay.optimizations import Numerics, catalogue, check, optimizations_of, resolve, resolve_run
+from assay.parallel.process_rank import ALONE
 from assay.store import history
 from assay.store.lookup import find
 from assay.studies.drift import FIRST_STEPS
@@ -86,7 +86,7 @@ def trained(run: Run, home: Home) -> list[float]:
     """Training losses of a run, by step. Raises `UsageError` where it cannot be had."""
     if run.ranks > 1:
         return [step.loss for step in history.steps(find(home, api.train(run, home=home).run).events())]
-    run = resolved(run)
+    run = resolve_run(run)
     check(run, detect())
     data, device = prepare(run.data, home), torch.device("cpu")
     run = run.with_vocabulary(data.vocab_size)

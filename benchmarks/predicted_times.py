@@ -24,17 +24,17 @@ from typing import Any, NamedTuple
 import yaml
 
 from absent_peaks import MEASURED, answered, title
-from assay.absent.devices import ABSENT, description
+from assay.absent.gpus import ABSENT, description
 from assay.absent.launch import library_environment, library_for
-from assay.absent.observation import Operators
+from assay.absent.observation import ObservedOperators
 from assay.api import configure
 from assay.estimator import Estimate, estimate
 from assay.estimator.timing import gpu_step
-from assay.estimator.timing.dispatched import dispatched
+from assay.estimator.timing.dispatched import operator_launches
 from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
 from assay.estimator.timing.queue import WAIT, play
 from assay.hardware.devices import absent_machine
-from assay.hardware.kernel_times import speeds_of
+from assay.hardware.kernel_seconds import speeds_of
 from assay.units import format_percent
 
 MEDIAN, WORST, WORST_OF_HOST, WIDTH = 0.08, 0.25, 0.40, 1.5
@@ -126,8 +126,8 @@ def with_operators(found: Sequence[Row], only: str, python: str) -> list[Row]:
 def _of_operators(answer: Mapping[str, Any]) -> float | None:
     if "distinct" not in answer:
         return None
-    kept = Operators.model_validate_json(json.dumps(answer))
-    return play((*dispatched(kept.calls, speeds_of("h200")), WAIT)).seconds
+    kept = ObservedOperators.model_validate_json(json.dumps(answer))
+    return play((*operator_launches(kept.calls, speeds_of("h200")), WAIT)).seconds
 
 
 def races() -> list[Row]:

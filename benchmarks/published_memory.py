@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from absent_peaks import MEASURED, taken
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.devices import absent_device
+from assay.absent.gpus import absent_device
 from assay.absent.launch import run_absent
+from assay.absent.script_answer import AbsentAnswer
 from assay.absent.toolchain import environment
+from assay.estimator.memory_fit import MemoryFit
 from assay.studies.documents import with_published
 
 HERE = Path(__file__).parent
@@ -172,7 +173,7 @@ def largest_batch(python: str, rung: str, near: int) -> int:
     low, high = 0, None
     batch = near
     while high is None or high - low > 1:
-        if answered(python, rung, batch).fit in (GpuFit.YES, GpuFit.BARELY):
+        if answered(python, rung, batch).fit in (MemoryFit.YES, MemoryFit.BARELY):
             low = batch
         else:
             high = batch
@@ -185,7 +186,7 @@ def answered(python: str, rung: str, batch: int) -> AbsentAnswer:
     command = [python, str(HERE / "textbook_gpt.py"), rung, str(batch)]
     device = absent_device(COLAB)
     found = AbsentAnswer(device, 1, command, run_absent(command, device))
-    assert found.fit is not GpuFit.UNKNOWN, (rung, batch)
+    assert found.fit is not MemoryFit.UNKNOWN, (rung, batch)
     print(f"{rung}, batch {batch}: {found.fit}", file=sys.stderr, flush=True)
     return found
 

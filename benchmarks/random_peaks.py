@@ -179,7 +179,7 @@ def built(run: Run) -> "Step":
 def forget_tables() -> None:
     """Masks, tables and a gradient that earlier cells left would be missing from what this one makes."""
     from assay.model import attention, balance
-    from assay.optimizations.vocab_padding import model as padding
+    from assay.optimizations.vocab_padding import padded_model as padding
 
     balance._factor.noted = None
     for table in (attention._future, padding._barred, attention._tables):

@@ -9,9 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from assay.scaling.extrapolation import extrapolation
 from assay.scaling.fitting import bootstrap, fit
-from assay.scaling.interval import interval
+from assay.scaling.law_intervals import extrapolation, interval
 from assay.scaling.points import read_points
 
 DRAWS = 1000

@@ -15,13 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from assay.scaling.extrapolation import extents, extrapolation
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import bootstrap, fit
-from assay.scaling.interval import of_losses
+from assay.scaling.law_intervals import extents, extrapolation, of_losses
 from assay.scaling.laws import Law, form_named, forms
 from assay.scaling.laws.base import log_losses
-from assay.scaling.points import Floats, Points, planned
+from assay.scaling.points import Floats, Points, planned_points
 
 TRUTHS = {
     "saturating": (1.75, -0.165, 1.74),
@@ -44,7 +43,7 @@ def points_of(law: Law, count: int, chance: np.random.Generator, above: float = 
     each = 10 ** (chance.uniform(17.5, 22.5, count) / 2 + above / 2) / np.sqrt(6)
     skew = 10 ** chance.uniform(-0.5, 0.5, count)
     sizes, tokens = each / np.sqrt(20) * skew, each * np.sqrt(20) / skew
-    points = planned(
+    points = planned_points(
         parameters=sizes,
         tokens=tokens,
         min_flops=3 * sizes * tokens,

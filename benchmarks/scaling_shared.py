@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from assay.files import write_file
 from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitting import FitResult, bootstrap, law_of
-from assay.scaling.interval import quantiles
+from assay.scaling.law_intervals import quantiles
 from assay.scaling.laws import HOFFMANN
 from assay.scaling.laws.base import log_losses
 from assay.scaling.laws.hoffmann import BESIROGLU
-from assay.scaling.points import Points, planned
+from assay.scaling.points import Points, planned_points
 
 PAGE = Path(__file__).parents[1] / "docs" / "measured" / "scaling.md"
 BEGIN, END = "<!-- scaling_shared: begin -->", "<!-- scaling_shared: end -->"
@@ -32,7 +32,7 @@ SIZES, RUNS, DRAWS, SETS = (6, 8), 5, 100, 120
 OWN, SHARED, OUTLIER = 0.005, 0.01, 0.1
 """Deviation of log L of a run, deviation that a size shares, and the error of one run far off."""
 TRUE = HOFFMANN.known(BESIROGLU)
-FAR = planned(parameters=[3e10], tokens=[6e11])
+FAR = planned_points(parameters=[3e10], tokens=[6e11])
 """A run of ten times the compute of the largest."""
 
 Errors = NDArray[np.floating[Any]]
@@ -56,7 +56,7 @@ def one_off(chance: np.random.Generator, sizes: int) -> Errors:
 def grid(sizes: int) -> Points:
     """Return the design: every size with every amount of data a parameter."""
     parameters = np.repeat(10 ** np.linspace(7.5, 10, sizes), RUNS)
-    return planned(parameters=parameters, tokens=parameters * np.tile(10 ** np.linspace(0.3, 2.3, RUNS), sizes))
+    return planned_points(parameters=parameters, tokens=parameters * np.tile(10 ** np.linspace(0.3, 2.3, RUNS), sizes))
 
 
 def covered(errors: str, sizes: int, seed: int) -> dict[str, bool]:

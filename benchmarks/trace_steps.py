@@ -14,13 +14,13 @@ from typing import Any
 from assay.config import Home
 from assay.fake import hooks
 
-LOADED = hooks.load(hooks.built(Home().cache / "fake", lambda text: print(text, file=sys.stderr)))
+LOADED = hooks.load(hooks.hooks_library(Home().cache / "fake", lambda text: print(text, file=sys.stderr)))
 """The hooks of CUDA, which torch must find when it is imported."""
 
 import torch  # noqa: E402
 
 import absent_steps  # noqa: E402
-from assay.absent.devices import absent_device  # noqa: E402
+from assay.absent.gpus import absent_device  # noqa: E402
 from assay.errors import UsageError  # noqa: E402
 from assay.fake.peak import GpuPeak  # noqa: E402
 
@@ -29,7 +29,7 @@ DEVICE = "h200"
 
 def traced(row: dict[str, Any]) -> GpuPeak:
     """Trace the step of a row."""
-    from assay.fake.step import run_peak, step_peak
+    from assay.fake.traced_step import run_peak, step_peak
 
     if "preset" in row or "run" in row:
         return run_peak(absent_steps.run_of(row), DEVICE)

@@ -17,7 +17,7 @@ from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.timed_processes import figure, rounds
 from assay.config import Home
 from assay.data.progress import silent
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord
 from assay.studies.execution.run import Execution, measure_design
@@ -57,7 +57,7 @@ def comparison(home: Home) -> Row:
 
 
 def _measure(names: Sequence[str], seeds: int, home: Home) -> ComparisonRecord:
-    base = resolved(api.configure("demo", CONFIGURATION))
+    base = resolve_run(api.configure("demo", CONFIGURATION))
     cells = [
         Cell(treatment=name, replicate=int(name == AGAIN), seed=seed, run=base.model_copy(update={"seed": seed}))
         for seed in range(seeds)

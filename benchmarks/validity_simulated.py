@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analysis.intervals import Design
-from assay.analysis.quantiles import critical_value
+from assay.analysis.intervals import Design, critical_value
 
 BLOCKS = 5
 BLOCK_DEVIATION = 0.02

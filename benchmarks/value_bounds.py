@@ -28,7 +28,7 @@ import torch
 from assay.config import ModelConfig, ResolvedRun, Run, Spec, TrainingConfig
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.optimizations import check, expected_of, optimizations_of, resolved
+from assay.optimizations import check, expected_of, optimizations_of, resolve_run
 from assay.training.build import baseline, build
 from assay.training.loop import read, take_step
 from assay.values.baseline import References
@@ -136,7 +136,9 @@ def _draw(dice: random.Random) -> ResolvedRun:
     )
     names = dice.sample(STACK, dice.choice([1, 2, 3]))
     specs = tuple(Spec.parse(name) for name in names)
-    return resolved(Run(model=model, training=training, device="cpu", seed=dice.randrange(1000), optimizations=specs))
+    return resolve_run(
+        Run(model=model, training=training, device="cpu", seed=dice.randrange(1000), optimizations=specs)
+    )
 
 
 Recipe = TypeVar("Recipe", bound=Check)

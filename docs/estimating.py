@@ -23,13 +23,12 @@ from questions import (
 
 from assay.config import load
 from assay.cost import parameter_count
-from assay.cost.analytic.closed_forms import state_bytes
-from assay.cost.analytic.model_flops import CONVENTIONS, palm
+from assay.cost.closed_forms import state_bytes
+from assay.cost.flop_conventions import CONVENTIONS, palm
 from assay.estimator.cost import USUAL_MFU
 from assay.estimator.inference import Inference, weights_bytes
-from assay.hardware.devices import DEVICES
-from assay.hardware.memory import MIB
-from assay.scaling.asking.text import Text
+from assay.hardware.devices import DEVICES, MIB
+from assay.scaling.optimal import Text
 from assay.scaling.published import BESIROGLU
 from assay.units import format_bytes
 
@@ -137,7 +136,7 @@ _SHEETS = """
 
 They are the names for `--device`. Rates are peaks of dense products in 16 bits that add up in 32 bits. The ridge is the
 number of FLOPs for each byte of memory traffic at which neither waits. Memory is what the driver shows, and what torch
-sees of it; a step has that less a context of CUDA. `hardware/memory.py` has the source of each.
+sees of it; a step has that less a context of CUDA. `hardware/devices.py` has the source of each.
 
 | `--device` | year | MiB by its driver | GiB for torch | GB/s | TFLOP/s | W | ridge | source |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

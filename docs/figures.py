@@ -11,10 +11,10 @@ from svg import WIDTH, Drawing
 
 from assay.config import ModelConfig
 from assay.config.mesh import Mesh
-from assay.cost.analytic.closed_forms import Recompute, layer_activation_bytes, state_bytes
-from assay.cost.analytic.layout import Layout
-from assay.cost.pipeline.bubble import StageTime, play
-from assay.cost.pipeline.schedules import Schedule, gpipe, interleaved, one_f_one_b, zero_bubble_v
+from assay.cost.closed_forms import Recompute, layer_activation_bytes, state_bytes
+from assay.cost.mesh_layout import Layout
+from assay.cost.pipeline_bubble import StageTime, play
+from assay.cost.pipeline_schedules import Schedule, gpipe, interleaved_1f1b, one_f_one_b, zero_bubble_v
 from assay.estimator.plan import plan
 from assay.hardware.cluster import cluster
 
@@ -67,7 +67,7 @@ def pipeline() -> Drawing:
     schedules: dict[str, Schedule] = {
         "gpipe": gpipe(stages, count),
         "1f1b": one_f_one_b(stages, count),
-        "interleaved": interleaved(stages, count, 2),
+        "interleaved": interleaved_1f1b(stages, count, 2),
         "zero-bubble": zero_bubble_v(stages, count),
     }
     drawing = Drawing("Four simulated pipeline schedules", 66 + 132 * len(schedules))

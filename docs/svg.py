@@ -6,7 +6,7 @@ and a page in the repository can be checked against the code. Nothing measures t
 
 from html import escape
 
-from assay.report.page.theme import DARK, LIGHT
+from assay.report.kit.drawing import DARK, LIGHT
 
 _ROLES = {
     "paper": ("#fcfcfa", "#161615"),

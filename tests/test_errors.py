@@ -1,6 +1,6 @@
 import pytest
 
-from assay.errors import legible, meant
+from assay.errors import legible, suggestion
 
 NAMES = ["sgd", "sdpa_attention", "adamw_8bit", "training.steps", "training.target_loss", "ranks"]
 
@@ -18,17 +18,17 @@ NAMES = ["sgd", "sdpa_attention", "adamw_8bit", "training.steps", "training.targ
     ],
 )
 def test_a_word_that_begins_as_what_was_typed_is_meant_or_else_the_closest(word: str, expected: str) -> None:
-    assert meant(word, NAMES) == f"; did you mean {expected!r}?"
+    assert suggestion(word, NAMES) == f"; did you mean {expected!r}?"
 
 
 def test_every_word_that_begins_so_is_named_if_they_are_few() -> None:
-    assert meant("bf16", ["bf16_full", "bf16_mixed", "sgd"]) == "; did you mean 'bf16_full' or 'bf16_mixed'?"
-    assert meant("a", ["ab", "ac", "ad", "ae"]).count("'") == 2
+    assert suggestion("bf16", ["bf16_full", "bf16_mixed", "sgd"]) == "; did you mean 'bf16_full' or 'bf16_mixed'?"
+    assert suggestion("a", ["ab", "ac", "ad", "ae"]).count("'") == 2
 
 
 @pytest.mark.parametrize("word", ["", "training.learning_rate", "training.", "bogus"])
 def test_nothing_is_meant_where_nothing_is_close(word: str) -> None:
-    assert meant(word, NAMES) == ""
+    assert suggestion(word, NAMES) == ""
 
 
 def test_a_legible_text_steers_no_terminal_and_is_cut() -> None:

@@ -5,6 +5,7 @@ lowered with it.
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -20,7 +21,7 @@ PROTOCOLS = ("analysis/metrics", "executors", "studies/kinds", "studies/library"
 """Folders of a protocol that extensions follow, beside the techniques, each of which may be a folder."""
 PUBLIC = Path("api/__init__.py")
 """Every public function is imported through it."""
-MOST = {"small_folders": 15, "one_importer": 120, "file_names": 104, "class_names": 19, "nouns": 15}
+MOST = {"small_folders": 1, "one_importer": 72, "file_names": 36, "class_names": 7, "nouns": 9, "participles": 2}
 FLOORS = {
     "cli": ("cli",),
     "api": ("api",),
@@ -124,7 +125,32 @@ def nouns() -> set[str]:
     return {f"{noun}: {floor}" for noun in NOUNS for floor, names in held.items() if noun not in names}
 
 
-RULES = {rule.__name__: rule for rule in (small_folders, one_importer, file_names, class_names, nouns)}
+PARTICIPLE = re.compile(
+    "[a-z]+ed|begun|bent|bound|broken|brought|built|caught|chosen|done|drawn|driven|fallen|felt|flown|forgotten|found"
+    "|given|gone|grown|heard|held|hidden|kept|known|laid|left|lent|lost|made|meant|met|paid|said|seen|sent|shaken|shown"
+    "|sold|sought|spent|spun|stood|stuck|struck|sunk|swept|taken|taught|thought|thrown|told|torn|understood|unwound|won"
+    "|worn|wound|written"
+)
+"""Participles that are no verb as they stand, which *cut*, *put* and *read* are."""
+IMPERATIVE = frozenset(("embed", "feed", "need", "proceed", "seed"))
+
+
+def is_participle(name: str) -> bool:
+    """True for a name of one word that is a past participle: `told`, `resolved`. It has no verb and names no result."""
+    return name not in IMPERATIVE and PARTICIPLE.fullmatch(name) is not None
+
+
+def participles() -> set[str]:
+    """Public functions of modules whose name is a bare participle, each with its file."""
+    return {
+        f"{path.as_posix()}: {node.name}"
+        for path in files()
+        for node in tree(path).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_participle(node.name)
+    }
+
+
+RULES = {rule.__name__: rule for rule in (small_folders, one_importer, file_names, class_names, nouns, participles)}
 
 
 def listed(name: str) -> list[str]:
@@ -145,7 +171,7 @@ def test_a_planted_fault_of_each_rule_is_found(tmp_path: Path, monkeypatch: pyte
         "api/lonely/__init__.py": "",
         "api/lonely/one.py": "from assay.api.lonely.two import Answer",
         "api/lonely/two.py": "class Answer: ...",
-        "cli/one.py": "class Answer: ...",
+        "cli/one.py": "class Answer: ...\ndef told(): ...\ndef tell(): ...\ndef _held(): ...\ndef found_runs(): ...",
         "cli/two.py": "",
     }
     for name, text in texts.items():
@@ -164,4 +190,5 @@ def test_a_planted_fault_of_each_rule_is_found(tmp_path: Path, monkeypatch: pyte
         "file_names": {"two.py"},  # one.py has the noun of a question
         "class_names": {"Answer"},
         "nouns": {"one: report", "one: domain"},
+        "participles": {"cli/one.py: told"},
     }

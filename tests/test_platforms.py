@@ -150,9 +150,9 @@ def test_a_descriptor_that_is_only_read_is_not_writable(tmp_path: Path) -> None:
 def test_a_pipe_is_closed_once_nobody_holds_its_other_end() -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"unread")
-    assert not platforms.closed(ours)
+    assert not platforms.is_closed(ours)
     os.close(theirs)
-    assert platforms.closed(ours)
+    assert platforms.is_closed(ours)
     assert os.read(ours, 100) == b"unread"
     os.close(ours)
 
@@ -166,3 +166,16 @@ def test_a_process_and_those_that_it_started_are_killed() -> None:
         platforms.kill_group(process.pid)
         assert process.stdout.read() == b""  # the pipe closes when the second one has ended, too
     platforms.kill_group(process.pid)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_returns_the_text_and_the_exit_code_of_its_work() -> None:
+    long = "π" * 2**17  # more than a pipe holds
+    assert platforms.read_fork(*platforms.fork_writer(lambda: (long, 3))) == (long, 3)
+
+    def killed() -> tuple[str, int]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return "", 0
+
+    assert platforms.read_fork(*platforms.fork_writer(killed)) == ("", -signal.SIGKILL)
+    assert platforms.read_fork(*platforms.fork_writer(lambda: ("", 1 // 0))) == ("", 1)

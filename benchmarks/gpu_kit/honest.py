@@ -44,7 +44,7 @@ def items(given: Given) -> Mapping[str, Callable[[], Result]]:
 def _judged(stack: str, deep: bool, number: int, tiny: bool) -> Result:
     from assay.config import ModelConfig, Run, TrainingConfig
     from assay.config.run import Spec
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
     from assay.training.loop import read, take_step
     from assay.values.check import check_values
     from assay.values.recorded import Recorded
@@ -65,7 +65,7 @@ def _judged(stack: str, deep: bool, number: int, tiny: bool) -> Result:
     rate = dice.choice([0.0003, 0.001, 0.003])
     training = TrainingConfig(batch_size=4, steps=64, warmup_steps=2, learning_rate=rate, min_learning_rate=rate / 10)
     specs = tuple(Spec.parse(one) for one in stack.split("+"))
-    run = resolved(Run(model=model, training=training, device=device().type, seed=number, optimizations=specs))
+    run = resolve_run(Run(model=model, training=training, device=device().type, seed=number, optimizations=specs))
     data, first = RandomData(run), 3 if deep or tiny else 40
     step = build_step(run, data)
     torch.manual_seed(run.seed)

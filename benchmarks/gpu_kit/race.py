@@ -62,7 +62,7 @@ def _block(step: Callable[[int], object], first: int) -> float:
 def _ours(stack: str, shape: tuple[int, ...]) -> Callable[[int], object]:
     from assay.config import ModelConfig, Run, TrainingConfig
     from assay.config.run import Spec
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
     from assay.training.loop import read, take_step
     from support.steps import build_step
 
@@ -72,7 +72,7 @@ def _ours(stack: str, shape: tuple[int, ...]) -> Callable[[int], object]:
     )
     training = TrainingConfig(batch_size=rows, steps=1000, warmup_steps=10)
     specs = tuple(Spec.parse(one) for one in stack.split("+"))
-    run = resolved(Run(model=model, training=training, device=device().type, optimizations=specs))
+    run = resolve_run(Run(model=model, training=training, device=device().type, optimizations=specs))
     torch.manual_seed(run.seed)
     built, unread = build_step(run), []
 

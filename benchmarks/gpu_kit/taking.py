@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from assay.files import write_file
+from assay.platforms import fork_writer, read_fork
 
 Result = dict[str, Any]
 _PACKAGES = ("numpy", "triton", "assay")
@@ -75,9 +76,7 @@ def take_all(name: str, part: Part, given: Given, folder: Path, limit: float) ->
 
 
 def _started(name: str, take: Callable[[], Result], until: float) -> _Child:
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process == 0:
+    def item_text() -> tuple[str, int]:
         os.setpgid(0, 0)
         torch.set_num_threads(1)  # items run side by side, and threads that wait would spin
         try:
@@ -85,12 +84,10 @@ def _started(name: str, take: Callable[[], Result], until: float) -> _Child:
         except BaseException as error:
             lines = str(error).splitlines() or [""]
             said = {"failed": f"{type(error).__name__}: {lines[0]}"}
-        with os.fdopen(writing, "w") as pipe:
-            json.dump(said, pipe)
         sys.stdout.flush()
-        os._exit(0)
-    os.close(writing)
-    return _Child(name, process, reading, until)
+        return json.dumps(said), 0
+
+    return _Child(name, *fork_writer(item_text), until)
 
 
 def _ended(running: list[_Child]) -> list[_Child]:
@@ -105,9 +102,7 @@ def _result(child: _Child) -> Result:
     late = child.until <= time.monotonic()
     if late:
         os.killpg(child.process, signal.SIGKILL)
-    with os.fdopen(child.pipe) as pipe:
-        text = pipe.read()
-    os.waitpid(child.process, 0)
+    text, _ = read_fork(child.process, child.pipe)
     if late:
         return {"failed": "out of time"}
     result: Result = json.loads(text) if text else {"failed": "the process died"}

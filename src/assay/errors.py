@@ -31,7 +31,7 @@ class StorageError(Exception):
     """The disk refused: full, gone or not writable. The run fails with this reason."""
 
 
-def shown(value: object) -> str:
+def short_text(value: object) -> str:
     """Return a value as text of at most 200 characters; a longer text loses its middle."""
     try:
         text = repr(value)
@@ -85,10 +85,10 @@ _NAMED = 3
 def among(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or ``"; there are …"`` if none is close."""
     names = list(known)
-    return meant(word, names) or f"; there are {', '.join(names)}"
+    return suggestion(word, names) or f"; there are {', '.join(names)}"
 
 
-def meant(word: str, known: list[str]) -> str:
+def suggestion(word: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known word, or ``""`` if none is close.
 
     Words that start with the typed text are preferred to all others; up to three are named. The prefix of a group

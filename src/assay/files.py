@@ -42,7 +42,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def refused(place: Path) -> Iterator[None]:
+def storage_errors(place: Path) -> Iterator[None]:
     """Turn every `OSError` of the block into a `StorageError` that names `place`; the block must only write."""
     try:
         yield
@@ -72,7 +72,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
     """
     made = path.with_name(f"{_MAKING}{path.name}-{uuid.uuid4().hex}")
     try:
-        with refused(path):
+        with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             sweep(path.parent, path.name)
             with made.open("wb") as stream:
@@ -134,7 +134,7 @@ def new_folder(folder: Path, same: Callable[[Path], bool]) -> Iterator[Path]:
     If `folder` already exists, it stays if `same(folder)` is true, and is replaced otherwise. Raises `StorageError` if
     the disk cannot be written.
     """
-    with refused(folder):
+    with storage_errors(folder):
         sweep(folder.parent)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with hidden_folder(folder.parent, folder.name) as made:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -133,7 +134,7 @@ def kill_group(leader: int) -> None:
                 one.kill()
 
 
-def orphaned(parent: int) -> bool:
+def is_orphaned(parent: int) -> bool:
     """True if the process that started this one, whose number was `parent`, has ended."""
     if os.getppid() != parent:
         return True
@@ -144,7 +145,7 @@ def orphaned(parent: int) -> bool:
     return not psutil.pid_exists(parent)
 
 
-def closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
+def is_closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
     """True if no process holds a pipe's other end. Waits at most `wait_seconds` (None: no limit), and reads nothing.
 
     Windows cannot look at a pipe so. There the answer is whether the parent has ended.
@@ -154,8 +155,36 @@ def closed(pipe: int, wait_seconds: float | None = 0.0) -> bool:
         watched.register(pipe, select.POLLHUP)  # Linux reports a closed end to everyone, macOS to those who ask
         return any(happened & select.POLLHUP for _, happened in watched.poll(wait_seconds and wait_seconds * 1000))
     parent, began = os.getppid(), time.monotonic()
-    while not orphaned(parent):
+    while not is_orphaned(parent):
         if wait_seconds is not None and time.monotonic() - began >= wait_seconds:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def fork_writer(work: Callable[[], tuple[str, int]]) -> tuple[int, int]:
+    """Fork a process that does `work`, writes the text that it returns, and ends with the exit code that it returns.
+
+    Return the number of the process, and the end of a pipe from which its text is read. A process whose work raises
+    writes nothing and ends with 1. Windows cannot fork.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reading)
+            text, code = work()
+            with os.fdopen(writing, "w") as pipe:
+                pipe.write(text)
+        finally:
+            os._exit(code)
+    os.close(writing)
+    return child, reading
+
+
+def read_fork(child: int, reading: int) -> tuple[str, int]:
+    """Return the text and the exit code of a process of `fork_writer`; wait until it has ended."""
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    return text, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.absent.clock import key_of, step_time
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.devices import DEVICES

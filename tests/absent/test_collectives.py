@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay.absent.inside.collectives import Collectives, plain_name
-from assay.absent.observation import Collectives as Observed
+from assay.absent.inside.collective_calls import CollectiveCalls, plain_name
+from assay.absent.observation import ObservedCollectives as Observed
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_operators_have_their_usual_names(operator: str, name: str) -> None:
 
 def listed(*steps: tuple[int, ...]) -> dict[str, Any]:
     """What is kept after steps with calls of these sizes."""
-    found = Collectives()
+    found = CollectiveCalls()
     for sizes in steps:
         for size in sizes:
             found.add("all_reduce", size, (0, 1))
@@ -44,7 +44,7 @@ def test_the_calls_of_the_last_whole_step_are_kept_in_order() -> None:
 
 
 def test_without_a_step_the_calls_of_the_process_are_kept() -> None:
-    found = Collectives()
+    found = CollectiveCalls()
     found.add("broadcast", 8, (0, 1))
     assert [one["bytes"] for one in found.content()["of_a_step"]] == [8]
 

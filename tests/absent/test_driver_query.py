@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.absent.devices import ABSENT
 from assay.absent.driver_query import write_driver_query
+from assay.absent.gpus import ABSENT
 from assay.hardware import detect
 
 

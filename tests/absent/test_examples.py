@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay import api
-from assay.absent.answer import GpuFit
+from assay.estimator.memory_fit import MemoryFit
 from support.absent import PYTHON, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent, pytest.mark.slow]
@@ -55,7 +55,7 @@ def test_an_example_fits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     command = [PYTHON, str(ROOT / "examples" / "absent" / name), "--batch_size", "2", *SMALL[name]]
     found = api.absent("a100-40gb", command, steps=2)
-    assert found.fit is (GpuFit.CONDITIONAL if "vit" in name else GpuFit.YES)  # a convolution makes the patches
+    assert found.fit is (MemoryFit.CONDITIONAL if "vit" in name else MemoryFit.YES)  # a convolution makes the patches
     assert found.observation is not None
     assert found.observation.steps == 2
 

@@ -16,7 +16,7 @@ sys.path[:0] = sys.argv[1:]
 import torch
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.optimizations import resolve, resolved
+from assay.optimizations import resolve, resolve_run
 from assay.training.loop import train_step
 from support.freed import kept_after
 from support.runs import ON_ONE_DEVICE, run_with, specs_of
@@ -30,7 +30,7 @@ def refused(name, device):
     return False
 
 def configured(name, device):
-    return resolved(run_with(*specs_of((name,))).model_copy(update={"device": device}))
+    return resolve_run(run_with(*specs_of((name,))).model_copy(update={"device": device}))
 
 def trained(name):
     step = build_step(configured(name, "cuda"))

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from assay import api
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.absent.launch import Launched
+from assay.absent.script_answer import AbsentAnswer
+from assay.estimator.memory_fit import MemoryFit
 from assay.report.absent import absent_report
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 from support.hostile import SCRIPTS, Hostile
@@ -89,7 +90,7 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_peak_in_another_process_is_found(run: Callable[..., Ran], name: str) -> None:
     ran = run(ELSEWHERE[name])
-    assert ran.answer.fit is GpuFit.YES, ran.printed
+    assert ran.answer.fit is MemoryFit.YES, ran.printed
     assert ran.found.devices[0].requested_bytes == 2**26
 
 
@@ -98,10 +99,10 @@ def test_a_peak_in_another_process_is_found(run: Callable[..., Ran], name: str) 
 def test_other_ways_to_start_python(words: list[str]) -> None:
     found = api.absent("rtx4090", [PYTHON, *words])
     if words[0] == "-I":  # Python then looks at no variable, and the observer is not loaded
-        assert found.fit is GpuFit.UNKNOWN
+        assert found.fit is MemoryFit.UNKNOWN
         assert found.observation is None
     else:
-        assert found.fit is GpuFit.YES
+        assert found.fit is MemoryFit.YES
         assert found.observation is not None
         assert found.observation.devices[0].requested_bytes == 2**26
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay.absent.inside.places import _is_torchs, place_now
-from assay.absent.inside.reads import VALUES, _write
+from assay.absent.inside.host_reads import VALUES, _write
+from assay.absent.inside.script_lines import _is_torchs, place_now
 from assay.absent.launch import INSIDE
 
 

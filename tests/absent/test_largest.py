@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from assay.absent.answer import AbsentAnswer, GpuFit
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.absent.largest import MOST, largest_fit, with_number
+from assay.absent.script_answer import AbsentAnswer
 from assay.errors import UsageError
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.estimator.memory_fit import MemoryFit
+from assay.hardware.devices import CONTEXT_BYTES
 from support.absent import answer, observation
 
 ROOM = ABSENT["h100"].visible_bytes - CONTEXT_BYTES[1]
@@ -67,7 +68,7 @@ def test_a_number_that_changes_nothing_ends_at_the_most() -> None:
 @pytest.mark.parametrize("fault", [{"how": "raised", "error": "ValueError"}, {"how": "running"}])
 def test_a_run_that_tells_nothing_ends_the_search(fault: dict[str, Any]) -> None:
     found = largest_fit(lambda number: answer(observation(ended=fault), returncode=1))
-    assert [one.answer.fit for one in found.probes] == [GpuFit.UNKNOWN]
+    assert [one.answer.fit for one in found.probes] == [MemoryFit.UNKNOWN]
     assert found.best is None
     assert found.undecided is found.probes[0]
 

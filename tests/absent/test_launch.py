@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.absent.launch import INSIDE, StatedRead, _found, child_environment, run_absent, stated_read
 from assay.errors import UsageError
 from support.absent import observation

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from assay import api
-from assay.absent.ranks import ranks_of
 from assay.absent.ranks_answer import RanksAnswer
-from assay.report.absent_ranks import absent_ranks_report
+from assay.absent.script_ranks import ranks_of
+from assay.report.absent import absent_ranks_report
 from support.absent import PYTHON, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.absent.answer import GpuFit
+from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
 from assay.records.status import Exit
 from support.absent import PYTHON, Ran, needs_cuda_build, script
@@ -39,7 +39,7 @@ def test_a_plain_loop_has_the_peaks_that_torch_says(run: Run) -> None:
     assert peak is not None
     assert ran.printed.splitlines()[-1] == f"{peak.requested_bytes} {peak.allocated_bytes} {peak.reserved_bytes}"
     assert peak.given_out_bytes == peak.reserved_bytes
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert ran.found.steps == 4
     assert ran.answer.per_step("products") == (5, 5, 5)
     assert ran.answer.per_step("synchronizations") == (0, 0, 0)
@@ -142,7 +142,7 @@ for _ in range(3):
 
 def test_a_shape_that_hangs_on_a_mask_withdraws_the_peak(run: Run) -> None:
     ran = run(MASK)
-    assert ran.answer.fit is GpuFit.UNKNOWN
+    assert ran.answer.fit is MemoryFit.UNKNOWN
     (size,) = ran.answer.sizes
     assert (size.line, size.operator, size.count) == (7, "index_Tensor", 3)
     assert "rows 0" in ran.printed
@@ -153,7 +153,7 @@ def test_a_stated_value_gives_the_peak_back(run: Run) -> None:
 
     assert stated_read("train.py:7=500")
     ran = run(MASK, reads=["train.py:7=500"])
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert "rows 500" in ran.printed
 
 
@@ -170,7 +170,7 @@ def test_a_stated_value_gives_the_peak_back(run: Run) -> None:
 def test_other_sizes_are_told_from_values(run: Run, line: str) -> None:
     ran = run(f"import torch\nx = torch.randn(100, device='cuda')\ny = {line}\n")
     assert {one.line for one in ran.answer.sizes} == {3}
-    assert ran.answer.fit is GpuFit.UNKNOWN
+    assert ran.answer.fit is MemoryFit.UNKNOWN
 
 
 def test_bytes_that_were_only_sent_come_back(run: Run) -> None:
@@ -210,7 +210,7 @@ range((x > 0).sum())
     kinds = {one.line: one.kind for one in ran.found.reads if one.line != 8}
     assert kinds == {5: "sent", 6: "whole", 7: "value", 9: "whole", 10: "value", 11: "whole"}
     assert {one.kind for one in ran.found.reads if one.line == 8} <= {"value"}
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert [one.line for one in ran.answer.whole] == [6, 9, 11]
 
 
@@ -252,12 +252,12 @@ def test_a_loop_that_waits_for_a_value_is_stopped_by_name(run: Run) -> None:
     ran = run("import torch\nx = torch.ones(4, device='cuda')\nwhile (x > 0).any():\n    x = x - 1\n")
     assert ran.found.ended.how == "endless"
     assert ran.found.ended.place.line == 3
-    assert ran.answer.fit is GpuFit.UNKNOWN
+    assert ran.answer.fit is MemoryFit.UNKNOWN
 
 
 def test_memory_ends_where_the_device_s_ends(run: Run) -> None:
     ran = run("import torch\nkeep = []\nwhile True:\n    keep.append(torch.empty(2**30, device='cuda'))\n")
-    assert ran.answer.fit is GpuFit.NO
+    assert ran.answer.fit is MemoryFit.NO
     assert ran.answer.exit_code is Exit.UNMET
     assert (ran.found.exhausted[0].line, ran.found.exhausted[0].wanted_bytes) == (4, 2**32)
     assert (
@@ -273,7 +273,7 @@ try:
 except torch.OutOfMemoryError:
     torch.empty(2**20, device="cuda")
 """)
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert len(ran.found.exhausted) == 1
 
 
@@ -281,7 +281,7 @@ except torch.OutOfMemoryError:
 def test_expandable_segments_end_at_the_same_memory(run: Run, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     grown = run(LOOP + "keep = []\nwhile True:\n    keep.append(torch.empty(2**29, device='cuda'))\n", device=device)
-    assert grown.answer.fit is GpuFit.NO
+    assert grown.answer.fit is MemoryFit.NO
     assert grown.found.steps == 4
     total = grown.found.devices[0].total_bytes
     assert total - 2**31 - 10**9 < grown.found.devices[0].given_out_bytes <= total
@@ -379,7 +379,7 @@ for (rows,) in DataLoader(data, batch_size=16, num_workers=2, pin_memory=True):
     optimizer.step()
 """)
     assert ran.found.steps == 4
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert len(ran.answer.observations) == 1
     assert ran.answer.per_step("pageable_copies") == (0, 0, 0)
 
@@ -394,7 +394,7 @@ process.start()
 process.join()
 assert process.exitcode == 0
 """)
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert ran.found.devices[0].requested_bytes >= 2**27
     assert [one.line for one in ran.found.reads] == [4]
 
@@ -422,7 +422,7 @@ import torch
 torch.zeros(2**20, device="cuda")
 """)
     assert ran.found.refused == "the allocator cudaMallocAsync"
-    assert ran.answer.fit is GpuFit.UNKNOWN
+    assert ran.answer.fit is MemoryFit.UNKNOWN
 
 
 def test_a_missing_nccl_is_named_with_its_line(run: Run) -> None:
@@ -433,7 +433,7 @@ dist.init_process_group("nccl")
 dist.all_reduce(torch.ones(3, device="cuda"))
 """)
     assert {(one.library, one.line) for one in ran.answer.refused} == {("NCCL", 5)}
-    assert ran.answer.fit is GpuFit.UNKNOWN
+    assert ran.answer.fit is MemoryFit.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_findings_are_written_however_the_script_ends(run: Run, line: str, how: 
     ran = run(f"import os, sys\n{LOOP}\n{line}\n")
     assert ran.found.ended.how == how
     assert ran.answer.returncode == code
-    assert ran.answer.fit is GpuFit.UNKNOWN
+    assert ran.answer.fit is MemoryFit.UNKNOWN
     if how != "running":
         assert ran.found.steps == 4
         assert ran.answer.peak is not None
@@ -466,7 +466,7 @@ torch.fft.rfft(x)
 torch.nn.Conv2d(1, 4, 3).cuda()(x[None, None])
 """)
     assert {(one.library, one.line) for one in ran.answer.unknown} == {("cuSOLVER", 4), ("cuFFT", 5), ("cuDNN", 6)}
-    assert ran.answer.fit is GpuFit.CONDITIONAL
+    assert ran.answer.fit is MemoryFit.CONDITIONAL
 
 
 def test_recurrent_kernels_of_cudnn_end_in_a_sentence(run: Run) -> None:
@@ -476,7 +476,7 @@ def test_recurrent_kernels_of_cudnn_end_in_a_sentence(run: Run) -> None:
         "import torch\ntorch.backends.cudnn.enabled = False\n"
         "torch.nn.LSTM(8, 8).cuda()(torch.ones(2, 3, 8, device='cuda'))\n"
     )
-    assert without.answer.fit is GpuFit.YES
+    assert without.answer.fit is MemoryFit.YES
 
 
 def test_all_entries_of_cublas_count(run: Run) -> None:
@@ -500,7 +500,7 @@ torch.outer(x[0], x[0])
 def test_compiled_code_runs(run: Run) -> None:
     ran = run(LOOP.replace("optimizer =", "model = torch.compile(model)\noptimizer ="))
     assert ran.found.steps == 4
-    assert ran.answer.fit is GpuFit.YES
+    assert ran.answer.fit is MemoryFit.YES
     assert ran.answer.per_step("launches") is not None
 
 

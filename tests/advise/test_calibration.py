@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assay.advise import calibration
-from assay.advise.calibration import calibrated, improvement
+from assay.advise.calibration import improvement, time_stacks
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.advise.recommend import advice
@@ -70,7 +70,7 @@ def searched(names: set[str], budget: int = PLENTY) -> Problem:
 
 
 def timed(problem: Problem, home: Home, seconds: float) -> Ranking:
-    return problem.rank(calibrated(problem, home, None, seconds, lambda text: None), of_timed=True)
+    return problem.rank(time_stacks(problem, home, None, seconds, lambda text: None), of_timed=True)
 
 
 def test_an_interaction_that_no_roofline_knows_is_found_before_the_compiler_is_tried(world: World, home: Home) -> None:

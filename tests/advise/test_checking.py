@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.advise import checking
-from assay.advise.checking import LEDGER, checked
+from assay.advise.checking import LEDGER, check_ranking
 from assay.advise.problem import Problem
 from assay.api import recommend
 from assay.config import ResolvedRun
@@ -49,7 +49,7 @@ def _answers(monkeypatch: pytest.MonkeyPatch, *answers: int | str) -> list[Resol
 
 
 def _checked(problem: Problem, device: str = "rtx4090") -> checking.Checked:
-    return checked(problem, lambda: problem.rank(problem.machine), device, lambda text: None)
+    return check_ranking(problem, lambda: problem.rank(problem.machine), device, lambda text: None)
 
 
 def test_a_stack_that_fits_there_is_advised(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from assay.advise.correction import COMMON, ELEMENT, NOISE, PAIR, corrected
+from assay.advise.correction import COMMON, ELEMENT, NOISE, PAIR, correct_times
 
 ROOFLINE = {(): 1.0, (0,): 0.8, (1,): 0.9, (2,): 1.3, (0, 1): 0.7, (0, 2): 1.1, (0, 1, 2): 1.0}
 
@@ -19,7 +19,7 @@ def _features(stack: tuple[int, ...]) -> list[float]:
 
 def test_the_posterior_is_that_of_a_bayesian_regression() -> None:
     measured = {(): 3.0, (0,): 2.0, (0, 1): 3.5}
-    found = corrected(ROOFLINE, measured, 3)
+    found = correct_times(ROOFLINE, measured, 3)
     x = np.array([_features(stack) for stack in measured])
     y = np.array([log(measured[stack] / ROOFLINE[stack]) for stack in measured])
     precision = np.eye(x.shape[1]) + x.T @ x / NOISE**2
@@ -33,7 +33,7 @@ def test_the_posterior_is_that_of_a_bayesian_regression() -> None:
 
 def test_a_common_factor_moves_all_and_a_slow_pair_only_stacks_that_have_it() -> None:
     measured = {(): 3.0, (0,): 2.4, (1,): 2.7, (0, 1): 6.3}
-    found = corrected(ROOFLINE, measured, 3)
+    found = correct_times(ROOFLINE, measured, 3)
     assert found[2,].seconds == pytest.approx(3 * 1.3, rel=0.05)
     assert found[0, 2].seconds < 1.3 * 3 * 1.1
     assert found[0, 1, 2].seconds > 1.5 * 3 * 1.0
@@ -41,5 +41,5 @@ def test_a_common_factor_moves_all_and_a_slow_pair_only_stacks_that_have_it() ->
 
 
 def test_without_times_nothing_is_corrected() -> None:
-    found = corrected({(): 1.0, (0,): 0.5}, {(0,): 0.5}, 1)
+    found = correct_times({(): 1.0, (0,): 0.5}, {(0,): 0.5}, 1)
     assert found[()].seconds == pytest.approx(1.0, rel=1e-6)

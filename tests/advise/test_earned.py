@@ -10,13 +10,13 @@ from assay.api import configure, recommend
 from assay.api.configuration import on_device
 from assay.config import ResolvedRun
 from assay.hardware import Machine
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 
 def _asked(*changes: str) -> tuple[ResolvedRun, Machine]:
     words = ("model.n_layer=5", "model.n_embd=256", "model.n_head=4", "training.batch_size=8", *changes)
     run, machine = on_device(configure("demo", words).with_vocabulary(), "a100-40gb")
-    return resolved(run), machine
+    return resolve_run(run), machine
 
 
 class _Timed(Problem):

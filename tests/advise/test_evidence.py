@@ -3,7 +3,7 @@
 from assay.advise.elements import Element, elements
 from assay.advise.evidence import LossChange, keeps, must_earn, numerics, reason
 from assay.optimizations import catalogue
-from assay.optimizations.base import Numerics
+from assay.optimizations.optimization import Numerics
 from support.advice import HERE, problem, small
 
 LOSSES = {

@@ -16,7 +16,7 @@ from assay.errors import UsageError
 from assay.estimator.projection import Projection
 from assay.hardware.cluster import Cluster, cluster
 from assay.hardware.devices import absent_machine
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 MODEL = ("model.n_layer=4", "model.n_embd=128", "model.n_head=4", "model.context_length=64", "model.vocab_size=512")
 WORDS = (*MODEL, "training.batch_size=16")
@@ -29,7 +29,7 @@ KINDS = ("data_parallel", "zero_optimizer", "fully_sharded:reshard=false", "full
 
 def _run(*changes: str) -> ResolvedRun:
     run = configure("demo", (*WORDS, *changes)).with_vocabulary()
-    return resolved(run.model_copy(update={"device": "cuda"}))
+    return resolve_run(run.model_copy(update={"device": "cuda"}))
 
 
 def _advice(budget: int = ALL, there: Cluster | None = None, *changes: str, loss: float | None = 0.01) -> LayoutAdvice:

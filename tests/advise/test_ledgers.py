@@ -5,7 +5,7 @@ from assay.advise.problem import Limits, Problem
 from assay.api import configure
 from assay.api.configuration import on_device
 from assay.estimator.estimate import estimate
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from support.advice import SMALL
 
 
@@ -13,7 +13,7 @@ def test_an_element_comes_before_a_given_technique_that_is_applied_later() -> No
     """A compiled graph has no product left for the loss in pieces to find."""
     given = ("optimizations=[sdpa_attention,compile]", "model.n_layer=3")
     run, machine = on_device(configure("demo", (*SMALL, *given)).with_vocabulary(), "a100")
-    problem = Problem(resolved(run), machine, Limits(2**40, "tensors"))
+    problem = Problem(resolve_run(run), machine, Limits(2**40, "tensors"))
     names = [str(one) for one in problem.found]
     ledgers = Ledgers(problem.run, machine, problem.found, machine.rates["cuda"], "tensors")
     for name in ("chunked_cross_entropy", "bf16_mixed", "fused_adamw"):

@@ -11,15 +11,15 @@ from assay.config import ResolvedRun
 from assay.estimator.timing.roofline import PEAKS_FACTOR
 from assay.estimator.timing.step_time import digest
 from assay.hardware.step_times import StepTimes, depths
-from assay.optimizations import resolved
-from assay.report.predicted.advice import advice_report, kept_order
+from assay.optimizations import resolve_run
+from assay.report.recommend import advice_report, kept_order
 from support.advice import HERE, PLENTY, small
 
 RUN = small()
 
 
 def _with(stack: str) -> ResolvedRun:
-    return resolved(RUN.model_copy(update={"optimizations": _specs(stack)}))
+    return resolve_run(RUN.model_copy(update={"optimizations": _specs(stack)}))
 
 
 def _specs(stack: str) -> tuple[object, ...]:

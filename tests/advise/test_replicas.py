@@ -12,8 +12,8 @@ from assay.estimator.device_memory import need_of
 from assay.estimator.estimate import estimate as predict
 from assay.hardware.cluster import cluster
 from assay.hardware.devices import absent_machine
-from assay.optimizations import resolved
-from assay.report.predicted.layouts import layout_report
+from assay.optimizations import resolve_run
+from assay.report.recommend import layout_report
 
 LLAMA = ("model.n_layer=4", "model.n_embd=512", "model.n_head=8", "model.n_kv_head=2", "model.n_hidden=1024")
 KINDS = ("fully_sharded", "zero_optimizer", "data_parallel")
@@ -22,7 +22,7 @@ WORDS = (*LLAMA, "model.context_length=512", "model.vocab_size=32000", "training
 
 def _advice(budget: int = 79 * 2**30, name: str = "llama-3.1-8b", words: tuple[str, ...] = WORDS) -> LayoutAdvice:
     run, machine = on_device(configure(name, words), "h100")
-    return layout_advice(resolved(run), machine, cluster("h100", 1, 8), Limits(budget, "device", 0.01), "it")
+    return layout_advice(resolve_run(run), machine, cluster("h100", 1, 8), Limits(budget, "device", 0.01), "it")
 
 
 def test_a_llama_has_a_kind_of_data_parallelism_whose_rank_fits() -> None:

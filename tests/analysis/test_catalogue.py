@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.catalogue import Catalogue, CatalogueEntry, measured, read, shipped
+from assay.analysis.catalogue import Catalogue, CatalogueEntry, entry_of, read, shipped_path
 from assay.analysis.comparison import analyse
-from assay.analysis.noise import Verdict
+from assay.analysis.effects import Verdict
 from assay.errors import UsageError
 from assay.optimizations import catalogue
 from assay.records.status import Status
@@ -15,7 +15,7 @@ from support.comparisons import FACTORS, TREATMENTS, record
 
 @pytest.fixture(scope="module")
 def entry() -> CatalogueEntry:
-    return measured(analyse(record()), "bf16_mixed", TREATMENTS[1], "demo")
+    return entry_of(analyse(record()), "bf16_mixed", TREATMENTS[1], "demo")
 
 
 def test_an_entry_is_what_was_compared(entry: CatalogueEntry) -> None:
@@ -29,14 +29,14 @@ def test_an_entry_is_what_was_compared(entry: CatalogueEntry) -> None:
 
 
 def test_the_proof_of_a_stack_is_that_of_its_own(entry: CatalogueEntry) -> None:
-    stacked = measured(analyse(record()), "activation_checkpointing", TREATMENTS[4], "demo")
+    stacked = entry_of(analyse(record()), "activation_checkpointing", TREATMENTS[4], "demo")
     assert "4 of 4 blocks" in stacked.evidence
-    assert measured(analyse(record()), "compile", TREATMENTS[4], "demo").proven is None
+    assert entry_of(analyse(record()), "compile", TREATMENTS[4], "demo").proven is None
 
 
 def test_a_program_that_computes_wrong_values_is_not_proven() -> None:
     comparison = analyse(record(factors={**FACTORS, TREATMENTS[2]: (0.5, 0.6, 1.2, 1e-9)}))
-    found = measured(comparison, TREATMENTS[2], TREATMENTS[2], "demo")
+    found = entry_of(comparison, TREATMENTS[2], TREATMENTS[2], "demo")
     assert (found.status, found.proven) == (Status.WRONG_VALUES, None)
 
 
@@ -54,7 +54,7 @@ def test_a_new_entry_replaces_the_same_device_s_only(entry: CatalogueEntry) -> N
 
 
 def test_the_measurements_of_the_package_can_be_read_and_name_known_techniques() -> None:
-    assert {one.optimization for one in read(shipped()).entries} <= set(catalogue())
+    assert {one.optimization for one in read(shipped_path()).entries} <= set(catalogue())
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"entries": [{}]}'])

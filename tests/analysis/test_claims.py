@@ -1,165 +1,277 @@
-"""Rows whose times are not compared, because their processes worked while other cells were timed."""
+"""Published changes beside ours, and printed changes against the document's own table."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from assay.analysis.choices.target import targets
-from assay.analysis.claims import between_of, outside_of
-from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.factors.changes import row_changes
-from assay.analysis.metrics import metrics
-from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.row import Row
-from assay.analysis.timed_processes import rounds
-from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
-from assay.records.timing import Outside, Round
+from assay.analysis.claims import (
+    Agreement,
+    Outcome,
+    _agreement,
+    beside,
+    check_expectations,
+    check_published,
+    judge_expectations,
+    outcome,
+    recompute_changes,
+)
+from assay.analysis.comparison import analyse
+from assay.analysis.effects import Effect
+from assay.analysis.factors.changes import factor_effects
+from assay.errors import UsageError
+from assay.records.published import PublishedStudy
+from assay.records.study import Expectation
+from assay.studies.kinds.factorial import Factorial
 from support.comparisons import TREATMENTS, record
-
-SPINNER, HONEST = TREATMENTS[1], TREATMENTS[0]
-TURN_SECONDS = 0.5
+from support.factorials import compared, factorial
 
 
-def with_outside(made: ComparisonRecord, used: dict[str, float]) -> ComparisonRecord:
-    """Every turn takes half a second; cells of some rows use processor seconds in each round of their first wave."""
-    first = {one.cell.name: one.cell.treatment for one in made.cells if one.wave == made.cells[0].wave}
-
-    def filled(one: Round) -> Round:
-        seconds = {name: used.get(first.get(name, ""), 0.0) for name in one.order}
-        return one.model_copy(
-            update={"turn_seconds": dict.fromkeys(one.order, TURN_SECONDS), "outside_seconds": seconds}
-        )
-
-    return made.model_copy(update={"rounds": tuple(filled(one) for one in made.rounds)})
+def expectation(change: str, size: float = 0.0, metric: str = "step_seconds") -> Expectation:
+    return Expectation.model_validate({"row": TREATMENTS[0], "metric": metric, "change": change, "size": size})
 
 
-def row_of(comparison: Comparison, treatment: str) -> Row:
-    return next(row for row in comparison.rows if row.treatment == treatment)
+def measured(low: float, high: float) -> Effect:
+    return Effect(change=(low + high) / 2, interval=(low, high), pairs=3)
 
 
-def with_between(made: ComparisonRecord, share: float, more: dict[str, float]) -> ComparisonRecord:
-    """A share of the steps' time passes between the steps of each block, and in some rows more."""
-
-    def filled(one: CellResult) -> CellResult:
-        of_row = share + more.get(one.cell.treatment, 0.0)
-        blocks = tuple(
-            block.model_copy(update={"between_seconds": of_row * block.seconds}) for block in one.result.blocks
-        )
-        return one.model_copy(update={"result": one.result.model_copy(update={"blocks": blocks})})
-
-    return made.model_copy(update={"cells": tuple(filled(one) for one in made.cells)})
-
-
-def test_times_of_a_row_that_worked_in_the_turns_of_others_are_not_compared() -> None:
-    plain = analyse(record())
-    spun = analyse(with_outside(record(), {SPINNER: 1.0}))
-    before, after = (row_of(one, SPINNER) for one in (plain, spun))
-    times = [name for name, one in metrics().items() if one.kind == "timed" and one.unit != "bytes"]
-    assert [after.metrics[name] for name in times] == [None] * len(times)
-    assert not set(times) & {*after.effects, *after.verdicts}
-    assert after.break_even is None
-    assert after.metrics["process_peak_bytes"] == before.metrics["process_peak_bytes"]
-    assert after.metrics["val_loss"] == before.metrics["val_loss"]
-    assert set(before.effects) - set(after.effects) == set(times)
-    others = (len(TREATMENTS) + 1) * TURN_SECONDS * 5
-    assert after.outside == Outside(seconds=5.0, of_seconds=others)
-    assert after.flags == (
-        f"times are not compared: its processes used 5 processor seconds while other cells were timed for "
-        f"{others:.2g} s, more than 2 %",
-    )
-    shown = next(row for row in spun.to_json()["rows"] if row["treatment"] == SPINNER)
-    assert shown["outside"] == {"seconds": 5.0, "of_seconds": others, "ranks": 1}
+@pytest.mark.parametrize(
+    ("change", "size", "ends", "expected"),
+    [
+        ("lower", 0, (-0.2, -0.1), "confirmed"),
+        ("lower", 0, (-0.2, 0.1), "not distinguishable"),
+        ("lower", 0, (0.0, 0.0), "refuted"),
+        ("lower", 0, (0.1, 0.2), "refuted"),
+        ("lower", 0.1, (-0.2, -0.1), "confirmed"),
+        ("lower", 0.1, (-0.2, -0.05), "not distinguishable"),
+        ("lower", 0.1, (-0.09, -0.05), "refuted"),
+        ("higher", 0, (0.1, 0.2), "confirmed"),
+        ("higher", 0.15, (0.1, 0.2), "not distinguishable"),
+        ("higher", 0.3, (0.1, 0.2), "refuted"),
+        ("none", 0.05, (-0.05, 0.03), "confirmed"),
+        ("none", 0.05, (-0.05, 0.06), "not distinguishable"),
+        ("none", 0.05, (0.06, 0.09), "refuted"),
+    ],
+)
+def test_the_whole_interval_decides(change: str, size: float, ends: tuple[float, float], expected: str) -> None:
+    assert outcome(expectation(change, size), measured(*ends)) == expected
 
 
-def test_times_of_the_other_rows_stay() -> None:
-    spun = analyse(with_outside(record(), {SPINNER: 1.0}))
-    honest = row_of(spun, HONEST)
-    assert STEP_SECONDS.name in honest.effects
-    assert honest.flags == ()
-    assert honest.outside is not None
-    assert not honest.outside.too_much
+def test_an_exact_metric_is_an_interval_of_one_value_and_others_need_one() -> None:
+    bare = Effect(change=-0.3, interval=None, pairs=1)
+    assert outcome(expectation("lower", 0.2, "tensors_peak_bytes"), bare) is Outcome.CONFIRMED
+    assert outcome(expectation("lower", 0.2), bare) is Outcome.NOT_DISTINGUISHABLE
+    assert outcome(expectation("none", 0.01), Effect(change=0, interval=None, pairs=1, equal=True)) is Outcome.CONFIRMED
 
 
-@pytest.mark.parametrize(("share", "flagged"), [(0.019, False), (0.021, True)])
-def test_the_bound_is_a_share_of_the_turns_of_others(*, share: float, flagged: bool) -> None:
-    others = (len(TREATMENTS) + 1) * TURN_SECONDS
-    spun = analyse(with_outside(record(), {SPINNER: share * others}))
-    assert [bool(row.flags) for row in spun.rows] == [flagged and name == SPINNER for name in TREATMENTS]
+def test_a_row_or_metric_without_a_figure_is_not_measured() -> None:
+    rows = analyse(record()).rows
+    missing = expectation("lower").model_copy(update={"row": "x"})
+    assert [one.outcome for one in judge_expectations([missing], rows)] == [Outcome.NOT_MEASURED]
+    (found,) = judge_expectations([expectation("lower")], rows)
+    assert found.effect == rows[0].effects["step_seconds"]
 
 
-def test_each_rank_may_use_its_share() -> None:
-    assert Outside(seconds=0.15, of_seconds=4.0).too_much
-    assert not Outside(seconds=0.15, of_seconds=4.0, ranks=2).too_much
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"row": "lio"}, "did you mean 'lion'"), ({"metric": "step_secnds"}, "did you mean 'step_seconds'")],
+)
+def test_an_expectation_of_nothing_is_a_sentence(change: dict[str, Any], says: str) -> None:
+    one = expectation("lower").model_copy(update={"row": "lion", **change})
+    with pytest.raises(UsageError, match=says):
+        check_expectations([one], {"baseline", "lion"}, {})
 
 
-@pytest.mark.parametrize("usual", [0.0, 0.04, 0.3])
-@pytest.mark.parametrize(("more", "flagged"), [(0.04, False), (0.06, True)])
-def test_work_between_steps_ends_a_rows_claim_on_times(*, usual: float, more: float, flagged: bool) -> None:
-    found = analyse(with_between(record(), usual, {SPINNER: more}))
-    assert [bool(row.flags) for row in found.rows] == [flagged and name == SPINNER for name in TREATMENTS]
-    assert (STEP_SECONDS.name in row_of(found, SPINNER).effects) is not flagged
-    if flagged:
-        (said,) = row_of(found, SPINNER).flags
-        assert said.startswith("times are not compared: ")
-        assert f"the baselines' share is {100 * usual:.1f} %, and 5 points more are allowed" in said
+FACTORS = {"a": ("1", "2"), "b": ("1", "2")}
 
 
-def with_gaps(made: ComparisonRecord, gaps: dict[str, float]) -> ComparisonRecord:
-    """The median time between two steps is 0.15 ms, and in some rows another, in seconds."""
-
-    def filled(one: CellResult) -> CellResult:
-        gap = {"usual_between_seconds": gaps.get(one.cell.treatment, 1.5e-4), "between_seconds": 0.0}
-        blocks = tuple(block.model_copy(update=gap) for block in one.result.blocks)
-        return one.model_copy(update={"result": one.result.model_copy(update={"blocks": blocks})})
-
-    return made.model_copy(update={"cells": tuple(filled(one) for one in made.cells)})
+def stated(effect: dict[str, Any], change: str = "lower", size: float = 0.0, metric: str = "step_seconds") -> Any:
+    return Expectation.model_validate({"effect": effect, "metric": metric, "change": change, "size": size})
 
 
-def test_a_longer_time_between_all_steps_than_in_the_baselines_ends_a_rows_claim_on_times() -> None:
-    blocks = [block for one in record().of(SPINNER) for block in one.result.blocks]
-    seconds = sum(one.seconds for one in blocks) / sum(one.steps for one in blocks)
-    for more, flagged in ((1.3e-4 + 0.01 * seconds, False), (1.7e-4 + 0.01 * seconds, True)):
-        found = analyse(with_gaps(record(), {SPINNER: 1.5e-4 + more}))
-        assert [bool(row.flags) for row in found.rows] == [flagged and name == SPINNER for name in TREATMENTS]
-    (said,) = row_of(found, SPINNER).flags
-    assert "0.15 ms between two of a baseline: no step's clock has the difference" in said
+def test_main_effects_and_interactions_are_judged_by_the_table_of_effects() -> None:
+    """The step of `a` takes 0.8 of the control's, and with `b` 0.8 × 1.2; memory multiplies exactly."""
+
+    def figures(levels: Mapping[str, str]) -> tuple[float, float, float]:
+        both = 1.2 if levels == {"a": "2", "b": "2"} else 1.0
+        return (0.5 if levels["a"] == "2" else 1.0), (0.8 if levels["a"] == "2" else 1.0) * both, 1.0
+
+    comparison = compared(factorial(FACTORS), figures, between=0.004)
+    expects = [
+        stated({"a": "2"}, "lower", 0.05),
+        stated({"a": "2"}, "higher"),
+        stated({"b": "2", "a": "2"}, "higher", 0.1),
+        stated({"a": "2", "b": "2"}, "none", 0.01, "tensors_peak_bytes"),
+        stated({"a": "2", "b": "2"}, "lower", 0.0, "tensors_peak_bytes"),
+        stated({"c": "2"}),
+    ]
+    found = judge_expectations(expects, comparison.rows, factor_effects(comparison))
+    assert [one.outcome.value for one in found] == [
+        "confirmed",
+        "refuted",
+        "confirmed",
+        "confirmed",
+        "refuted",
+        "not measured",
+    ]
+    assert found[2].effect is not None
+    assert found[2].effect.change == pytest.approx(0.2, abs=0.03)
 
 
-def test_a_few_ticks_of_the_kernels_clock_do_not_count() -> None:
-    assert not Outside(seconds=0.04, of_seconds=0.1).too_much
-    assert Outside(seconds=0.05, of_seconds=0.1).too_much
+def test_an_effect_that_has_an_alias_is_not_distinguishable() -> None:
+    comparison = compared(factorial(FACTORS), lambda one: (0.5 if one["a"] == "2" else 1.0, 1.0, 1.0))
+    (memory,) = (one for one in factor_effects(comparison) if one.metric == "tensors_peak_bytes")
+    mixed = [one.model_copy(update={"aliases": ((("d", "2"),),)}) for one in memory.effects]
+    aliased = memory.model_copy(update={"effects": tuple(mixed)})
+    expects = [stated({"a": "2"}, metric="tensors_peak_bytes"), stated({"d": "2"}, metric="tensors_peak_bytes")]
+    assert [one.outcome for one in judge_expectations(expects[:1], (), [memory])] == [Outcome.CONFIRMED]
+    assert [one.outcome for one in judge_expectations(expects, (), [aliased])] == [Outcome.NOT_DISTINGUISHABLE] * 2
 
 
-def test_a_baseline_that_works_in_the_turns_of_others_is_no_control() -> None:
-    one = analyse(with_outside(record(), {BASELINE: 1.0}))
-    assert all(STEP_SECONDS.name in row.effects for row in one.rows)
-    assert any(said.startswith("Times of baseline are not compared, so the other baseline") for said in one.caveats)
-    both = analyse(with_outside(record(), {BASELINE: 1.0, AGAIN: 1.0}))
-    assert not any(STEP_SECONDS.name in row.effects for row in (*both.rows, both.again))
-    assert both.baseline.metrics[STEP_SECONDS.name] is None
-    assert any("so no row has a change of time" in said for said in both.caveats)
+@pytest.mark.parametrize(
+    ("effect", "metric", "says"),
+    [
+        ({"z": "2"}, "step_seconds", "names the factor 'z', which the study does not have"),
+        ({"a": "3"}, "step_seconds", "names a=3, which is no level"),
+        ({"a": "1"}, "step_seconds", "which is the control's level"),
+        ({"a": "2"}, "tokens_per_second", "names an effect on tokens_per_second"),
+    ],
+)
+def test_an_effect_that_cannot_be_is_a_sentence(effect: dict[str, Any], metric: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_expectations([stated(effect, metric=metric)], set(), FACTORS)
 
 
-def test_effects_of_factors_and_times_to_a_target_leave_such_a_row_out() -> None:
-    spun = analyse(with_outside(record(), {SPINNER: 1.0}))
-    found = row_changes(spun, STEP_SECONDS)
-    assert found is not None
-    assert SPINNER not in found.rows
-    assert HONEST in found.rows
-    reached = targets(spun)
-    assert reached is not None
-    timeless = {one.row.treatment for one in reached.rows if all(run.seconds is None for run in one.runs)}
-    assert timeless == {SPINNER}
+def test_an_expectation_is_of_a_row_or_of_an_effect() -> None:
+    with pytest.raises(ValueError, match="either a row, or an effect"):
+        stated({})
 
 
-def test_older_rounds_say_nothing_about_it() -> None:
-    assert all(outside_of(record(), name) is None and between_of(record(), [name]) is None for name in TREATMENTS)
-    assert all(row.outside is None for row in analyse(record()).rows)
+def test_levels_of_an_effect_are_read_as_those_of_a_factor() -> None:
+    expects = [{"effect": {"model.bias": True}, "metric": "step_seconds", "change": "lower"}]
+    study = Factorial.model_validate({"vary": {"model.bias": [False, True]}, "expects": expects}, strict=False)
+    assert study.expects[0].effect == {"model.bias": "true"}
 
 
-def test_a_round_that_waiting_cells_disturbed_is_left_out() -> None:
-    made = record()
-    wave = made.cells[0].wave
-    named = next(one for one in made.rounds if one.wave == wave and one.number == 2)
-    disturbed = named.model_copy(update={"disturbed": named.order[:1]})
-    told = [disturbed if one is named else one for one in made.rounds]
-    assert rounds(made.cells, told)[wave] == [0, 2, 3, 4]
-    assert rounds(made.cells, made.rounds)[wave] == [0, 1, 2, 3, 4]
+def test_no_change_needs_a_size() -> None:
+    with pytest.raises(ValueError, match="needs a size"):
+        expectation("none")
+
+
+def table(**changes: Any) -> PublishedStudy:
+    """A document with a control, two rows that ours repeat, and one that nobody repeats."""
+    values: dict[str, Any] = {
+        "document": "A document",
+        "control": "None",
+        "columns": [
+            {"name": "Memory (GB)", "metric": "tensors_peak_bytes", "digits": 1},
+            {"name": "Time (s)", "metric": "step_seconds"},
+            {"name": "Events"},
+        ],
+        "rows": [
+            {"name": "None", "row": "baseline", "figures": [4.0, 100, 7]},
+            {"name": "Fused", "row": TREATMENTS[0], "figures": [3.0, 80, 8]},
+            {"name": "Recomputed", "row": TREATMENTS[2], "against": "Fused", "figures": [2.0, 120, 9]},
+            {"name": "Other", "figures": [1.0, None, 9]},
+        ],
+    }
+    return PublishedStudy.model_validate({**values, **changes})
+
+
+def found(published: PublishedStudy) -> dict[tuple[str, str], Any]:
+    one = analyse(record(published=published))
+    return {(each.row.name, each.column.name): each for each in beside(one)}
+
+
+def test_changes_are_compared_and_columns_without_a_metric_and_rows_without_ours_are_left_out() -> None:
+    each = found(table())
+    assert set(each) == {
+        (row, column) for row in ("None", "Fused", "Recomputed") for column in ("Memory (GB)", "Time (s)")
+    }
+    memory = each["Fused", "Memory (GB)"]
+    assert memory.change == pytest.approx(-0.25)
+    assert memory.ours is not None
+    assert memory.ours.change == pytest.approx(0.72 - 1, abs=1e-6)
+    assert memory.agreement is Agreement.SAME
+    assert each["None", "Time (s)"].change is None
+    assert each["None", "Time (s)"].agreement is Agreement.UNKNOWN
+
+
+def test_a_row_against_another_row_is_compared_with_the_ratio_of_ours() -> None:
+    one = found(table())["Recomputed", "Memory (GB)"]
+    assert one.change == pytest.approx(2 / 3 - 1)
+    assert one.ours is not None
+    assert one.ours.change == pytest.approx(0.55 / 0.72 - 1, abs=1e-6)
+    assert one.ours.interval is None
+    assert one.agreement is Agreement.SAME
+    assert found(table())["Recomputed", "Time (s)"].agreement is Agreement.NO_INTERVAL
+
+
+def test_without_a_published_study_there_is_nothing() -> None:
+    assert beside(analyse(record())) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "ends", "agreement"),
+    [
+        (-0.2, (-0.3, -0.1), Agreement.WITHIN),
+        (-0.5, (-0.3, -0.1), Agreement.SAME),
+        (0.5, (-0.3, -0.1), Agreement.OPPOSITE),
+        (0.0, (-0.3, -0.1), Agreement.ONE),
+        (-0.5, (-0.3, 0.1), Agreement.UNCERTAIN),
+        (0.0, (-0.3, 0.1), Agreement.WITHIN),
+    ],
+)
+def test_an_interval_decides_how_they_agree(change: float, ends: tuple[float, float], agreement: Agreement) -> None:
+    ours = Effect(change=sum(ends) / 2, interval=ends, pairs=3)
+    assert _agreement("step_seconds", change, ours) is agreement
+
+
+def test_rows_that_are_exactly_equal_need_no_interval() -> None:
+    equal = Effect(change=0.0, interval=None, pairs=1, equal=True)
+    assert _agreement("train_loss", 0.0, equal) is Agreement.NEITHER
+    assert _agreement("train_loss", 0.3, equal) is Agreement.ONE
+
+
+@pytest.mark.parametrize(
+    ("printed", "contradicted"),
+    [
+        ("-25 %", False),
+        ("−25 %", False),
+        ("-27 %", False),
+        ("-28 %", True),
+        ("-30 %", True),
+        ("+25 %", True),
+        ("-21.9 %", True),
+    ],
+)
+def test_a_printed_change_may_come_from_any_figures_that_round_to_the_table(printed: str, contradicted: bool) -> None:
+    # 3.0 may be 2.95 to 3.05 and 4.0 may be 3.95 to 4.05: −27.2 % to −22.8 %.
+    change = {"row": "Fused", "against": "None", "column": "Memory (GB)", "printed": printed}
+    (one,) = recompute_changes(table(printed=[change]))
+    assert one.change == pytest.approx(-0.25)
+    assert one.contradicted is contradicted
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"row": "Fusd"}, "did you mean 'Fused'"),
+        ({"column": "Time"}, "did you mean 'Time"),
+        ({"printed": "less"}, "should match pattern"),
+        ({"row": "Other", "column": "Time (s)"}, "has no figure of"),
+    ],
+)
+def test_a_printed_change_of_nothing_is_refused(change: dict[str, str], says: str) -> None:
+    one = {"row": "Fused", "against": "None", "column": "Memory (GB)", "printed": "-25 %", **change}
+    with pytest.raises(ValueError, match=says):
+        table(printed=[one])
+
+
+def test_a_label_or_a_metric_that_the_study_does_not_have_is_a_sentence() -> None:
+    check_published(None, set())
+    check_published(table(), {"baseline", *TREATMENTS})
+    with pytest.raises(UsageError, match=f"names the row '{TREATMENTS[0]}', which the study does not have"):
+        check_published(table(), {"baseline", TREATMENTS[2]})
+    with pytest.raises(UsageError, match="did you mean 'step_seconds'"):
+        check_published(table(columns=[{"name": "a", "metric": "step_secnds"}], rows=[], control=None), set())

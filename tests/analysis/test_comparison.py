@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
+from assay.analysis.effects import Verdict
 from assay.analysis.metrics import metrics
-from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.records.memory import Memory
 from assay.records.status import Status

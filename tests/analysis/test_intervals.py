@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assay.analysis.intervals import Design
-from assay.analysis.quantiles import critical_value
+from assay.analysis.intervals import Design, critical_value
 
 
 def design(treatments: int, blocks: int) -> tuple[Design, np.ndarray]:

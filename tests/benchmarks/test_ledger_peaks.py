@@ -37,7 +37,7 @@ def test_drawn_steps_of_an_h200_are_predicted_for_its_torch(monkeypatch: pytest.
     away = {n: estimate(drawn(n), MACHINE).requested_bytes.high - peak for n, peak in steps.items()}
     assert max(away.values()) <= 192
     assert min(away.values()) >= 0
-    monkeypatch.setattr("assay.estimator.gpus.torch_version", lambda: "2.12.0")
+    monkeypatch.setattr("assay.estimator.estimate.torch_version", lambda: "2.12.0")
     assert estimate(drawn(11), MACHINE).requested_bytes.high < steps[11] - 3_000_000
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.absent.answer import GpuFit
+from assay.estimator.memory_fit import MemoryFit
 
 
 def test_savings_that_multiply_deviate_in_points_and_not_in_ratios() -> None:
@@ -31,7 +31,7 @@ def test_the_largest_batch_is_found(limit: int, monkeypatch: pytest.MonkeyPatch)
     import published_memory
 
     def answered(python: str, rung: str, batch: int) -> Any:
-        return SimpleNamespace(fit=GpuFit.YES if batch <= limit else GpuFit.NO)
+        return SimpleNamespace(fit=MemoryFit.YES if batch <= limit else MemoryFit.NO)
 
     monkeypatch.setattr(published_memory, "answered", answered)
     assert published_memory.largest_batch("python", "baseline", 28) == limit

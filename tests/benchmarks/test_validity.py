@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assay.analysis.comparison import analyse
-from assay.analysis.noise import Verdict
+from assay.analysis.effects import Verdict
 from support.comparisons import FACTORS, TREATMENTS, record
 
 NOTHING = dict.fromkeys(FACTORS, (1.0, 1.0, 1.0, 0.0))

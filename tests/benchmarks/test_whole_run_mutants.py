@@ -12,7 +12,7 @@ from assay.config import Home, Run
 from assay.config.loading import load
 from assay.config.run import Spec
 from assay.data import Prepared
-from assay.optimizations import forget, optimizations_of, resolve, resolved, search
+from assay.optimizations import forget, optimizations_of, resolve, resolve_run, search
 from assay.records.status import Status
 from assay.step.program import Step
 from assay.store.run_folder import RunFolder
@@ -49,7 +49,7 @@ def tiny(mutant: Any) -> Run:
     found = load(
         "demo", [*TINY, CLIP, *settings, f"training.steps={mutant.of}"], [resolve(Spec.parse(mutant.technique)).spec()]
     )
-    return resolved(found)
+    return resolve_run(found)
 
 
 def built(mutant: Any, run: Run, *, wrong: bool) -> Step:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.absent.launch import Launched
 from assay.records.status import Exit
 from cli.conftest import Assay

@@ -11,7 +11,7 @@ import pytest
 
 from assay.cli import streams
 from assay.config import Home
-from assay.errors import LONGEST_SENTENCE, LONGEST_VALUE, one_line, shown
+from assay.errors import LONGEST_SENTENCE, LONGEST_VALUE, one_line, short_text
 from cli.conftest import TINY, Assay
 from support.children import Fake
 
@@ -194,6 +194,6 @@ def test_a_sentence_is_one_short_printable_line() -> None:
 
 
 def test_a_value_is_shown_whatever_it_is() -> None:
-    assert shown("x") == "'x'"
-    assert len(shown(list(range(1000)))) <= LONGEST_VALUE
-    assert "too large" in shown(10**5000)
+    assert short_text("x") == "'x'"
+    assert len(short_text(list(range(1000)))) <= LONGEST_VALUE
+    assert "too large" in short_text(10**5000)

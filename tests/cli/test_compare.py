@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.config import Home
-from assay.report import page
+from assay.report.kit import page
 from support.children import Fake
 
 from .conftest import TINY, Assay

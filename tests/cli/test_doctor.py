@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay.hardware import doctor
-from assay.hardware.host import Finding, FindingState
+from assay.hardware import examination
+from assay.hardware.examination import Finding, FindingState
 from cli.conftest import Assay
 
 
@@ -14,7 +14,7 @@ def findings(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
         Finding(subject="torch", here="2.13.0", state=FindingState.GOOD, means="it can train"),
         Finding(subject="disk", here=None, state=FindingState.MEND, means="it is full", remedy="free some space"),
     ]
-    monkeypatch.setattr(doctor, "examine", lambda host: iter(found))
+    monkeypatch.setattr(examination, "examine", lambda host: iter(found))
     return found
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.registry import check_own
+from assay.analysis.metrics.base import check_own
 from assay.config import Home, Run, Spec
 from assay.executors import executors
-from assay.optimizations import catalogue, resolved
+from assay.optimizations import catalogue, resolve_run
 from assay.scaling.laws import form_named
 from assay.studies.kinds import kinds
 from support.children import Fake
@@ -34,7 +34,7 @@ def test_there_is_one_file_of_each_kind_and_each_is_found() -> None:
     assert kinds()["ends"].kind == "ends"
     assert executors()["backwards"].name == "backwards"
     assert "tokens_per_parameter" in metrics()
-    check_own(resolved(Run().with_vocabulary(256)))
+    check_own(resolve_run(Run().with_vocabulary(256)))
 
 
 def test_its_technique_is_proven_and_its_proof_can_fail() -> None:
@@ -48,9 +48,9 @@ def test_its_technique_is_proven_and_its_proof_can_fail() -> None:
 
 
 def test_its_law_has_the_slopes_that_differences_have() -> None:
-    from assay.scaling.points import planned
+    from assay.scaling.points import planned_points
 
-    law, points = form_named("tokens-only"), planned(tokens=np.array([1e8, 1e9]), parameters=1e6)
+    law, points = form_named("tokens-only"), planned_points(tokens=np.array([1e8, 1e9]), parameters=1e6)
     values = np.array([[30.0, 0.1]])
     losses, slopes = law.log_losses(values, points)
     for place in range(2):

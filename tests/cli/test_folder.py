@@ -30,6 +30,8 @@ def folder(tmp_path: Path) -> Path:
         ("estimate", "--device", "t4"),
         ("inference", "--device", "t4"),
         ("cost", "--tokens", "1B", "--device", "t4"),
+        ("compare", "--device", "t4", "--with", "fp16_mixed"),
+        ("estimate", "--trace"),
         pytest.param(("capacity", "--memory", "60MB"), marks=pytest.mark.slow),
         pytest.param(("recommend", "--device", "t4", "--max-loss-change", "0"), marks=pytest.mark.slow),
         ("recommend", "--device", "h100", "--gpus", "2"),
@@ -42,6 +44,14 @@ def test_a_folder_with_its_configuration_is_predicted(assay: Assay, folder: Path
     if words == ("estimate", "--device", "t4"):
         value = assay(verb, str(folder), *options, "--json").value
         assert (value["parameters"], value["fit"]["batch"]["context"]) == (PARAMETERS, 128)
+
+
+def test_a_study_of_a_folder_with_its_configuration_is_predicted(assay: Assay, folder: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(f"kind: factorial\nbase: {folder}\nvary: {{optimizations: ['', fp16_mixed]}}\n")
+    for verb in ("plan", "run"):
+        said = assay("study", verb, str(study), "--predicted", "--device", "t4")
+        assert said.code == 0, said.sentence()
 
 
 def test_a_folder_is_trained_with_weights_only(assay: Assay, folder: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.config.mesh import Mesh
-from assay.report.mesh import drawn
+from assay.report.mesh import mesh_lines
 from cli.conftest import Assay
 from support.imports import HEAVY, imported
 
@@ -50,19 +50,19 @@ def test_json_is_the_mesh(assay: Assay) -> None:
 
 
 def test_groups_that_are_left_out_are_named() -> None:
-    lines = list(drawn(Mesh(pp=64, dp=6, tp=8), 8, width=80))
+    lines = list(mesh_lines(Mesh(pp=64, dp=6, tp=8), 8, width=80))
     assert lines[0] == "3072 ranks: pp=64 × dp=6 × tp=8; 384 nodes of 8"
     assert lines[3] == "pp 0   [   0    1 …    7]  [   8    9 …   15]  …  [  40   41 …   47]  0–5"
     assert lines[-1] == "   (0 1 … 7) (8 9 … 15) (16 17 … 23) (24 25 … 31) … (3064 3065 … 3071)"
     assert len(lines) < 40
-    assert next(drawn(Mesh())) == "1 rank"
-    assert "   (0 1 2 3)" in drawn(Mesh(dp=4))
+    assert next(mesh_lines(Mesh())) == "1 rank"
+    assert "   (0 1 2 3)" in mesh_lines(Mesh(dp=4))
 
 
 @given(*[st.integers(1, 20)] * 3, st.integers(1, 9), st.booleans(), st.sampled_from([80, 120]))
 def test_a_drawing_fits(pp: int, dp: int, cp: int, tp: int, nodes: bool, width: int) -> None:
     mesh = Mesh(pp, dp, cp, tp)
-    lines = list(drawn(mesh, mesh.size if nodes else None, width=width))
+    lines = list(mesh_lines(mesh, mesh.size if nodes else None, width=width))
     assert max(map(len, lines)) <= width
     # The first rank and the last are in every list of groups.
     listed = [line for line in lines if line.startswith("   (")]
@@ -73,7 +73,7 @@ def test_a_drawing_fits(pp: int, dp: int, cp: int, tp: int, nodes: bool, width: 
 
 
 def test_a_million_ranks_are_drawn_at_once() -> None:
-    lines = list(drawn(Mesh(pp=64, dp=128, cp=16, tp=8), 8, width=120))
+    lines = list(mesh_lines(Mesh(pp=64, dp=128, cp=16, tp=8), 8, width=120))
     assert max(map(len, lines)) <= 120
 
 

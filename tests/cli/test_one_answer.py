@@ -47,5 +47,9 @@ def test_every_verb_prints_the_figures_of_the_others(
 def test_a_part_that_does_not_fit_is_said_alike(assay: Assay) -> None:
     words = ("gpt2-1558m", "--device", "t4", "--with", "fp16_mixed")
     step, room = _ask(assay, "estimate", *words), _ask(assay, "capacity", *words)
+    cost = _ask(assay, "cost", *words, "--tokens", TOKENS)
     assert step["fit"]["verdict"] == "does not fit"
+    assert cost["fit"] == step["fit"]
+    said = assay("cost", *words, "--tokens", TOKENS).out
+    assert said.startswith("A step does not fit its device; without that limit, on 1 × T4 with fp16_mixed, ")
     assert room["largest"][0]["configured_bytes"] == step["fit"]["need_bytes"]["high"] > room["memory_bytes"]

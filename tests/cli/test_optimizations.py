@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.catalogue import read, shipped
+from assay.analysis.catalogue import read, shipped_path
 from assay.optimizations import catalogue
 from cli.conftest import Assay
 
@@ -30,12 +30,12 @@ def test_an_unknown_name_is_one_sentence(assay: Assay) -> None:
 
 
 def test_the_table_is_of_the_file_that_is_named(assay: Assay, tmp_path: Path) -> None:
-    (tmp_path / "measured.json").write_text(read(shipped()).model_dump_json())
+    (tmp_path / "measured.json").write_text(read(shipped_path()).model_dump_json())
     said = assay("optimizations", "--table")
     assert said.code == 0
     treatments = [line.split("\t")[0] for line in said.out.splitlines()[2:]]
     assert [one.split("+")[-1].partition(":")[0] for one in treatments][: len(catalogue())] == list(catalogue())
     assert assay("optimizations", "--table", "--measured", "measured.json").out == said.out
     whole = assay("optimizations", "--table", "--json").value
-    assert {one["optimization"] for one in whole} == {one.optimization for one in read(shipped()).entries}
+    assert {one["optimization"] for one in whole} == {one.optimization for one in read(shipped_path()).entries}
     assert assay("optimizations", "--table", "--measured", "nowhere.json").code == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.option_rules import arguments, check_used, given, only_one
+from assay.cli.option_rules import arguments, check_used, given_options, only_one
 from assay.errors import UsageError
 from cli.conftest import Assay
 
@@ -39,7 +39,7 @@ def test_options_that_belong_together_are_left_alone(assay: Assay) -> None:
 
 def test_given_options_are_those_that_differ_from_nothing() -> None:
     options = {"--one-more": 0, "--two": None, "--three": False, "--four": "", "--five": []}
-    assert given(options) == ["--one-more", "--four"]
+    assert given_options(options) == ["--one-more", "--four"]
     assert arguments(options, "--one-more", "--two") == {"one_more": 0}
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.config import ModelConfig, Run, Spec, identity, load, presets, validate
 from assay.config.loading import stack
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 
 @pytest.mark.parametrize("name", presets())
@@ -74,18 +74,18 @@ def test_a_presets_shape_gives_way_to_the_weights_that_a_run_starts_from() -> No
 @given(names=st.permutations(["seed", "model", "training", "data"]))
 def test_key_order_and_spelled_out_defaults_do_not_change_the_identity(names: list[str]) -> None:
     spelled = Run().model_dump(mode="json")
-    assert identity(resolved(validate({name: spelled[name] for name in names}))) == identity(resolved(Run()))
+    assert identity(resolve_run(validate({name: spelled[name] for name in names}))) == identity(resolve_run(Run()))
 
 
 def test_a_run_that_is_not_nudged_has_the_identity_that_it_had_before_runs_could_be() -> None:
-    assert identity(resolved(Run(training={"eval_batches": None}))) == "7e859c602289"  # type: ignore[arg-type]
-    assert identity(resolved(Run(nudge=1))) != identity(resolved(Run()))
+    assert identity(resolve_run(Run(training={"eval_batches": None}))) == "7e859c602289"  # type: ignore[arg-type]
+    assert identity(resolve_run(Run(nudge=1))) != identity(resolve_run(Run()))
 
 
 def test_a_run_that_compares_gradients_is_another_run() -> None:
-    plain = identity(resolved(validate({})))
-    assert identity(resolved(validate({"training": {"gradient_probe": 0}}))) == plain
-    assert identity(resolved(validate({"training": {"gradient_probe": 2}}))) != plain
+    plain = identity(resolve_run(validate({})))
+    assert identity(resolve_run(validate({"training": {"gradient_probe": 0}}))) == plain
+    assert identity(resolve_run(validate({"training": {"gradient_probe": 2}}))) != plain
 
 
 def test_one_micro_batch_has_none_to_be_compared_with() -> None:
@@ -106,9 +106,9 @@ def test_one_micro_batch_has_none_to_be_compared_with() -> None:
 def test_a_newer_field_of_the_model_counts_only_where_it_is_set(name: str, value: object) -> None:
     plain = {"n_layer": 1, "position": "rotary"}
     default = ModelConfig.model_fields[name].default
-    was = identity(resolved(validate({"model": plain})))
-    assert identity(resolved(validate({"model": plain | {name: default}}))) == was
-    assert identity(resolved(validate({"model": plain | {name: value}}))) != was
+    was = identity(resolve_run(validate({"model": plain})))
+    assert identity(resolve_run(validate({"model": plain | {name: default}}))) == was
+    assert identity(resolve_run(validate({"model": plain | {name: value}}))) != was
 
 
 @given(text=st.text(max_size=30))

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from assay.config.run import Spec
-from assay.cost.attention import FLASH
-from assay.cost.parts import Batch
+from assay.cost.attention_tape import FLASH
 from assay.cost.scratch import _Product, library_scratch, product_bound
-from assay.cost.tensors import Tensor
+from assay.cost.step_parts import Batch
+from assay.cost.tensor import Tensor
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.instruments.memory.storages import dtype_name

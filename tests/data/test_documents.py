@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from assay.config import DataConfig
-from assay.data.documents import FileDocuments, check_dataset, check_files, documents_of_dataset, is_local
+from assay.data.documents import DatasetDocuments, FileDocuments, check_dataset, check_files, is_local
 from assay.errors import UsageError
 
 TEXTS = [f"document {n}" for n in range(17)]
@@ -30,7 +30,7 @@ def lines(place: Path, records: list[object]) -> str:
 def test_files_and_data_sets_give_their_documents_from_any_on(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
     records = tmp_path / "records"
     path = lines(records / "a.jsonl", [{"text": text} for text in TEXTS])
-    for read in (FileDocuments(path, DataConfig()), documents_of_dataset(str(records), "train", "text")):
+    for read in (FileDocuments(path, DataConfig()), DatasetDocuments(str(records), "train", "text")):
         assert list(read(0)) == TEXTS
         assert list(read(15)) == TEXTS[15:]
 
@@ -43,7 +43,7 @@ def test_a_null_holds_nothing_in_data_sets_as_in_parquet(
     folder = tmp_path / "records"
     lines(folder / "a.jsonl", [{"text": text} for text in texts])
     parquet.write_table(arrow.table({"text": texts}), tmp_path / "a.parquet")
-    read = documents_of_dataset(str(folder), "train", "text")
+    read = DatasetDocuments(str(folder), "train", "text")
     assert list(read(0)) == [text or "" for text in texts]
     assert list(read(2)) == [texts[2] or ""]
     assert [t for t in read(0) if t] == list(FileDocuments(str(tmp_path / "a.parquet"), DataConfig())(0))
@@ -105,6 +105,27 @@ def test_parts_that_are_left_out_are_counted_once_as_far_as_files_were_read(tmp_
     }
 
 
+def test_nulls_of_a_data_set_are_counted_once_from_its_first_record_on(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
+    lines(tmp_path / "records" / "a.jsonl", [{"text": None if n % 5 == 1 else text} for n, text in enumerate(TEXTS)])
+    read = DatasetDocuments(str(tmp_path / "records"), "train", "text")
+    assert read.remarks() == ()
+    next(read(3))  # as a run that goes on with the fourth document
+    assert [(one.count, one.reason) for one in read.remarks()] == [(1, "null and no text")]
+    for start in (0, 15, 0):
+        list(read(start))
+        (said,) = read.remarks()
+        assert (said.count, said.what, said.first) == (4, "record", f"{tmp_path / 'records'}, record 2")
+
+
+def test_a_plan_reads_the_first_records_only(tmp_path: Path, hub: pytest.MonkeyPatch) -> None:
+    hub.setattr("assay.data.documents._GLANCE_DOCUMENTS", 4)
+    path = lines(tmp_path / "records" / "a.jsonl", [{"text": None if n % 2 else text} for n, text in enumerate(TEXTS)])
+    for read in (FileDocuments(path, DataConfig()), DatasetDocuments(str(tmp_path / "records"), "train", "text")):
+        (said,) = read.glance_at_records()
+        assert said.reason == "null and no text, among the first 4 documents"
+    assert DatasetDocuments("some/thing", "train", "text").glance_at_records() == ()
+
+
 def test_splits_that_are_not_streamed_are_named(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     one = datasets.Dataset.from_dict({"text": ["one", "two"]})
@@ -149,7 +170,7 @@ def test_the_hub_is_asked_once_for_a_name_and_not_where_it_is_to_be_left_alone(h
         hub.setattr("datasets.config.HF_HUB_OFFLINE", False)
         for ask in (
             lambda: check_dataset("some/thing", "train", "text"),
-            lambda: next(documents_of_dataset("some/thing", "train", "text")(0)),
+            lambda: next(DatasetDocuments("some/thing", "train", "text")(0)),
         ):
             asked.asked = 0
             with pytest.raises(UsageError, match=says):

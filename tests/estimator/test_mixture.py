@@ -12,7 +12,7 @@ from assay.config.run import Spec
 from assay.cost import active_parameter_count, parameter_count
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.training.loop import train_step
 from support.peaks import assert_exact
 from support.runs import FOUR, drawn_runs

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from assay.config import ModelConfig
 from assay.config.mesh import Mesh
 from assay.cost import parameter_count
-from assay.cost.analytic.layout import Layout
-from assay.cost.pipeline.bubble import StageTime, play
-from assay.estimator.planned_memory import held, rank_parameters
+from assay.cost.mesh_layout import Layout
+from assay.cost.pipeline_bubble import StageTime, play
+from assay.estimator.planned_memory import rank_memory, rank_parameters
 from support.published import gpt
 from support.runs import model_configs
 
@@ -37,19 +37,19 @@ def test_the_first_stage_keeps_the_published_activations() -> None:
     layout = Layout(Mesh(pp=8, tp=8), 64, 1, "interleaved", 3, 0, True, "none")
     unit = 2048 * 12288
     alive = play(layout.order(), [StageTime(1, 1, 1)] * 8).held
-    first = held(GPT3, layout, alive)[0].activations
+    first = rank_memory(GPT3, layout, alive)[0].activations
     factor = 1 + Fraction(7, 24)
     assert first == pytest.approx(unit * 96 * (34 + 80) / 8 * factor + unit * 8 * factor / 8)
     # Without a pipeline: sbhL/t × 4/L (1 + v/h) at the end.
     alone = Layout(Mesh(tp=8), 1, 1, sequence_parallel=True)
-    kept = held(GPT3, alone, (Fraction(1),))[0].activations
+    kept = rank_memory(GPT3, alone, (Fraction(1),))[0].activations
     published = unit * 96 / 8 * ((34 + 80) + 1 / 96 + 4 / 96 * (1 + 51_200 / 12288))
     assert kept == pytest.approx(published)
 
 
 def test_zero_divides_among_those_that_share_a_batch() -> None:
     bare, shared = (Layout(Mesh(dp=4, cp=2, tp=8), 4, zero=stage) for stage in (0, 3))
-    whole, part = (held(GPT3, one, (Fraction(1),))[0] for one in (bare, shared))
+    whole, part = (rank_memory(GPT3, one, (Fraction(1),))[0] for one in (bare, shared))
     for name in ("weights", "gradients", "optimizer"):
         assert getattr(whole, name) == pytest.approx(8 * getattr(part, name))
     assert whole.nbytes == pytest.approx(16 * whole.parameters + whole.activations)
@@ -63,5 +63,5 @@ def test_a_vee_ends_where_it_began() -> None:
     )
     assert sum(rank_parameters(GPT3, straight)) - sum(rank_parameters(GPT3, vee)) == GPT3.vocabulary * GPT3.n_embd
     alive = (Fraction(1),) * 4
-    ends = [one.activations for one in held(GPT3, vee, alive)]
+    ends = [one.activations for one in rank_memory(GPT3, vee, alive)]
     assert ends[0] > ends[1] == ends[2] == ends[3]

@@ -12,7 +12,7 @@ import pytest
 import assay
 from assay.config import Run, Spec
 from assay.config.mesh import Mesh
-from assay.cost.analytic.layout import Layout
+from assay.cost.mesh_layout import Layout
 from assay.errors import UsageError
 from assay.estimator.plan import plan
 from assay.estimator.projection import Projection

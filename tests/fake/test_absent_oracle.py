@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.absent.build import built
-from assay.absent.devices import absent_device, description
+from assay.absent.cuda_library import library_folder
+from assay.absent.gpus import absent_device, description
 from assay.absent.launch import library_environment
 from assay.absent.toolchain import environment
 from assay.fake import hooks
@@ -29,10 +29,10 @@ def printed(script: str, cache: Path, device: str, count: int, *, by_rule: bool)
     words = [str(ROOT / "tests" / "support" / script), str(count), "41"]
     variables = dict(os.environ) | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
     if by_rule:
-        variables["LIBRARY"] = str(hooks.built(cache, lambda text: None))
+        variables["LIBRARY"] = str(hooks.hooks_library(cache, lambda text: None))
         command = [sys.executable, *words, device]
     else:
-        library = built(environment([PYTHON]), cache, lambda text: None)
+        library = library_folder(environment([PYTHON]), cache, lambda text: None)
         variables |= library_environment(library) | description(absent_device(device), 1)
         command = [PYTHON, *words]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)

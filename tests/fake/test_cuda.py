@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from assay.absent.devices import absent_device
+from assay.absent.gpus import absent_device
 from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.fake import cuda
 

@@ -12,7 +12,7 @@ from assay.fake import hooks
 def test_without_a_compiler_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"no compiler of C\+\+ is found"):
-        hooks.built(tmp_path, print)
+        hooks.hooks_library(tmp_path, print)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -21,16 +21,16 @@ def test_headers_that_do_not_fit_are_one_sentence(tmp_path: Path, monkeypatch: p
     source.write_text("#include <ATen/no_such_header.h>\n", encoding="utf-8")
     monkeypatch.setattr(hooks, "SOURCE", source)
     with pytest.raises(UsageError, match=r"the hooks of an absent GPU do not compile for torch \S+: .*no_such_header"):
-        hooks.built(tmp_path / "cache", lambda text: None)
+        hooks.hooks_library(tmp_path / "cache", lambda text: None)
     assert not list((tmp_path / "cache").glob("torch-*"))
 
 
 def test_a_library_that_is_there_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(hooks, "_compile", lambda compiler, torch, library: library.write_bytes(b""))
-    first = hooks.built(tmp_path, told.append)
+    first = hooks.hooks_library(tmp_path, told.append)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was built again"))
-    assert hooks.built(tmp_path, told.append) == first
+    assert hooks.hooks_library(tmp_path, told.append) == first
     assert len(told) == 1
     assert "some seconds, once" in told[0]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay.absent.answer import GpuFit
-from assay.absent.largest import Probe, Search, searched
+from assay.absent.largest import Probe, Search, search_largest
+from assay.estimator.memory_fit import MemoryFit
 from assay.fake.peak import GpuPeak
 from assay.report.blocks import Table
 from assay.report.gpu_peak import UNTOLD, gpu_peak_report, gpu_peak_values, headline
@@ -30,18 +30,18 @@ def peak(requested: int, **changes: object) -> GpuPeak:
 @pytest.mark.parametrize(
     ("found", "fit"),
     [
-        (peak(10 * GB), GpuFit.YES),
-        (peak(24 * GB), GpuFit.BARELY),
-        (peak(25 * GB), GpuFit.NO),
-        (peak(10 * GB, unknown=("cuDNN's convolutions",)), GpuFit.CONDITIONAL),
-        (peak(24 * GB, unknown=("cuDNN's convolutions",)), GpuFit.BARELY),
-        (peak(9 * GB, ran=True, reserved_peak_bytes=9 * GB, exhausted="CUDA out of memory"), GpuFit.NO),
-        (peak(20 * GB, ran=True, allocated_peak_bytes=20 * GB, reserved_peak_bytes=24 * GB), GpuFit.YES),
-        (peak(20 * GB, ran=True, allocated_peak_bytes=20 * GB, reserved_peak_bytes=25 * GB), GpuFit.NO),
-        (peak(20 * GB, ran=True, reserved_peak_bytes=24_650_000_000), GpuFit.BARELY),
+        (peak(10 * GB), MemoryFit.YES),
+        (peak(24 * GB), MemoryFit.BARELY),
+        (peak(25 * GB), MemoryFit.NO),
+        (peak(10 * GB, unknown=("cuDNN's convolutions",)), MemoryFit.CONDITIONAL),
+        (peak(24 * GB, unknown=("cuDNN's convolutions",)), MemoryFit.BARELY),
+        (peak(9 * GB, ran=True, reserved_peak_bytes=9 * GB, exhausted="CUDA out of memory"), MemoryFit.NO),
+        (peak(20 * GB, ran=True, allocated_peak_bytes=20 * GB, reserved_peak_bytes=24 * GB), MemoryFit.YES),
+        (peak(20 * GB, ran=True, allocated_peak_bytes=20 * GB, reserved_peak_bytes=25 * GB), MemoryFit.NO),
+        (peak(20 * GB, ran=True, reserved_peak_bytes=24_650_000_000), MemoryFit.BARELY),
     ],
 )
-def test_whether_a_step_fits(found: GpuPeak, fit: GpuFit) -> None:
+def test_whether_a_step_fits(found: GpuPeak, fit: MemoryFit) -> None:
     assert found.fit is fit
     assert gpu_peak_values(found)["fits"] == fit.value
     assert "fit" in headline(found)
@@ -67,8 +67,8 @@ def test_the_largest_batch_is_the_last_that_surely_fits(start: int, fixed: int, 
     def peak_at(rows: int) -> GpuPeak:
         return peak(fixed + int(rows * each * (1 + bend * rows)))
 
-    found = Search(searched(peak_at, (Probe(start, peak_at(start)),)))
-    right = next(rows - 1 for rows in range(1, 10**4) if peak_at(rows).fit is not GpuFit.YES)
+    found = Search(search_largest(peak_at, (Probe(start, peak_at(start)),)))
+    right = next(rows - 1 for rows in range(1, 10**4) if peak_at(rows).fit is not MemoryFit.YES)
     assert (found.best.number if found.best else 0) == right
     assert len(found.probes) < 25
     assert len({one.number for one in found.probes}) == len(found.probes)

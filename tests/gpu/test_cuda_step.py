@@ -12,10 +12,10 @@ from assay.config import Run, Spec
 from assay.config.run import Scalar
 from assay.estimator import estimate
 from assay.hardware import detect
-from assay.instruments.memory.history import watched
+from assay.instruments.memory.allocator_history import watch_step
 from assay.instruments.memory.memory_pass import memory_pass
-from assay.instruments.trace import StepTracer
-from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolved
+from assay.instruments.step_trace import StepTracer
+from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolve_run
 from assay.training.loop import read, take_step, train_step
 from assay.values.watch import UpdateWatch
 from optimizations.mutations.harness import Corpus
@@ -88,7 +88,7 @@ def test_an_update_on_the_host_is_the_devices_up_to_rounding(parameters: bool) -
 @pytest.mark.parametrize("beside", [(), ("activation_checkpointing",)])
 def test_a_device_without_weights_is_proven_and_holds_what_is_predicted(beside: tuple[str, ...]) -> None:
     run = on_cuda(*(Spec(name=one) for one in beside), Spec(name="cpu_offload", fields={"parameters": True}))
-    others = watched(CUDA, lambda: None).peak.tensors_bytes  # of tests before, in the same process
+    others = watch_step(CUDA, lambda: None).peak.tensors_bytes  # of tests before, in the same process
     step = build_step(run)
     train_step(step, 0)
     with StepTracer(step) as tracer:
@@ -130,7 +130,7 @@ def test_torch_finds_nothing_to_wait_for_in_a_step_whose_figures_are_read_later(
 def test_watching_updates_makes_the_host_wait_for_nothing_before_they_are_read() -> None:
     run = on_cuda(Spec(name="fused_adamw"))
     step = build_step(run)
-    watch = UpdateWatch(resolved(run), step)
+    watch = UpdateWatch(resolve_run(run), step)
     take = watch.taking(take_step)
     read(step, [take(step, 0, None)])
     torch.cuda.set_sync_debug_mode("error")

@@ -100,7 +100,7 @@ def test_rates_of_a_user_serve_every_home_and_those_of_a_home_come_first(
     rates.rates_file(home).write_bytes(b"damaged")
     assert rates.known_rates(home, MACHINE) == {"cpu": theirs}
     place.write_bytes(b"damaged")
-    assert rates.damaged(home) == [place, rates.rates_file(home)]
+    assert rates.damaged_files(home) == [place, rates.rates_file(home)]
 
 
 def test_the_place_of_a_user_can_be_named_or_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from assay.config.hf import config_from_hf
 from assay.config.hf.tensors import naming_of
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
-from assay.launch.initial_weights import with_initial_shape, with_initial_weights
+from assay.launch.initial_weights import check_finite, with_initial_shape, with_initial_weights
 from assay.launch.prepare import ready
 from assay.launch.spawn import start
 from support.children import Fake, make_ready
@@ -310,3 +310,43 @@ def test_the_configuration_is_enough_for_a_prediction(home: Home, tmp_path: Path
     assert with_initial_shape(asked(folder), home).model == whole.model
     with pytest.raises(UsageError, match=r"a folder without \.safetensors files"):
         with_initial_weights(asked(folder), home)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "other"), [("F32", np.nan, 0.0), ("F16", np.inf, 65504.0), ("F64", -np.inf, 1e308)]
+)
+def test_weights_that_are_no_numbers_are_refused_before_the_run(
+    home: Home, tmp_path: Path, dtype: str, value: float, other: float
+) -> None:
+    (tmp_path / "text.txt").write_text("words, and more of them. " * 100)
+    kind = {"F32": np.float32, "F16": np.float16, "F64": np.float64}[dtype]
+    tensors = {name: np.full(one.shape, other, kind) for name, one in parameters(SMALL).items()}
+    folder = exported(tmp_path / "made")
+    save_file(tensors, folder / "model.safetensors")
+    run = load(None, [f"model.init_from={folder}", f"data.path={tmp_path / 'text.txt'}", "data.tokenizer=byte"])
+    assert ready(run, home).run.model.init_from == str(folder)
+    tensors["blocks.1.mlp.up.weight"][3, 5:7] = value
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(UsageError, match=r"^blocks\.1\.mlp\.up\.weight is NaN or infinite in 2 of 160 numbers in "):
+        ready(run, home)
+
+
+def test_bfloat16_has_its_own_exponent(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file as save
+
+    from assay.launch.tensor_files import non_finite_in, tensors_in
+
+    largest = torch.finfo(torch.bfloat16).max
+    one = torch.tensor([0.0, -largest, largest, 1e-40], dtype=torch.bfloat16)
+    save({"a": one, "b": torch.arange(3)}, tmp_path / "x.safetensors")
+    assert non_finite_in(tensors_in([tmp_path / "x.safetensors"])) == ""
+    save({"a": one, "b": one * 4}, tmp_path / "x.safetensors")
+    assert non_finite_in(tensors_in([tmp_path / "x.safetensors"])) == "b is NaN or infinite in 2 of 4 numbers"
+
+
+def test_old_masks_of_gpt2_are_no_weights(home: Home, tmp_path: Path) -> None:
+    folder = hugging_face(tmp_path / "hf")
+    minus = {"h.0.attn.masked_bias": np.array(-np.inf, np.float32)}
+    save_file(theirs(folder) | minus, folder / "model.safetensors")
+    check_finite(with_initial_weights(asked(folder), home))

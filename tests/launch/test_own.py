@@ -17,7 +17,7 @@ from assay.hardware.detect import detect
 from assay.launch import own
 from assay.launch.own import inspect_own_model, trace_own_step
 from assay.launch.prepare import predict, ready
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 MODELS = """
 import sys
@@ -155,7 +155,7 @@ def folder(tmp_path: Path) -> Path:
 def run_of(folder: Path, name: str, **fields: object) -> ResolvedRun:
     model = {"own": f"models.py:{name}", "own_folder": str(folder), "vocab_size": 64, "context_length": 16}
     values = {"model": model, "training": {"batch_size": 2, "steps": 2}, **fields}
-    return resolved(validate(values)).with_vocabulary(64)
+    return resolve_run(validate(values)).with_vocabulary(64)
 
 
 @pytest.mark.usefixtures("forked")

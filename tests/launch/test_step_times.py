@@ -12,7 +12,7 @@ from assay.estimator import estimate
 from assay.hardware.rates import known_machine
 from assay.launch import step_times as launched
 from assay.launch.step_times import calibrate
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 CHILD = """
 import json, sys, time
@@ -48,7 +48,9 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause: float) -> Path
 
 
 def run(*changes: str, stack: str = "") -> ResolvedRun:
-    return resolved(configure("demo", ["model.vocab_size=64", "model.n_layer=6", *changes], [stack] if stack else []))
+    return resolve_run(
+        configure("demo", ["model.vocab_size=64", "model.n_layer=6", *changes], [stack] if stack else [])
+    )
 
 
 def test_timed_once_and_shared_by_depths(home: Home, log: Path) -> None:

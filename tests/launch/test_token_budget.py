@@ -55,6 +55,17 @@ def test_a_plan_says_what_of_streamed_files_is_left_out(tmp_path: Path, text: st
     assert said.endswith("b.txt")
 
 
+@pytest.mark.parametrize("source", ["path", "dataset"])
+def test_a_plan_counts_streamed_records_without_text(tmp_path: Path, text: str, source: str) -> None:
+    pytest.importorskip("datasets")
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.jsonl").write_text('{"text": "0123456789"}\n{"text": null}\n' * 3)
+    run = api.configure("demo", (*SHAPE, text), optimizations=f"streaming:{source}={books}")
+    (said,) = api.token_budget(run, home=Home(tmp_path / "home")).remarks
+    assert said.startswith(f"left out: 3 records, null and no text; the first is {books}")
+
+
 def test_a_limit_of_tokens_ends_the_run_before_its_steps(tmp_path: Path, text: str) -> None:
     asked = (*SHAPE, text, "training.steps=1000", "training.tokens=90")
     found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))

@@ -12,7 +12,7 @@ from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
 from assay.errors import UsageError
 from assay.model.own_batches import OwnBatches
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 ROWS = 6
 
@@ -27,7 +27,7 @@ def source(
     known: OwnRows | None = None,
     seed: int = 5,
 ) -> OwnBatches:
-    run: ResolvedRun = resolved(validate({"seed": seed, "training": {"batch_size": ROWS}}))
+    run: ResolvedRun = resolve_run(validate({"seed": seed, "training": {"batch_size": ROWS}}))
     return OwnBatches("mine.py:build", make, held_out, run.model_copy(update={"own_rows": known}))
 
 

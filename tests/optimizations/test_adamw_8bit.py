@@ -9,7 +9,7 @@ from torchao.optim.subclass_8bit import OptimState8bit
 from assay.config import ModelConfig, Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, adamw_8bit, resolve
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.recipes import adamw

@@ -6,7 +6,7 @@ import torch
 from assay.config import ModelConfig, TrainingConfig
 from assay.cost import Tensor, parameters
 from assay.cost.optimizers.updates import Pieces
-from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
+from assay.optimizations.adamw_8bit import EightBitAdamWUpdate
 from assay.optimizations.adamw_8bit.step import adamw_8bit
 from support.optimizers import PIECES, state_bytes
 
@@ -14,7 +14,7 @@ GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab
 
 
 def predicted(pieces: Pieces) -> int:
-    return sum(one.nbytes for one in EightBitAdamW().state(pieces))
+    return sum(one.nbytes for one in EightBitAdamWUpdate().state(pieces))
 
 
 def test_gpt2_124m_by_hand() -> None:

@@ -15,7 +15,7 @@ from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine, detect
 from assay.hardware.devices import absent_machine
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, Unpredicted, check, optimizations_of, resolve
 from assay.records.trace import Trace
 from assay.step.compiled import Captures

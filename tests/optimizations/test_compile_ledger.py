@@ -9,7 +9,7 @@ from assay.config.run import Spec
 from assay.cost import Cost, baseline, model_flops, replay
 from assay.hardware import Machine
 from assay.optimizations import optimizations_of
-from assay.optimizations.compile.ledger import fused
+from assay.optimizations.compile.ledger import fuse_modules
 
 B, T, C, H, V, LAYERS = 4, 16, 32, 2, 61, 3
 MODEL = ModelConfig(n_layer=LAYERS, n_head=H, n_embd=C, context_length=T, vocab_size=V, bias=False)
@@ -25,7 +25,7 @@ def ledger(model: ModelConfig = MODEL, *stack: str) -> Cost:
 
 
 def compiled(cost: Cost) -> Cost:
-    return fused(cost, ("embedding", *cost.block_sites, "head"))
+    return fuse_modules(cost, ("embedding", *cost.block_sites, "head"))
 
 
 def test_the_kept_tensors_are_those_that_products_read_statistics_and_a_mask_for_each_block() -> None:

@@ -13,10 +13,10 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
-from assay.step.optimizer_offload import update_on_host
 from assay.step.program import Step
+from assay.step.stand_in_update import update_on_host
 from assay.training.build import baseline, build
 from assay.training.checkpoints.state import load_optimizer, optimizer_tensors
 from assay.training.loop import train_step

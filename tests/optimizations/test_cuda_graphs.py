@@ -11,7 +11,7 @@ import torch
 from assay.config import Run, Spec
 from assay.estimator import Estimate, estimate
 from assay.hardware import Accelerator, Machine, Rates
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.records.trace import Trace
 from assay.step.graphs import StepGraphs

@@ -9,7 +9,7 @@ from torch import Tensor
 from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, check, resolve
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.loop import read, take_step, train_step

@@ -11,7 +11,7 @@ from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, check, resolve
 from assay.records.evidence import Evidence
 from assay.step.program import Step

@@ -14,7 +14,7 @@ from assay.cost import baseline
 from assay.cost.kernels import CUDA
 from assay.errors import UsageError
 from assay.hardware import Accelerator, Machine
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Unavailable, check, resolve
 from assay.optimizations.pinned_prefetch.step import Prefetch, Rows
 from assay.records.trace import Trace

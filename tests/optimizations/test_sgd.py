@@ -6,8 +6,7 @@ from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
-from assay.optimizers.lion import lion
-from assay.optimizers.recipes import sgd
+from assay.optimizers.recipes import lion, sgd
 from support.runs import run_with
 from support.steps import losses, traced
 from support.swapped import proof_of, traced_with

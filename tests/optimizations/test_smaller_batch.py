@@ -5,7 +5,7 @@ import pytest
 from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, check, resolve, resolved
+from assay.optimizations import Conflict, check, resolve, resolve_run
 from assay.training.loop import train_step
 from support.runs import run_with, without
 from support.steps import build_step, micro_batches, traced
@@ -44,8 +44,8 @@ def test_the_tokens_of_a_step_are_counted_as_they_are() -> None:
     assert run.tokens_per_step == run_with().tokens_per_step // 4
     assert train_step(build_step(run), 0).tokens == run.tokens_per_step
     assert estimate(run, CPU).to_dict()["tokens_per_step"] == run.tokens_per_step
-    assert resolved(resolved(run)) == run
-    assert resolved(without(run)) == run_with()
+    assert resolve_run(resolve_run(run)) == run
+    assert resolve_run(without(run)) == run_with()
 
 
 def test_the_ledger_is_that_of_a_run_with_such_a_batch() -> None:

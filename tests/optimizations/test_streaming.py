@@ -10,7 +10,7 @@ import torch
 from assay.config import Run, Spec
 from assay.data.tokenizers import ByteTokenizer
 from assay.hardware import Machine
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, check, optimizations_of, resolve
 from assay.records.trace import Trace
 from assay.step.program import Step

@@ -8,7 +8,7 @@ import torch
 from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
-from assay.optimizations import Conflict, check, resolve, resolved, trained_model
+from assay.optimizations import Conflict, check, resolve, resolve_run, trained_model
 from support.runs import SHAPE, run_with, without
 from support.steps import build_step, losses, traced
 
@@ -63,4 +63,4 @@ def test_where_there_is_nothing_to_tie_it_is_refused() -> None:
         resolve(TYING).check(run_with(TYING, model=started), CPU)
     both = run_with(model=UNTIED).model_copy(update={"optimizations": (TYING, Spec(name="pipeline_parallel"))})
     with pytest.raises(Conflict, match="not proven with pipeline_parallel"):
-        check(resolved(both.model_copy(update={"ranks": 2})), CPU)
+        check(resolve_run(both.model_copy(update={"ranks": 2})), CPU)

@@ -6,15 +6,13 @@ from torch import nn
 
 from assay.config import TrainingConfig
 from assay.cost import Tensor
-from assay.cost.optimizers.adam import Adam, ForeachAdamW, FusedAdamW, NarrowAdamW
-from assay.cost.optimizers.matrix import Adafactor, Muon
-from assay.cost.optimizers.momentum import SGD, Lion
-from assay.cost.optimizers.updates import AdamW, UpdateRule
+from assay.cost.optimizers.adam_variants import AdamUpdate, ForeachAdamWUpdate, FusedAdamWUpdate, NarrowAdamWUpdate
+from assay.cost.optimizers.matrix import AdafactorUpdate, MuonUpdate
+from assay.cost.optimizers.momentum import LionUpdate, SGDUpdate
+from assay.cost.optimizers.updates import AdamWUpdate, UpdateRule
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
-from assay.optimizers.lion import lion
-from assay.optimizers.muon import muon
-from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, sgd
+from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, lion, muon, sgd
 from support.optimizers import PIECES, scratch, state_bytes
 
 TRAINING = TrainingConfig()
@@ -22,17 +20,17 @@ SCALARS = 64
 """Bytes of numbers that torch wraps in tensors on the way."""
 
 UPDATES: dict[str, tuple[OptimizerRecipe, UpdateRule]] = {
-    "plain": (adamw(TRAINING), AdamW()),
-    "foreach": (adamw(TRAINING, "foreach"), ForeachAdamW()),
-    "fused": (adamw(TRAINING, "fused"), FusedAdamW()),
-    "adam": (adam(TRAINING), Adam()),
-    "sgd": (sgd(TRAINING, 0.9, nesterov=False), SGD(momentum=True, nesterov=False, decays=True)),
-    "nesterov": (sgd(TRAINING, 0.9, nesterov=True), SGD(momentum=True, nesterov=True, decays=True)),
-    "no momentum": (sgd(TRAINING, 0.0, nesterov=False), SGD(momentum=False, nesterov=False, decays=True)),
-    "lion": (lion(TRAINING, (0.9, 0.99)), Lion()),
-    "narrow": (narrow_adamw(TRAINING), NarrowAdamW()),
-    "muon": (muon(TRAINING, 0.95), Muon()),
-    "adafactor": (adafactor(TRAINING), Adafactor()),
+    "plain": (adamw(TRAINING), AdamWUpdate()),
+    "foreach": (adamw(TRAINING, "foreach"), ForeachAdamWUpdate()),
+    "fused": (adamw(TRAINING, "fused"), FusedAdamWUpdate()),
+    "adam": (adam(TRAINING), AdamUpdate()),
+    "sgd": (sgd(TRAINING, 0.9, nesterov=False), SGDUpdate(momentum=True, nesterov=False, decays=True)),
+    "nesterov": (sgd(TRAINING, 0.9, nesterov=True), SGDUpdate(momentum=True, nesterov=True, decays=True)),
+    "no momentum": (sgd(TRAINING, 0.0, nesterov=False), SGDUpdate(momentum=False, nesterov=False, decays=True)),
+    "lion": (lion(TRAINING, (0.9, 0.99)), LionUpdate()),
+    "narrow": (narrow_adamw(TRAINING), NarrowAdamWUpdate()),
+    "muon": (muon(TRAINING, 0.95), MuonUpdate()),
+    "adafactor": (adafactor(TRAINING), AdafactorUpdate()),
 }
 
 
@@ -58,5 +56,5 @@ def test_the_scratch_of_an_orthogonal_step(shape: tuple[int, int]) -> None:
     optimizer = torch.optim.Muon([weight], adjust_lr_fn="match_rms_adamw")
     optimizer.step()
     measured = tensor_peak(lambda: optimizer.step(), "cpu").above_start_bytes
-    (instant,) = Muon().instants({"blocks.0.w": Tensor("blocks.0.w", shape, batched=False)})
+    (instant,) = MuonUpdate().instants({"blocks.0.w": Tensor("blocks.0.w", shape, batched=False)})
     assert 0 <= measured - instant.nbytes <= SCALARS

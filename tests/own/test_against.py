@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.main import app
 from assay.errors import UsageError
-from assay.own.against import STEPS, compared
+from assay.own.against import STEPS, compare_steps
 from assay.records.evidence import ValueProof
 
 WIDTH, WORDS, ROWS, LENGTH = 16, 32, 4, 9
@@ -99,18 +99,18 @@ def skipped(model: Model) -> None:
 
 @pytest.mark.parametrize("batch", ["fixed", "drawn"])
 def test_another_order_of_summation_is_right_and_not_exact(batch: str) -> None:
-    near = compared(build(fused=True, batch=batch), build(batch=batch), "reassociated")
+    near = compare_steps(build(fused=True, batch=batch), build(batch=batch), "reassociated")
     assert near.verdict, near.failures
     assert near.checked
     assert (near.steps, near.updates, near.gradients) == (STEPS, STEPS, 9)
     assert near.gradient_error is not None
     assert 0 < near.gradient_error < 1e-5
-    assert not compared(build(fused=True, batch=batch), build(batch=batch), "exact").verdict
+    assert not compare_steps(build(fused=True, batch=batch), build(batch=batch), "exact").verdict
 
 
 def test_recomputation_is_exact_and_its_modules_are_not_found_twice() -> None:
     kept, again = build(), build(recomputed=True)
-    found = compared(again, kept, "exact")
+    found = compare_steps(again, kept, "exact")
     assert found.verdict, found.failures
     assert found.gradients == 9
     assert assay.measure(build(recomputed=True), blocks=1).program.modules == ("Model",)
@@ -118,22 +118,22 @@ def test_recomputation_is_exact_and_its_modules_are_not_found_twice() -> None:
 
 @pytest.mark.parametrize("batch", ["fixed", "drawn", "listed"])
 def test_equal_steps_are_exact(batch: str) -> None:
-    found = compared(build(batch=batch, foreach=True), build(batch=batch, foreach=False), "exact")
+    found = compare_steps(build(batch=batch, foreach=True), build(batch=batch, foreach=False), "exact")
     assert found.verdict, found.failures
     assert (found.loss_error, found.gradient_error) == (0.0, 0.0)
 
 
 def test_products_in_16_bits_are_lossy_and_nothing_else() -> None:
-    found = compared(build(mixed=True), build(), "lossy")
+    found = compare_steps(build(mixed=True), build(), "lossy")
     assert found.verdict, found.failures
-    assert not compared(build(mixed=True), build(), "reassociated").verdict
-    same = compared(build(), build(), "lossy")
+    assert not compare_steps(build(mixed=True), build(), "reassociated").verdict
+    same = compare_steps(build(), build(), "lossy")
     assert same.failures == ("no gradient has the rounding error of 16 bits: the largest relative error is 0.0e+00",)
 
 
 @pytest.mark.parametrize("fault", [lost_row, scaled])
 def test_wrong_gradients_are_found(fault: Callable[[Model], None]) -> None:
-    found = compared(build(fused=True, fault=fault), build(), "reassociated")
+    found = compare_steps(build(fused=True, fault=fault), build(), "reassociated")
     assert not found.verdict
     assert found.failures[0].startswith("the gradient of ")
 
@@ -142,27 +142,27 @@ def test_wrong_gradients_are_found(fault: Callable[[Model], None]) -> None:
     "changes", [{"weight_decay": 0.1}, {"betas": (0.9, 0.9)}, {"optimizer": torch.optim.SGD}, {"eps": 1e-3}]
 )
 def test_another_rule_of_the_optimizer_is_found(changes: dict[str, Any]) -> None:
-    found = compared(build(**changes), build(), "exact")
+    found = compare_steps(build(**changes), build(), "exact")
     assert not found.verdict
     assert all(one.startswith("the update of ") for one in found.failures[:3]), found.failures
 
 
 def shared_steps() -> ValueProof:
     step = build()
-    return compared(step, step, "exact")
+    return compare_steps(step, step, "exact")
 
 
 @pytest.mark.parametrize(
     ("proof", "says"),
     [
         (shared_steps, "both steps train the same weights"),
-        (lambda: compared(build(seed=1), build(), "exact"), "begin with other values of embed.weight"),
-        (lambda: compared(build(fault=skipped), build(), "exact"), "only one of the two steps updates head.bias"),
+        (lambda: compare_steps(build(seed=1), build(), "exact"), "begin with other values of embed.weight"),
+        (lambda: compare_steps(build(fault=skipped), build(), "exact"), "only one of the two steps updates head.bias"),
         (
-            lambda: compared(build(batch="listed"), build(batch="listed"), "reassociated"),
+            lambda: compare_steps(build(batch="listed"), build(batch="listed"), "reassociated"),
             "the baseline has another loss when it is called again",
         ),
-        (lambda: compared(lambda: None, build(), "exact"), "made no update with an optimizer of torch"),
+        (lambda: compare_steps(lambda: None, build(), "exact"), "made no update with an optimizer of torch"),
     ],
 )
 def test_an_impossible_comparison_says_why(proof: Callable[[], ValueProof], says: str) -> None:
@@ -174,7 +174,7 @@ def test_an_impossible_comparison_says_why(proof: Callable[[], ValueProof], says
 def test_a_comparison_leaves_dtypes_and_the_random_state_as_they_were() -> None:
     baseline = build()
     before = torch.get_rng_state()
-    assert compared(build(fused=True), baseline, "reassociated").checked
+    assert compare_steps(build(fused=True), baseline, "reassociated").checked
     assert torch.equal(torch.get_rng_state(), before)
     assert assay.measure(baseline, blocks=1).flops.keys() == {"float32"}
 

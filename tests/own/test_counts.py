@@ -10,7 +10,7 @@ from assay.api.run_results import TrainedRun
 from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
 from assay.model.own_model import own_batches
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.store.run_folder import RunFolder
 from support.docs import DOCS
 
@@ -91,7 +91,9 @@ def tags_of(folder: Path, steps: int) -> list[int]:
     """The number of labels of each step's batch that are not left out, counted one by one."""
     model = {"own": "tagger.py:tagger", "own_folder": str(folder), "vocab_size": 61, "context_length": 16}
     rows = OwnRows(targets=LONGEST, validation=True)
-    run = resolved(validate({"model": model, "training": {"batch_size": ROWS}})).model_copy(update={"own_rows": rows})
+    run = resolve_run(validate({"model": model, "training": {"batch_size": ROWS}})).model_copy(
+        update={"own_rows": rows}
+    )
     own = own_batches(ResolvedRun.model_validate(run))
     assert own is not None
     return [sum(label >= 0 for row in own.at(step)[1].tolist() for label in row) for step in range(steps)]

@@ -7,7 +7,7 @@ import pytest
 
 from assay.config import Spec, validate
 from assay.hardware import detect
-from assay.optimizations import Unavailable, catalogue, resolve, resolved
+from assay.optimizations import Unavailable, catalogue, resolve, resolve_run
 from support.ranks import compute
 from support.ranks.equality import DEEP
 from support.runs import ON_ONE_DEVICE
@@ -42,7 +42,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 def unavailable(name: str) -> str:
     """Reason why this machine lacks a technique; empty if it has it."""
     try:
-        resolve(Spec(name=name)).check(resolved(validate(case(name)["run"])), detect())
+        resolve(Spec(name=name)).check(resolve_run(validate(case(name)["run"])), detect())
     except Unavailable as reason:
         return str(reason)
     return ""

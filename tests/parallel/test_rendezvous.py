@@ -8,7 +8,7 @@ import torch
 
 from assay.config.mesh import Mesh
 from assay.errors import UsageError
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import join_ranks
 from assay.parallel.rendezvous import local_world, meeting
 
 
@@ -28,7 +28,7 @@ def test_a_port_in_use_is_said(taken: int) -> None:
     says = f"the port {taken} is in use on this host; set MASTER_PORT to a free one"
     with pytest.raises(UsageError, match=says):
         meeting()
-    with pytest.raises(UsageError, match=says), joined(Mesh(dp=2), torch.device("cpu")):
+    with pytest.raises(UsageError, match=says), join_ranks(Mesh(dp=2), torch.device("cpu")):
         pass
 
 

@@ -63,7 +63,7 @@ def test_a_checkpoint_draws_the_same_masks_again() -> None:
 
 
 def test_a_checkpoint_that_draws_other_masks_is_no_proof() -> None:
-    from assay.step.checkpoint import repeat_in_backward
+    from assay.step.recomputed import repeat_in_backward
 
     def forget_the_noise(part: nn.Module) -> None:
         blocks = [one for one in part.modules() if isinstance(one, Block)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.config import ResolvedRun
-from assay.proofs.mispredicted import mispredicted
+from assay.proofs.mispredicted import differing_blocks, differing_text, mispredictions
 from assay.records.memory import Memory, PeakBlock
 from assay.records.prediction import Predicted, PredictedRank
 from assay.records.ranks import RankResult, Sent
@@ -26,7 +26,7 @@ def result(config: ResolvedRun | None = None, **fields: Any) -> RunResult:
 
 def alone(peak: int, saved: int, **predicted: Any) -> list[str]:
     memory = Memory(tensors_peak_bytes=peak, saved_bytes={"aten.mm": saved})
-    return mispredicted(result(memory=memory, predicted=Predicted(**{**HONEST, **predicted})))
+    return mispredictions(result(memory=memory, predicted=Predicted(**{**HONEST, **predicted})))
 
 
 def over_two(config: ResolvedRun | None = None, **measured: Any) -> list[str]:
@@ -35,7 +35,7 @@ def over_two(config: ResolvedRun | None = None, **measured: Any) -> list[str]:
     honest = RankResult(rank=0, place={}, **HONEST, **sent)
     odd = honest.model_copy(update={"rank": 1, **measured})
     predicted = PredictedRank(sent_bytes=0, **HONEST, **sent)
-    return mispredicted(result(config, ranks=(honest, odd), predicted=Predicted(ranks=(predicted, predicted))))
+    return mispredictions(result(config, ranks=(honest, odd), predicted=Predicted(ranks=(predicted, predicted))))
 
 
 def test_figures_near_their_prediction_are_silent() -> None:
@@ -66,9 +66,9 @@ def test_a_small_block_that_was_not_predicted_is_named() -> None:
     mask = PeakBlock(nbytes=512, count=1, made="attention.py:38")
     memory = Memory(tensors_peak_bytes=100 * MIB + 512, peak_blocks=(weights, mask))
     predicted = Predicted(tensors_peak_bytes=100 * MIB, peak_blocks=(weights,))
-    (said,) = mispredicted(result(memory=memory, predicted=predicted))
+    (said,) = mispredictions(result(memory=memory, predicted=predicted))
     assert said == "against the prediction, the measured peak has one block of 512 bytes more (attention.py:38)"
-    assert mispredicted(result(memory=memory, predicted=Predicted())) == []
+    assert mispredictions(result(memory=memory, predicted=Predicted())) == []
 
 
 def test_less_memory_than_predicted_is_as_suspect() -> None:
@@ -84,10 +84,10 @@ def test_a_small_buffer_of_a_kernel_is_silent() -> None:
 
 def test_without_a_prediction_nothing_is_mentioned() -> None:
     measured = Memory(tensors_peak_bytes=MIB, saved_bytes={"aten.mm": MIB})
-    assert mispredicted(result(memory=measured)) == []
-    assert mispredicted(result(memory=measured, predicted=Predicted())) == []
-    assert mispredicted(result(predicted=Predicted(**HONEST))) == []
-    assert mispredicted(result(predicted=Predicted(ranks=(PredictedRank(tensors_peak_bytes=1, sent_bytes=1),)))) == []
+    assert mispredictions(result(memory=measured)) == []
+    assert mispredictions(result(memory=measured, predicted=Predicted())) == []
+    assert mispredictions(result(predicted=Predicted(**HONEST))) == []
+    assert mispredictions(result(predicted=Predicted(ranks=(PredictedRank(tensors_peak_bytes=1, sent_bytes=1),)))) == []
 
 
 def test_the_rank_is_named() -> None:
@@ -117,3 +117,43 @@ def test_only_calls_of_routed_rows_are_compared() -> None:
     often = EXCHANGED.model_copy(update={"count": 7})
     assert len(over_two(MIXTURE, predicted_sent=(EXCHANGED,), sent=(often,))) == 1
     assert len(over_two(MIXTURE, saved_bytes=80 * MIB)) == 1
+
+
+WORKSPACE = "cuBLAS's workspace of autograd's thread"
+
+
+def block(nbytes: int, count: int, made: str) -> PeakBlock:
+    return PeakBlock(nbytes=nbytes, count=count, made=made)
+
+
+WEIGHTS, MLP, GRADIENT = block(4 * MIB, 3, "weights"), block(MIB, 2, "saved: MLP"), block(MIB, 1, "gradients")
+PREDICTED = (WEIGHTS, MLP, GRADIENT, block(4, 9, "counts"))
+MEASURED = (block(4 * MIB, 3, "before the step"), block(MIB, 3, "mlp.py:21"), block(4, 9, "gradients.py:3"))
+
+
+def test_equal_blocks_have_other_makers_and_no_sentence() -> None:
+    assert differing_blocks(MEASURED, PREDICTED) == ()
+    assert differing_text(MEASURED, PREDICTED) == ""
+
+
+def test_a_block_that_was_not_predicted_is_named_by_what_made_it() -> None:
+    more = (*MEASURED, block(32 * MIB, 1, WORKSPACE))
+    assert differing_text(more, PREDICTED) == f"one block of 33,554,432 bytes more ({WORKSPACE})"
+
+
+def test_missing_blocks_are_named_by_every_part_that_has_their_size() -> None:
+    fewer = (*MEASURED[:1], block(MIB, 1, "mlp.py:21"), *MEASURED[2:])
+    (one,) = differing_blocks(fewer, PREDICTED)
+    assert (one.nbytes, one.count) == (MIB, -2)
+    assert differing_text(fewer, PREDICTED) == "2 blocks of 1,048,576 bytes less (saved: MLP or gradients)"
+
+
+def test_the_most_bytes_come_first_and_further_sizes_are_counted() -> None:
+    odd = tuple(block(size, count, "a.py:1") for size, count in ((8, 100), (16, 2), (64, 1), (600, 1), (700, 1)))
+    text = differing_text((*MEASURED, *odd), PREDICTED)
+    named = "100 blocks of 8 bytes more (a.py:1), one block of 700 bytes more (a.py:1), one block of 600 bytes more"
+    assert text == f"{named} (a.py:1) and blocks of 2 other sizes"
+
+
+def test_a_peak_without_known_blocks_is_not_compared() -> None:
+    assert differing_text((), PREDICTED) == differing_text(MEASURED, ()) == ""

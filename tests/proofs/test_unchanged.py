@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.proofs.unchanged import differences, left_settings
 from assay.records.trace import Trace
 from assay.training.loop import train_step

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.analysis.catalogue import CatalogueEntry, Change
-from assay.analysis.noise import Verdict
+from assay.analysis.effects import Verdict
 from assay.records.status import Status
 from assay.report.catalogue import NOT_YET, TITLES, card_lines, heading, table
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.scaling.asking.frontier import for_parameters, for_tokens
+from assay.scaling.frontier import for_parameters, for_tokens
 from assay.scaling.published import FRONTIERS
 
 TABLES = {

@@ -13,10 +13,10 @@ from assay.cost import Cost, replay
 from assay.cost import baseline as ledger_of
 from assay.errors import UsageError
 from assay.hardware import Machine
-from assay.instruments.anatomy import anatomy
-from assay.instruments.trace import StepTracer
+from assay.instruments.dissection import anatomy
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import optimizations_of
-from assay.optimizations.cuda_graphs.ledger import replayed as of_graphs
+from assay.optimizations.cuda_graphs import replay_ledger as of_graphs
 from assay.records.trace import Trace
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step

@@ -12,7 +12,7 @@ from assay.config import Home, load
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.hardware.rates import rates_file, with_rates
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.studies.constant import HeldQuantity, nearest, sentence
 from assay.studies.kinds.comparison import ComparisonStudy
 from assay.studies.kinds.factorial import Factorial
@@ -127,6 +127,6 @@ def test_times_are_predicted_by_the_rates_of_the_home_that_is_named(tmp_path: Pa
     known.ready()
     rates_file(known).write_bytes(with_rates(rates_file(known), detect(), {"cpu": MEASURED}, BASE.threads))
     constant = HeldQuantity(quantity="step_seconds")
-    assert constant.in_home(known).of(resolved(BASE)) > 0
+    assert constant.in_home(known).of(resolve_run(BASE)) > 0
     with pytest.raises(UsageError, match="cannot be predicted here"):
-        constant.in_home(empty).of(resolved(BASE))
+        constant.in_home(empty).of(resolve_run(BASE))

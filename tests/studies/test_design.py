@@ -2,7 +2,7 @@ import pytest
 
 from assay.config import load
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.study import AGAIN, BASELINE
 from support.designs import design
 
@@ -36,7 +36,7 @@ def test_treatments_differ_from_the_baseline_in_their_optimizations_only() -> No
         "sdpa_attention:backend=auto",
         "gradient_accumulation:micro_batches=4",
     ]
-    assert stack.run.model_copy(update={"optimizations": ()}) == resolved(BASE)
+    assert stack.run.model_copy(update={"optimizations": ()}) == resolve_run(BASE)
 
 
 @pytest.mark.parametrize(

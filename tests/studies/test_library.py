@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.analysis.stated.expectations import check_expectations
-from assay.analysis.stated.published import check_published, recomputed
+from assay.analysis.claims import check_expectations, check_published, recompute_changes
 from assay.api.configuration import configure
 from assay.config import Home
 from assay.config.run import ResolvedRun
@@ -107,7 +106,7 @@ def test_every_plan_has_no_impossible_row(name: str, scale: str, tmp_path: Path)
 def test_printed_changes_add_up_except_those_that_are_known_not_to(name: str) -> None:
     wrong = {
         (name, one.printed.row, one.printed.column, f"{100 * one.change:+.1f} %")
-        for one in recomputed(table(name))
+        for one in recompute_changes(table(name))
         if one.contradicted
     }
     assert wrong == {one for one in CONTRADICTED if one[0] == name}

@@ -12,10 +12,9 @@ from assay.config.home import Home
 from assay.errors import UsageError
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
-from assay.optimizations import resolved
-from assay.report.blocks import Table
-from assay.report.formats import UNKNOWN
-from assay.report.study.outlook import outlook_report
+from assay.optimizations import resolve_run
+from assay.report.blocks import UNKNOWN, Table
+from assay.report.study.standing import outlook_report
 from assay.studies.execution.pace import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, outlook
@@ -33,7 +32,7 @@ from support.machines import MEASURED
 )
 def test_evaluations_and_budgets_count(changes: list[str], steps: float) -> None:
     shape = ["training.steps=100", "training.batch_size=4", "model.context_length=80"]
-    run = resolved(load("demo", [*shape, *(f"training.{one}" for one in changes)]))
+    run = resolve_run(load("demo", [*shape, *(f"training.{one}" for one in changes)]))
     assert process_seconds(run, 0.5, eval_batches=3) == pytest.approx(START_SECONDS + 0.5 * steps)
 
 

@@ -6,9 +6,9 @@ from assay.api import configure
 from assay.api.configuration import on_device
 from assay.config import Run
 from assay.errors import UsageError
-from assay.estimator.ranks import estimate_every_rank
+from assay.estimator.every_rank import estimate_every_rank
 from assay.hardware import Machine
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.studies.base import Study
 from assay.studies.kinds.comparison import ComparisonStudy
 from assay.studies.kinds.factorial import Factorial
@@ -32,7 +32,7 @@ def test_each_row_is_the_estimate_of_its_run() -> None:
     for row in study.rows:
         stack = "" if row.levels["optimizations"] == "none" else row.levels["optimizations"]
         run = configure(base, [f"model.n_layer={row.levels['model.n_layer']}"], stack or None)
-        alone = estimate_every_rank(resolved(run), machine).fullest
+        alone = estimate_every_rank(resolve_run(run), machine).fullest
         assert row.found is not None
         assert row.found.to_dict() == alone.to_dict()
 

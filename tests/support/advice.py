@@ -5,7 +5,7 @@ from assay.api import configure
 from assay.config import ResolvedRun
 from assay.hardware import Machine, Rates
 from assay.hardware.devices import absent_machine
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 RATES = Rates(
     device="cpu",
@@ -24,7 +24,7 @@ PLENTY = 2**40
 
 def small(*changes: str) -> ResolvedRun:
     """Return a run of five narrow blocks."""
-    return resolved(configure("demo", (*SMALL, "device=cpu", *changes)).with_vocabulary())
+    return resolve_run(configure("demo", (*SMALL, "device=cpu", *changes)).with_vocabulary())
 
 
 def problem(*changes: str, budget: int = PLENTY, of: str = "tensors", loss_change: float | None = None) -> Problem:

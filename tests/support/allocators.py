@@ -1,6 +1,6 @@
 """A caching allocator that searches every gap of every segment."""
 
-from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded, segment_bytes
+from assay.cost.simulation.caching_allocator import SMALL_REQUEST, block_bytes, segment_bytes
 
 
 class Slow:
@@ -11,7 +11,7 @@ class Slow:
         """The pool of each segment, and its pieces: bytes, and the number of their request or −1."""
 
     def allocate(self, number: int, nbytes: int) -> None:
-        size = rounded(nbytes)
+        size = block_bytes(nbytes)
         gaps = [
             (piece[0], segment, place)
             for segment, (small, pieces) in enumerate(self.segments)

@@ -86,8 +86,8 @@ def traced(case: dict[str, Any], device: str) -> str:
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    from assay.absent.devices import absent_device
-    from assay.fake.step import fake_gpu
+    from assay.absent.gpus import absent_device
+    from assay.fake.traced_step import fake_gpu
 
     with fake_gpu(absent_device(device)) as ledger, torch.set_grad_enabled(True):
         given, options = arguments(case)
@@ -103,7 +103,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 3:
         from pathlib import Path
 
-        from assay.absent.devices import absent_device
+        from assay.absent.gpus import absent_device
         from assay.fake import hooks
 
         loaded = hooks.load(Path(os.environ["LIBRARY"]))

@@ -63,8 +63,8 @@ def traced(device: str) -> list[int]:
     """Return the peaks of a trace."""
     import torch
 
-    from assay.absent.devices import absent_device
-    from assay.fake.step import fake_gpu
+    from assay.absent.gpus import absent_device
+    from assay.fake.traced_step import fake_gpu
 
     found = []
     with fake_gpu(absent_device(device)) as ledger:
@@ -82,7 +82,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 3:
         from pathlib import Path
 
-        from assay.absent.devices import absent_device
+        from assay.absent.gpus import absent_device
         from assay.fake import hooks
 
         loaded = hooks.load(Path(os.environ["LIBRARY"]))

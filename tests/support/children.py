@@ -9,7 +9,7 @@ import pytest
 from assay.config import Home, validate
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.prediction import Predicted
 
 FAKE_WORKER = (sys.executable, "-S", str(Path(__file__).parent / "fake_worker.py"))
@@ -60,7 +60,7 @@ def make_ready(home: Home, steps: int = 6, **training: object) -> ReadyRun:
         "model": {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 8, "vocab_size": 256},
         "training": {"steps": steps, "batch_size": 2, **training},
     }
-    return ReadyRun(resolved(validate(values)), home.data, "0" * 12, Predicted(tensors_peak_bytes=990))
+    return ReadyRun(resolve_run(validate(values)), home.data, "0" * 12, Predicted(tensors_peak_bytes=990))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.config import Run, load
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.environment import Environment
 from assay.records.evidence import Evidence
 from assay.records.memory import Memory
@@ -165,7 +165,7 @@ def record(
         "id": "20261121-080000-beef",
         "created": "2026-11-21T08:00:00+00:00",
         "title": "demo",
-        "base": resolved(base),
+        "base": resolve_run(base),
         "seeds": tuple(range(base.seed, base.seed + seeds)),
         "treatments": treatments,
         "ending": StudyEnding.COMPLETE,

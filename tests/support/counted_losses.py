@@ -4,7 +4,7 @@ from pathlib import Path
 
 from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 LENGTH = 6
 """Targets of a row."""
@@ -119,4 +119,4 @@ def counted_run(folder: Path, model: str, *techniques: str, batch_size: int = 24
         "optimizations": list(techniques),
     }
     rows = OwnRows(targets=LENGTH, validation=True)
-    return resolved(validate(values)).model_copy(update={"own_rows": rows})
+    return resolve_run(validate(values)).model_copy(update={"own_rows": rows})

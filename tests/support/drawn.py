@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from assay.report.page.panels import Panel, alone
-from assay.report.page.theme import svg
+from assay.report.kit.drawing import Panel, alone, svg
 
 
 def words(panels: Iterable[Panel]) -> str:

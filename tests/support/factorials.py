@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.config import load
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol
 from support.comparisons import TREATMENTS, record, result
 
@@ -37,7 +37,7 @@ def study(
     **fields: Any,
 ) -> ComparisonRecord:
     """A study with these rows; processes deviate by `between`, and losses of a row from seed to seed by `apart`."""
-    base = resolved(load("demo").with_vocabulary())
+    base = resolve_run(load("demo").with_vocabulary())
     label = labels or (lambda levels: ", ".join(f"{key}={level}" for key, level in levels.items()))
     named = [(BASELINE, 0, rows[0]), (AGAIN, 1, rows[0]), *((label(row), 0, row) for row in rows[1:])]
     cells = []

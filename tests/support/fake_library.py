@@ -11,7 +11,7 @@ from assay.fake import hooks
 def shared_library(factory: pytest.TempPathFactory, home: Path) -> Path:
     """Build the library if no test has, give a home the folder where it is kept, and return the library."""
     kept = factory.getbasetemp().parent / "assay-fake"
-    library = hooks.built(kept, lambda text: None)
+    library = hooks.hooks_library(kept, lambda text: None)
     there = Home(home).cache / "fake"
     if not there.exists():
         there.parent.mkdir(parents=True, exist_ok=True)

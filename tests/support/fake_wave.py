@@ -11,7 +11,7 @@ from pathlib import Path
 from assay.config import Home, Run
 from assay.launch import spawn
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.prediction import Predicted
 from assay.studies.execution import ready, wave
 
@@ -20,7 +20,7 @@ FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
 
 def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
     """Return a run that needs no corpus."""
-    return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
+    return ReadyRun(resolve_run(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
 
 
 if __name__ == "__main__":

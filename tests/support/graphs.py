@@ -55,11 +55,11 @@ def _changed(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def install(patch: pytest.MonkeyPatch) -> None:
     """Have graphs recorded on a CPU."""
 
-    def recorded(work: Callable[[], Tensor], pool: Any) -> tuple[Recording, Tensor]:
+    def capture_graph(work: Callable[[], Tensor], pool: Any) -> tuple[Recording, Tensor]:
         with Recording() as recording:
             result = work()
         return recording, result
 
-    patch.setattr(graphs, "recorded", recorded)
+    patch.setattr(graphs, "capture_graph", capture_graph)
     patch.setattr(graphs, "beside", lambda device, work: work())
     patch.setattr(graphs, "new_pool", lambda: (0, 0))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from assay.scaling.laws import Law, form_named
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Points, planned
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Points, planned_points
 
 UNPUBLISHED = {
     "saturating": (1.5, -0.15, 1.7),
@@ -27,7 +27,7 @@ def design(count: int, seed: int) -> Points:
     chance = np.random.default_rng(seed)
     sizes = 10 ** chance.uniform(7.5, 10, count)
     tokens = sizes * 10 ** chance.uniform(0.3, 2.3, count)
-    return planned(
+    return planned_points(
         parameters=sizes,
         tokens=tokens,
         min_flops=0.5 * FLOPS_PER_PARAMETER_AND_TOKEN * sizes * tokens,

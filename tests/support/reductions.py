@@ -50,7 +50,7 @@ def measured(case: dict[str, Any]) -> int:
 
 def predicted(case: dict[str, Any], device: str) -> int:
     """Return the bytes inside, by the rule."""
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.cost.reductions import Reduction, inside_bytes
 
     shape = list(case["shape"])

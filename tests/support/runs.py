@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay.config import ModelConfig, ResolvedRun, Run, TrainingConfig, identity, validate
 from assay.config.run import Spec
 from assay.data import Prepared
-from assay.optimizations import Stage, catalogue, resolve, resolved
+from assay.optimizations import Stage, catalogue, resolve, resolve_run
 from assay.store.run_folder import RunFolder, RunSpec
 
 SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
@@ -50,7 +50,7 @@ def specs_of(names: Sequence[str]) -> tuple[Spec, ...]:
 def run_with(*specs: Spec, model: ModelConfig = SHAPE, ranks: int = 1) -> Run:
     """A run of four sequences a step, not clipped: some techniques cannot."""
     training = TrainingConfig(batch_size=4, steps=5, warmup_steps=1, gradient_clip=0.0)
-    return resolved(Run(model=model, training=training, device="cpu", ranks=ranks, optimizations=specs))
+    return resolve_run(Run(model=model, training=training, device="cpu", ranks=ranks, optimizations=specs))
 
 
 def without(run: Run, names: Sequence[str] = ()) -> Run:
@@ -63,7 +63,7 @@ def tiny(training: dict[str, Any] | None = None, **model: Any) -> ResolvedRun:
     shape = {"n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "vocab_size": 256}
     values = {"batch_size": 4, "steps": 6, "warmup_steps": 2, "eval_interval": 0, "eval_batches": 2}
     values = {"model": {**shape, **model}, "training": {**values, **(training or {})}, "device": "cpu"}
-    return resolved(validate(values))
+    return resolve_run(validate(values))
 
 
 def deep_run(stack: str, ranks: int = 2, **model: int) -> Run:
@@ -79,7 +79,7 @@ def run_folder(path: Path, corpus: Prepared, training: dict[str, Any], **run: An
     values = {"batch_size": 4, "eval_interval": 0, "eval_batches": 2, "measure_memory": False}
     model = {**shape, **run.pop("model", {})}
     plain = {"model": model, "training": {**values, **training}, "device": "cpu", "threads": 1, **run}
-    config = resolved(validate(plain))
+    config = resolve_run(validate(plain))
     folder = RunFolder(path)
     folder.prepare(
         RunSpec(

@@ -14,10 +14,10 @@ from assay.config import ResolvedRun, Run
 from assay.data import Prepared, validation_windows
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.model import attention, balance
 from assay.optimizations import optimizations_of
-from assay.optimizations.vocab_padding import model as padding
+from assay.optimizations.vocab_padding import padded_model as padding
 from assay.records.trace import Trace
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.build import baseline, build

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from assay.config import Run
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.optimizers.recipes import OptimizerRecipe
 from assay.records.evidence import Evidence

@@ -7,7 +7,7 @@ import torch
 
 from assay.config import Home, validate
 from assay.data import prepare
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.store.run_folder import RunFolder, RunSpec
 from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
@@ -22,7 +22,7 @@ def maker(home: Home, tmp_path: Path) -> Trained:
     (tmp_path / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 50)
 
     def make(*steps: int, **model: object) -> RunFolder:
-        run = resolved(
+        run = resolve_run(
             validate({"model": {**MODEL, **model}, "data": {"path": str(tmp_path / "corpus.txt"), "tokenizer": "char"}})
         )
         data = prepare(run.data, home)

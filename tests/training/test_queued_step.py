@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.data import Prepared
 from assay.errors import UsageError
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.step.program import Figures, MicroBatch, Share, Step
 from assay.training import loop as loop_module
 from assay.training.gradients import gradients

@@ -7,7 +7,7 @@ import torch
 
 from assay.config import Run, validate
 from assay.config.run import OwnRows, ResolvedRun
-from assay.optimizations import expected_of, resolved
+from assay.optimizations import expected_of, resolve_run
 from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from assay.training.loop import read, take_step
@@ -65,4 +65,4 @@ def own_run(tmp_path: Path, *techniques: str) -> ResolvedRun:
     training = {"batch_size": 8, "steps": 5, "warmup_steps": 1}
     values = {"model": model, "training": training, "device": "cpu", "optimizations": list(techniques)}
     rows = OwnRows(targets=2, validation=False)
-    return resolved(validate(values)).model_copy(update={"own_rows": rows})
+    return resolve_run(validate(values)).model_copy(update={"own_rows": rows})

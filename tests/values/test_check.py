@@ -9,7 +9,7 @@ import torch
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.evidence import ValueProof
 from assay.step.program import Step
 from support.runs import SHAPE, run_with
@@ -21,7 +21,7 @@ CHECKPOINTED = Spec(name="activation_checkpointing")
 def proven(tmp_path: Path, *specs: Spec, change: Any = None, model: ModelConfig = SHAPE, **training: Any) -> ValueProof:
     run = run_with(*specs, model=model)
     run = run.model_copy(update={"training": run.training.model_copy(update=training)})
-    return proof_of_values(resolved(run), tmp_path, change)
+    return proof_of_values(resolve_run(run), tmp_path, change)
 
 
 def test_an_exact_technique_is_bit_equal(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_switch_that_rounds_nothing_is_found(tmp_path: Path, monkeypatch: pyte
 def test_a_technique_that_does_not_say_what_it_computes_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.optimizations.base import Optimization
+    from assay.optimizations.optimization import Optimization
     from assay.optimizations.sgd import Sgd
 
     monkeypatch.setattr(Sgd, "expect", Optimization.expect)

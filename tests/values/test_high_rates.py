@@ -8,7 +8,7 @@ import torch
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.config.run import ResolvedRun
 from assay.data import Prepared
-from assay.optimizations import expected_of, resolved
+from assay.optimizations import expected_of, resolve_run
 from assay.reference.expected import Expected
 from assay.step.program import Step
 from assay.training.loop import read, take_step
@@ -29,7 +29,7 @@ def trained(seed: int, technique: str) -> ResolvedRun:
         batch_size=3, steps=TRAINED + 5, warmup_steps=2, learning_rate=0.05, min_learning_rate=1e-4, schedule="constant"
     )
     specs = (Spec(name=technique),)
-    return resolved(Run(model=MODEL, training=training, device="cpu", seed=seed, optimizations=specs))
+    return resolve_run(Run(model=MODEL, training=training, device="cpu", seed=seed, optimizations=specs))
 
 
 @pytest.mark.parametrize("seed", [5, 8])

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from assay.config.run import Spec
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.step.program import Step
 from assay.values.masks import (
     GivenMasks,
@@ -16,9 +16,9 @@ from assay.values.masks import (
     MaskKeeper,
     MasksDiffer,
     given_masks,
-    packed,
+    pack_mask,
     rate_of_flash,
-    unpacked,
+    unpack_mask,
 )
 from support.masks_by_dtype import masks_by_dtype
 from support.runs import SHAPE, run_with
@@ -45,7 +45,7 @@ def by_dtype(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run_of(stack: str) -> object:
-    return resolved(run_with(*(Spec.parse(one) for one in stack.split("+")), model=DROPPED))
+    return resolve_run(run_with(*(Spec.parse(one) for one in stack.split("+")), model=DROPPED))
 
 
 @pytest.mark.usefixtures("by_dtype")
@@ -119,9 +119,9 @@ def test_a_program_that_shows_no_mask_is_compared_without_dropout(
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (2, 3, 5), (64, 64)])
 def test_bits_come_back(shape: tuple[int, ...]) -> None:
     mask = torch.rand(shape) < 0.5
-    bits = packed(mask)
+    bits = pack_mask(mask)
     assert bits.numel() == -(-mask.numel() // 8)
-    assert torch.equal(unpacked(bits, shape), mask)
+    assert torch.equal(unpack_mask(bits, shape), mask)
 
 
 def test_a_recomputation_is_not_kept_again() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from assay.reference.expected import REASSOCIATED, lossy, summed_in_16_bits
-from assay.reference.rules import AdamW
+from assay.reference.rules import AdamWRule
 from assay.values import nearness
 
 CLOSE = lossy(0.1, slope=0.02, loss=1e-3)
@@ -63,7 +63,7 @@ def test_where_decay_cancels_a_gradient_adams_first_step_is_mostly_rounding() ->
     gradient = 1e-3 * torch.randn(16, 16, generator=generator)
     gradient[0] = -decay * weight.detach()[0] * (1 + 3e-7)
     weight.grad, before = gradient, weight.detach().clone()
-    rule = AdamW(weight_decay=decay, beta1=0.9, beta2=0.99, epsilon=1e-8, coupled=True)
+    rule = AdamWRule(weight_decay=decay, beta1=0.9, beta2=0.99, epsilon=1e-8, coupled=True)
     torch.optim.Adam([weight], lr=rate, betas=(0.9, 0.99), weight_decay=decay).step()
     off = gradient * (1 + 6e-8 * torch.randn(16, 16, generator=generator))
     replayed, shaken = (rule.update("weight", before, one, {}, rate) for one in (gradient, off))

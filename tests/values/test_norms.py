@@ -9,7 +9,7 @@ import torch
 
 from assay.config import load
 from assay.training.gradients import CLIP_EPSILON
-from assay.values.plain import _norms
+from assay.values.without_reference import _norms
 
 RUN: Any = load("demo", ["training.gradient_clip=1.0"])
 

@@ -8,7 +8,7 @@ import torch
 
 from assay.config import ResolvedRun
 from assay.config.run import Spec
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.values.check import check_values
 from assay.values.recorded import Recorded
 from support.random_data import RandomData
@@ -34,7 +34,7 @@ STACKS = (
 def run_of(stack: str, dropout: float) -> ResolvedRun:
     model = SHAPE.model_copy(update={"dropout": dropout})
     run = run_with(*(Spec.parse(one) for one in stack.split("+")), model=model)
-    return resolved(run.model_copy(update={"device": "cuda"}))
+    return resolve_run(run.model_copy(update={"device": "cuda"}))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -60,7 +60,7 @@ def test_references_need_no_more_memory_than_the_run(stack: str, tmp_path: Path)
     model = SHAPE.model_copy(update={"n_embd": 128, "context_length": 256})
     run = run_with(*(Spec.parse(one) for one in stack.split("+")), model=model)
     training = run.training.model_copy(update={"batch_size": 16})
-    run = resolved(run.model_copy(update={"device": "cuda", "training": training}))
+    run = resolve_run(run.model_copy(update={"device": "cuda", "training": training}))
     data = RandomData(run)
     torch.cuda.reset_peak_memory_stats()
     record_steps(build_step(run, data), run, tmp_path)

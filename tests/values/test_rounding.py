@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from assay.reference.expected import Rounding
-from assay.values.rounding import FusedAttention, Imitated, rounded, stored
+from assay.values.rounding import FusedAttention, Imitated, round_in_place, round_to
 
 WIDE = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -55,15 +55,15 @@ def test_everywhere_also_what_is_no_product_rounds() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
 def test_small_numbers_are_rounded_and_not_lost(dtype: torch.dtype) -> None:
     small = 1e-12 * (1 + torch.rand(100))
-    relative = (rounded(small, dtype) - small).abs() / small
+    relative = (round_to(small, dtype) - small).abs() / small
     assert 0 < relative.max() <= torch.finfo(dtype).eps / 2
 
 
 def test_float16_gradients_that_are_stored_unscaled_lose_small_numbers() -> None:
     gradient = torch.tensor([1e-9, 1.0])
-    stored([gradient], Rounding(dtype="float16"))
+    round_in_place([gradient], Rounding(dtype="float16"))
     assert gradient[0] > 0
-    stored([gradient], Rounding(dtype="float16", everywhere=True))
+    round_in_place([gradient], Rounding(dtype="float16", everywhere=True))
     assert gradient.tolist() == [0.0, 1.0]
 
 

@@ -7,35 +7,35 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.optimizers.lion import Lion
+from assay.optimizers.recipes import Lion
 from assay.reference import rules
 
 RATE, DECAY, UPDATES = 0.01, 0.1, 4
 
 CASES: dict[str, tuple[rules.Rule, Callable[[Any], Any]]] = {
     "adamw": (
-        rules.AdamW(weight_decay=DECAY, beta1=0.9, beta2=0.95, epsilon=1e-8),
+        rules.AdamWRule(weight_decay=DECAY, beta1=0.9, beta2=0.95, epsilon=1e-8),
         lambda groups: torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=1e-8),
     ),
     "adam": (
-        rules.AdamW(weight_decay=DECAY, beta1=0.8, beta2=0.99, epsilon=1e-6, coupled=True),
+        rules.AdamWRule(weight_decay=DECAY, beta1=0.8, beta2=0.99, epsilon=1e-6, coupled=True),
         lambda groups: torch.optim.Adam(groups, lr=RATE, betas=(0.8, 0.99), eps=1e-6),
     ),
     "sgd": (
-        rules.SGD(weight_decay=DECAY, momentum=0.9, nesterov=False),
+        rules.SGDRule(weight_decay=DECAY, momentum=0.9, nesterov=False),
         lambda groups: torch.optim.SGD(groups, lr=RATE, momentum=0.9),
     ),
     "nesterov": (
-        rules.SGD(weight_decay=DECAY, momentum=0.7, nesterov=True),
+        rules.SGDRule(weight_decay=DECAY, momentum=0.7, nesterov=True),
         lambda groups: torch.optim.SGD(groups, lr=RATE, momentum=0.7, nesterov=True),
     ),
     "plain sgd": (
-        rules.SGD(weight_decay=DECAY, momentum=0.0, nesterov=False),
+        rules.SGDRule(weight_decay=DECAY, momentum=0.0, nesterov=False),
         lambda groups: torch.optim.SGD(groups, lr=RATE),
     ),
-    "adafactor": (rules.Adafactor(weight_decay=DECAY), lambda groups: torch.optim.Adafactor(groups, lr=RATE)),
+    "adafactor": (rules.AdafactorRule(weight_decay=DECAY), lambda groups: torch.optim.Adafactor(groups, lr=RATE)),
     "lion": (
-        rules.Lion(weight_decay=DECAY, beta1=0.9, beta2=0.99),
+        rules.LionRule(weight_decay=DECAY, beta1=0.9, beta2=0.99),
         lambda groups: Lion(groups, lr=RATE, betas=(0.9, 0.99)),
     ),
 }
@@ -85,8 +85,8 @@ def test_a_replay_can_begin_in_the_middle(name: str) -> None:
 
 
 def test_muon_orthogonalizes_hidden_matrices_and_leaves_the_rest_to_adamw() -> None:
-    others = rules.AdamW(weight_decay=DECAY, beta1=0.9, beta2=0.95, epsilon=1e-8)
-    rule = rules.Muon(weight_decay=DECAY, momentum=0.95, others=others)
+    others = rules.AdamWRule(weight_decay=DECAY, beta1=0.9, beta2=0.95, epsilon=1e-8)
+    rule = rules.MuonRule(weight_decay=DECAY, momentum=0.95, others=others)
     weight = nn.Parameter(_gradients(0)[0].float())
     optimizer = torch.optim.Muon([weight], lr=RATE, weight_decay=DECAY, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     replayed, state = weight.detach().clone(), rules.State()

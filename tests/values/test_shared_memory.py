@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.parallel.ranks import ALONE
+from assay.parallel.process_rank import ALONE
 from assay.records.evidence import ValueProof
 from assay.store.run_folder import RunFolder
 from assay.training.loop import read, take_step
 from assay.values.shared_memory import NotShared, OpenedMemory, SharedMemory
-from assay.values.tensors import Key, TensorReader, TensorWriter, moved_to_files
+from assay.values.tensor_file import Key, TensorReader, TensorWriter, moved_to_files
 from assay.worker.proof.process import NOT_SHARED, values_folder
 from assay.worker.proof.values import ValueCheck
 from support.runs import run_with
@@ -24,7 +24,7 @@ from support.steps import build_step
 _READER = """
 import sys, torch
 from pathlib import Path
-from assay.values.tensors import Key, TensorReader
+from assay.values.tensor_file import Key, TensorReader
 reader = TensorReader(Path(sys.argv[1]), torch.device("cuda"))
 for name in ("a", "b", "c"):
     one = reader.get(Key("weight", 0, name))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.step.program import Step
 from assay.training.loop import read, take_step
 from assay.training.stops import WrongValues
@@ -29,7 +29,7 @@ def watched(name: str, change: Change | None = None, model: ModelConfig = SHAPE,
     """Watch a run's steps; before the faulty one, `change` spoils it."""
     run = run_with(Spec.parse(name), model=model)
     training = {"steps": STEPS, "warmup_steps": 2, "learning_rate": 1e-2, **training}
-    run = resolved(run.model_copy(update={"training": run.training.model_copy(update=training)}))
+    run = resolve_run(run.model_copy(update={"training": run.training.model_copy(update=training)}))
     torch.manual_seed(run.seed)
     step = build_step(run)
     watch = UpdateWatch(run, step)
@@ -137,5 +137,5 @@ def test_steps_that_begin_with_one_random_state_are_a_fault() -> None:
 
 def test_a_run_whose_values_are_not_checked_is_not_watched() -> None:
     assert watched("sgd", _left_out, check_values=False).updates == 0
-    run = resolved(Run(model=SHAPE))
+    run = resolve_run(Run(model=SHAPE))
     assert UpdateWatch(run, build_step(run)).taking(take_step) is take_step

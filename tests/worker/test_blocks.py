@@ -1,7 +1,7 @@
 import pytest
 
 from assay.config import validate
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.worker.blocks import WorkPlan, block_pieces, plan, steps_left
 
 
@@ -40,7 +40,7 @@ def test_steps_that_are_traced_beyond_the_first_shorten_the_rest(steps: int, tra
 
 
 def test_a_budget_of_tokens_shortens_the_plan() -> None:
-    run = resolved(
+    run = resolve_run(
         validate({"training": {"steps": 100, "batch_size": 2, "tokens": 100}, "model": {"context_length": 8}})
     )
     assert steps_left(run, 0, 0) == 7

@@ -10,8 +10,8 @@ from assay import api
 from assay.analysis.metrics.gradients import GRADIENT_COSINE, GRADIENT_NOISE_SCALE
 from assay.config import Home, validate
 from assay.config.run import OwnRows
-from assay.optimizations import resolved
-from assay.parallel.ranks import ALONE, Ranks
+from assay.optimizations import resolve_run
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.records.memory import Memory
 from assay.records.timing import Block
 from assay.store.run_folder import RunFolder
@@ -30,8 +30,8 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
     return maker(home, tmp_path)
 
 
-ONE_RANK = resolved(validate({}))
-TWO_RANKS = resolved(validate({"ranks": 2, "optimizations": ["data_parallel"]}))
+ONE_RANK = resolve_run(validate({}))
+TWO_RANKS = resolve_run(validate({"ranks": 2, "optimizations": ["data_parallel"]}))
 WHOLE = Block(
     steps=2, seconds=1.0, median_step_seconds=0.5, tokens=8, others_seconds=0.0, load=0.5, clock_hertz=1e9, cores=2
 )

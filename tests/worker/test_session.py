@@ -84,6 +84,17 @@ def test_a_run_says_once_what_of_streamed_files_is_left_out(corpus: Prepared, tm
     ]
 
 
+def test_a_run_counts_the_records_of_a_data_set_without_text(corpus: Prepared, tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.jsonl").write_text('{"text": null}\n' * 2 + '{"text": "0123456789 0123456789"}\n' * 5)
+    streaming = [{"name": "streaming", "fields": {"dataset": str(books)}}]
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8}, optimizations=streaming))
+    (said,) = [text for label, text in summary.lines(result) if label == "note"]
+    assert said == f"left out: 2 records, null and no text; the first is {books}, record 1"
+
+
 def test_a_block_records_what_the_machine_did(corpus: Prepared, tmp_path: Path) -> None:
     block = ended(run_folder(tmp_path / "run", corpus, {"steps": 24})).blocks[0]
     if Path("/proc/stat").exists():

@@ -1,12 +1,12 @@
 """The predicted time of a step of a script, from the operators that the observer kept of it."""
 
-from assay.absent.devices import ABSENT, AbsentDevice
+from assay.absent.gpus import ABSENT, AbsentDevice
 from assay.absent.observation import Observation
-from assay.estimator.timing.dispatched import dispatched, unmeasured
+from assay.estimator.timing.dispatched import operator_launches, untimed_operators
 from assay.estimator.timing.gpu_time import margin_on
 from assay.estimator.timing.queue import WAIT, play
 from assay.estimator.timing.step_time import StepTime
-from assay.hardware.kernel_times import speeds_of
+from assay.hardware.kernel_seconds import speeds_of
 
 
 def key_of(device: AbsentDevice) -> str:
@@ -24,11 +24,11 @@ def step_time(seen: Observation | None, device: AbsentDevice) -> StepTime | str 
         return None
     if kept is None:
         return "the third step had no operators to keep: it was not reached, or its code is compiled or captured"
-    if missing := unmeasured(kept.calls):
+    if missing := untimed_operators(kept.calls):
         return f"nobody has measured {', '.join(missing)}"
     speeds = speeds_of(key_of(device))
     try:
-        played = play((*dispatched(kept.calls, speeds), WAIT))
+        played = play((*operator_launches(kept.calls, speeds), WAIT))
     except KeyError as dtype:
         return f"the datasheet has no products in {dtype.args[0]}"
     margin = margin_on(speeds, by_host=played.host > played.device)

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from assay.absent.devices import AbsentDevice
-from assay.hardware.memory import MIB
+from assay.absent.gpus import AbsentDevice
+from assay.hardware.devices import MIB
 
 _SCRIPT = '''#!{python} -SE
 """Stands in for nvidia-smi: the driver of an absent GPU."""

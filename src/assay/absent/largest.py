@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from assay.absent.answer import AbsentAnswer, GpuFit
+from assay.absent.script_answer import AbsentAnswer
 from assay.errors import UsageError
+from assay.estimator.memory_fit import MemoryFit
 from assay.records.status import Exit, Status
 
 MARK = "{}"
@@ -27,7 +28,7 @@ class TrialAnswer(Protocol):
     """An answer on one number: of a script that ran, or of a step that was traced."""
 
     @property
-    def fit(self) -> GpuFit:
+    def fit(self) -> MemoryFit:
         """Whether it fits the device."""
         ...
 
@@ -54,12 +55,12 @@ class Probe(NamedTuple, Generic[Told]):
     @property
     def fits(self) -> bool:
         """True if it fits with any context that was measured, apart from workspaces that are not known."""
-        return self.answer.fit in (GpuFit.YES, GpuFit.CONDITIONAL)
+        return self.answer.fit in (MemoryFit.YES, MemoryFit.CONDITIONAL)
 
     @property
     def decides(self) -> bool:
         """True if the answer tells whether it fits."""
-        return self.fits or self.answer.fit in (GpuFit.BARELY, GpuFit.NO)
+        return self.fits or self.answer.fit in (MemoryFit.BARELY, MemoryFit.NO)
 
     @property
     def in_use_bytes(self) -> int:
@@ -114,10 +115,10 @@ def with_number(command: Sequence[str], number: int) -> list[str]:
 
 def largest_fit(ask: Callable[[int], AbsentAnswer]) -> LargestFit:
     """Search the largest number with which `ask`, one run of the script, fits."""
-    return LargestFit(searched(ask))
+    return LargestFit(search_largest(ask))
 
 
-def searched(ask: Callable[[int], Told], known: Sequence[Probe[Told]] = ()) -> tuple[Probe[Told], ...]:
+def search_largest(ask: Callable[[int], Told], known: Sequence[Probe[Told]] = ()) -> tuple[Probe[Told], ...]:
     """Try numbers until the largest that fits is known, or an answer cannot tell. `known` ones are not tried again."""
     probes = list(known)
     number = _next(probes)

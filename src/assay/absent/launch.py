@@ -14,13 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from assay.absent.build import LIBRARY, built
-from assay.absent.devices import AbsentDevice, description
+from assay.absent.cuda_library import LIBRARY, library_folder
 from assay.absent.driver_query import write_driver_query
+from assay.absent.gpus import AbsentDevice, description
 from assay.absent.observation import Observation
 from assay.absent.toolchain import check_no_gpu, check_settings, environment
 from assay.config import Home
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 INSIDE = Path(__file__).parent / "inside"
 _SITE = '''"""Starts the observer of an absent GPU, then the sitecustomize that this file hides."""
@@ -79,7 +79,7 @@ def stated_read(text: str) -> StatedRead:
 
 
 def _no_read(text: str) -> StatedRead:
-    raise UsageError(f"--read is {shown(text)}; write a line and its value, such as train.py:12=300, 0.5 or True")
+    raise UsageError(f"--read is {short_text(text)}; write a line and its value, such as train.py:12=300, 0.5 or True")
 
 
 def run_absent(
@@ -114,7 +114,7 @@ def library_for(command: Sequence[str], tell: Callable[[str], None]) -> Path:
     """
     check_no_gpu()
     check_settings()
-    return built(environment(command), Home().cache / "absent", tell)
+    return library_folder(environment(command), Home().cache / "absent", tell)
 
 
 def child_environment(library: Path, folder: Path) -> dict[str, str]:

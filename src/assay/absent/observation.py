@@ -90,7 +90,7 @@ class Collective(Frozen):
     """Ranks of the group."""
 
 
-class Collectives(Frozen):
+class ObservedCollectives(Frozen):
     """Collectives of one process, where it is one of several ranks."""
 
     calls: int = 0
@@ -101,7 +101,7 @@ class Collectives(Frozen):
     """True if all steps after the second made the same calls."""
 
 
-class Operators(Frozen):
+class ObservedOperators(Frozen):
     """Operators of one step, in order."""
 
     distinct: tuple[Call, ...]
@@ -131,8 +131,8 @@ class Observation(Frozen):
     unknown: tuple[Unknown, ...]
     exhausted: tuple[Exhausted, ...]
     ended: ProcessEnd
-    collectives: Collectives = Collectives()
-    operators: Operators | None = None
+    collectives: ObservedCollectives = ObservedCollectives()
+    operators: ObservedOperators | None = None
     """None if times were not asked for, or if the third step had no operators to keep."""
     timed: bool = False
     """True if times were asked for."""

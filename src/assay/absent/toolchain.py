@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 OLDEST_TORCH = (2, 11)
 """Oldest torch that was tried."""
@@ -62,7 +62,7 @@ def interpreter(command: Sequence[str]) -> str:
     """
     program = shutil.which(command[0])
     if program is None:
-        raise UsageError(f"there is no program {shown(command[0])}; write the command as in: -- python train.py")
+        raise UsageError(f"there is no program {short_text(command[0])}; write the command as in: -- python train.py")
     if Path(program).name.startswith("python"):
         return program
     with Path(program).open("rb") as stream:
@@ -72,7 +72,7 @@ def interpreter(command: Sequence[str]) -> str:
         words = [one for one in words[1:] if not one.startswith("-")]
     if words and Path(words[0]).name.startswith("python"):
         return shutil.which(words[0]) or words[0]
-    raise UsageError(f"{shown(command[0])} does not start Python; write the command as in: -- python train.py")
+    raise UsageError(f"{short_text(command[0])} does not start Python; write the command as in: -- python train.py")
 
 
 def environment(command: Sequence[str]) -> ScriptEnvironment:

@@ -5,10 +5,10 @@ from typing import Any
 
 from assay.advise.arithmetic import FLOPS
 from assay.config.run import ResolvedRun
-from assay.estimator.fit import StepBatch
+from assay.estimator.cost import Training
+from assay.estimator.memory_fit import StepBatch
 from assay.estimator.timing.step_time import spread_of
-from assay.estimator.training import Training
-from assay.optimizations.base import Numerics
+from assay.optimizations.optimization import Numerics
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _PLAIN_SECONDS, _COMPILED_SECONDS = 3.0, 25.0
 _ONE = NormalDist()
 
 
-def calibrated(
+def time_stacks(
     problem: Problem, home: Home, threads: int | None, seconds: float, tell: Callable[[str], None]
 ) -> Machine:
     """Time promising stacks for about so many seconds, and return the machine with all times that are known.

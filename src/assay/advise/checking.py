@@ -7,7 +7,7 @@ there, the ledger decides, and the answer says so.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay.absent.devices import ABSENT
+from assay.absent.gpus import ABSENT
 from assay.advise.problem import Problem, Ranking
 from assay.errors import UsageError
 from assay.launch.gpu_peak import refusal, run_on_absent_gpu
@@ -28,7 +28,7 @@ class Checked:
     by: str
 
 
-def checked(problem: Problem, rank: Callable[[], Ranking], device: str, tell: Callable[[str], None]) -> Checked:
+def check_ranking(problem: Problem, rank: Callable[[], Ranking], device: str, tell: Callable[[str], None]) -> Checked:
     """Return the ranking whose best stack an absent GPU holds. Raises `UsageError` if nothing fits.
 
     Stacks that do not fit there are excluded from the problem, and ranked no more.

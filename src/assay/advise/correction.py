@@ -34,7 +34,7 @@ class Corrected:
     """Half of the 95 % interval of the logarithm."""
 
 
-def corrected(
+def correct_times(
     roofline: Mapping[Positions, float], measured: Mapping[Positions, float], elements: int
 ) -> dict[Positions, Corrected]:
     """Return the time of each stack, given roofline and measured seconds; `elements` is the number of positions."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from assay.config.run import ResolvedRun, Scalar, Spec
 from assay.errors import UsageError
 from assay.hardware import Machine
-from assay.optimizations import catalogue, mesh_of, optimizations_of, resolved
-from assay.optimizations.base import Numerics, Optimization
+from assay.optimizations import catalogue, mesh_of, optimizations_of, resolve_run
+from assay.optimizations.optimization import Numerics, Optimization
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ Stack = tuple[Element, ...]
 """Elements in the order of application."""
 
 
-def written(stack: Stack) -> str:
+def stack_text(stack: Stack) -> str:
     """Return a stack as a user writes it after ``--with``; empty for none."""
     return "+".join(map(str, stack))
 
@@ -44,7 +44,7 @@ def written(stack: Stack) -> str:
 def with_stack(run: ResolvedRun, stack: Stack) -> ResolvedRun:
     """Return a run with further techniques. Raises `UsageError` as `optimizations.resolved`."""
     specs = (*run.optimizations, *(each.one.spec() for each in stack))
-    return resolved(run.model_copy(update={"optimizations": specs}))
+    return resolve_run(run.model_copy(update={"optimizations": specs}))
 
 
 def elements(run: ResolvedRun, machine: Machine) -> tuple[tuple[Element, ...], tuple[Element, ...]]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.advise.elements import Stack
-from assay.optimizations.base import Numerics, Optimization
+from assay.optimizations.optimization import Numerics, Optimization
 from assay.units import format_percent
 
 
@@ -64,7 +64,7 @@ def deciding(one: Optimization, losses: Losses, limit: float | None) -> LossChan
     return found if found.upper <= limit or found.lower > limit else None
 
 
-def added(one: Optimization, losses: Losses, limit: float) -> float | None:
+def added_loss(one: Optimization, losses: Losses, limit: float) -> float | None:
     """Return the share that a technique may add to the loss, 0 by construction or practice; None if it is not kept."""
     if one.promised in _KEPT:
         return 0.0
@@ -78,7 +78,7 @@ def keeps(stack: Stack, losses: Losses, limit: float | None) -> bool:
     """True if a stack changes the loss by at most `limit`, as far as that is known; always if there is no limit."""
     if limit is None:
         return True
-    parts = [added(each.one, losses, limit) for each in stack]
+    parts = [added_loss(each.one, losses, limit) for each in stack]
     return None not in parts and sum(part or 0.0 for part in parts) <= limit
 
 

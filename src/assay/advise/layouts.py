@@ -19,17 +19,17 @@ from assay.advise.ledgers import Positions
 from assay.advise.placed import LayoutAdvice, Placed
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import sources
-from assay.advise.replicas import Replicated, replicated, step_time
+from assay.advise.replicas import Replicated, replicate, step_time
 from assay.advise.search import EQUAL, Bounds, frontier
 from assay.advise.shapes import warnings
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.config.run import ResolvedRun, Spec
-from assay.cost.analytic.layout import Layout
+from assay.cost.mesh_layout import Layout
 from assay.errors import UsageError
-from assay.estimator.projection import planned, project
+from assay.estimator.projection import is_planned, project
 from assay.hardware import Machine
 from assay.hardware.cluster import Cluster
-from assay.optimizations import Optimization, optimizations_of, resolved
+from assay.optimizations import Optimization, optimizations_of, resolve_run
 from assay.units import format_bytes
 
 _REPLICAS = (
@@ -50,7 +50,7 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
     `words` are the configuration in a command. Raises `UsageError` if no layout can be planned. If none fits, it has
     the smallest memory that was found.
     """
-    if not planned(run.model):
+    if not is_planned(run.model):
         return _by_ledgers(_Asked(run, machine, cluster, limits, words))
     problem, stacks = on_one_device(run, machine, cluster, limits)
     found = layouts(run, cluster, [problem.named(stack) for stack in stacks])
@@ -126,14 +126,14 @@ def _of_kind(
     memory has the stacks, and the ledger of a rank decides on each.
     """
     run, machine, cluster, limits, _ = asked
-    least = replicated(run, machine, cluster, kind, problem.named(smallest))
+    least = replicate(run, machine, cluster, kind, problem.named(smallest))
     whole = problem.need(smallest)
     if least is None or whole is None:
         return
     yield smallest, least
     larger = limits.budget_bytes + whole - least.need_bytes
     for point in frontier(problem.roofline, problem.bounds, larger):
-        found = replicated(run, machine, cluster, kind, problem.named(point.stack))
+        found = replicate(run, machine, cluster, kind, problem.named(point.stack))
         if found is not None:
             yield point.stack, found
 
@@ -274,5 +274,5 @@ def _of_share(
     least = run.batch_divisor * prod(one.cuts() for one in optimizations_of(run))
     share = max(1, run.training.batch_size // (cluster.size * least)) * least
     training = run.training.model_copy(update={"batch_size": share})
-    one = resolved(run.model_copy(update={"training": training}))
+    one = resolve_run(run.model_copy(update={"training": training}))
     return Problem(one, machine, replace(limits, budget_bytes=_UNLIMITED), serves)

@@ -17,7 +17,7 @@ from assay.advise.elements import Element
 from assay.config.run import ResolvedRun
 from assay.cost import Cost
 from assay.cost.scratch import scratch_by_operation
-from assay.cost.simulation.reserved import high_within, recorded, with_update
+from assay.cost.simulation.reserved import high_within, record_events, with_update
 from assay.cost.simulation.served import Passes, Update, most_bytes, passes, saved_at_least, update
 from assay.errors import UsageError
 from assay.estimator.device_memory import CONTEXT, least_around, working_storage_of_gpu
@@ -135,7 +135,7 @@ class Ledgers:
         if cost is None or cost.replayed:
             return None
         if shape not in self._events:
-            self._events[shape] = recorded(cost)
+            self._events[shape] = record_events(cost)
         whole, working = self._ruled(self._deep, cost, rule), working_storage_of_gpu(cost, self.machine)
         found = high_within(whole, with_update(self._events[shape], whole), working, limit_bytes - CONTEXT.high)
         return None if found is None else found + CONTEXT.high

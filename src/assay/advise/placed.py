@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from assay.config.mesh import AXES, Mesh
 from assay.config.run import ResolvedRun
-from assay.estimator.communication import seconds
+from assay.estimator.alpha_beta import seconds
+from assay.estimator.cost import Training
 from assay.estimator.projection import Projection
 from assay.estimator.timing.step_time import StepTime
-from assay.estimator.training import Training
 from assay.hardware.cluster import Cluster
 from assay.optimizations import Numerics, numerics_of
 

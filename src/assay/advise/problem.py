@@ -10,16 +10,16 @@ from functools import cached_property
 from math import inf, log
 
 from assay.advise.advice import Choice
-from assay.advise.correction import corrected
-from assay.advise.elements import Compatible, Element, elements, with_stack, written
-from assay.advise.evidence import Losses, added, keeps, must_earn, numerics
+from assay.advise.correction import correct_times
+from assay.advise.elements import Compatible, Element, elements, stack_text, with_stack
+from assay.advise.evidence import Losses, added_loss, keeps, must_earn, numerics
 from assay.advise.ledgers import Ledgers, Positions
 from assay.advise.search import Bounds, Point, frontier, quickest, simplest, smallest
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
 from assay.estimator.estimate import estimate
-from assay.estimator.fit import batch_of
+from assay.estimator.memory_fit import batch_of
 from assay.estimator.timing.gpu_time import OTHER_MARGIN, speeds_for
 from assay.estimator.timing.roofline import error_factor
 from assay.estimator.timing.step_time import StepTime, digests, spread_of
@@ -97,7 +97,7 @@ class Problem:
         needed = {i for i in range(len(self.found)) for offers in compatible.wanted for one in offers if one >> i & 1}
         idle = self.ledgers.idle - needed
         limit, found = self.limits.loss_change, dict[Positions, float]()
-        changes = [added(one.one, self.limits.losses or {}, limit or 0.0) for one in self.found]
+        changes = [added_loss(one.one, self.limits.losses or {}, limit or 0.0) for one in self.found]
         for stack in compatible.stacks():
             # With a limit, elements that may change the loss by more are not among those that are searched.
             if limit is not None and sum([changes[i] or 0.0 for i in stack]) > limit:
@@ -202,7 +202,7 @@ class Problem:
         seconds, margins = dict(self.roofline), {} if margin is None else dict.fromkeys(self.roofline, margin)
         if timed:
             measured = {stack: times.seconds(layers) for stack, times in timed.items()}
-            right = corrected(self.roofline, measured, len(self.found))
+            right = correct_times(self.roofline, measured, len(self.found))
             seconds = {stack: one.seconds for stack, one in right.items()} | measured
             margins = {stack: one.margin for stack, one in right.items()}
             margins |= {stack: times.margin(layers) for stack, times in timed.items()}
@@ -269,5 +269,5 @@ class Problem:
         stack, need = least
         return (
             f"nothing fits into {format_bytes(self.limits.budget_bytes)}; the smallest budget that would do is {need} "
-            f"bytes ({format_bytes(need)}), with {written(self.named(stack)) or 'no technique'}"
+            f"bytes ({format_bytes(need)}), with {stack_text(self.named(stack)) or 'no technique'}"
         )

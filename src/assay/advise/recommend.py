@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.advise.advice import Advice, Choice, Counts, Part
-from assay.advise.elements import Element, with_stack, written
+from assay.advise.elements import Element, stack_text, with_stack
 from assay.advise.evidence import deciding, reason
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
@@ -12,9 +12,9 @@ from assay.advise.shapes import warnings
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import largest, peak_of
-from assay.estimator.fit import batch_of
+from assay.estimator.memory_fit import batch_of
 from assay.estimator.timing.step_time import StepTime
-from assay.optimizations.base import Numerics
+from assay.optimizations.optimization import Numerics
 
 _SLOWER = 1.15
 """Factor of a timed stack over the product of its elements' changes from which their interaction is worth a warning."""
@@ -156,6 +156,6 @@ def _untimed(problem: Problem, ranking: Ranking) -> Iterator[str]:
     """Yield a sentence on the fastest stack if it was not timed, and the recommended one is noticeably slower."""
     fastest, best = ranking.frontier[0], ranking.best
     if best.stack in ranking.timed and fastest.seconds < _FASTER * best.seconds:
-        names = written(problem.named(fastest.stack))
+        names = stack_text(problem.named(fastest.stack))
         less = 1 - fastest.seconds / best.seconds
         yield f"{names} may take {less:.0%} less time, but was not timed; give --calibrate more seconds"

@@ -12,17 +12,17 @@ from assay.advise.elements import Stack
 from assay.advise.placed import Placed, figures
 from assay.config.mesh import Mesh
 from assay.config.run import ResolvedRun, Spec
-from assay.cost.analytic.model_flops import palm
+from assay.cost.flop_conventions import palm
 from assay.cost.work import communications
 from assay.errors import UsageError
-from assay.estimator.communication import seconds
+from assay.estimator.alpha_beta import seconds
 from assay.estimator.device_memory import device_memory
 from assay.estimator.estimate import estimate
 from assay.estimator.plan import spread_of_plan
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware import Machine
 from assay.hardware.cluster import Cluster
-from assay.optimizations import Numerics, mesh_of, numerics_of, optimizations_of, resolved
+from assay.optimizations import Numerics, mesh_of, numerics_of, optimizations_of, resolve_run
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Replicated:
         return figures(self)
 
 
-def replicated(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated | None:
+def replicate(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated | None:
     """Return a kind of data parallelism with a stack; None if a rank of it cannot run, or is not predicted.
 
     `machine` has one device of the cluster, with the rates of its datasheet.
@@ -122,4 +122,4 @@ def _share(there: ResolvedRun, run: ResolvedRun, ranks: int) -> ResolvedRun:
     """Return the step of one rank of a run: its share of the batch, with the techniques of one device."""
     kept = tuple(one.spec() for one in optimizations_of(there) if not one.axes())
     training = run.training.model_copy(update={"batch_size": run.training.batch_size // ranks})
-    return resolved(run.model_copy(update={"training": training, "optimizations": kept, "ranks": 1}))
+    return resolve_run(run.model_copy(update={"training": training, "optimizations": kept, "ranks": 1}))

@@ -13,10 +13,10 @@ from typing import Self
 from pydantic import Field, ValidationError
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.effects import Verdict
 from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
-from assay.analysis.noise import Verdict
 from assay.analysis.row import Row
 from assay.config.base import Frozen
 from assay.config.yaml_text import read_bytes
@@ -93,7 +93,7 @@ class Catalogue(Frozen):
         write_file(path, self.model_dump_json(indent=1).encode() + b"\n")
 
 
-def shipped() -> Path:
+def shipped_path() -> Path:
     """Path of the file that ships with the package."""
     return Path(str(resources.files("assay.analysis") / "catalogue.json"))
 
@@ -129,7 +129,7 @@ def is_processor(device: str) -> bool:
     return device.endswith(" cores")
 
 
-def measured(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> CatalogueEntry:
+def entry_of(comparison: Comparison, optimization: str, treatment: str, configuration: str) -> CatalogueEntry:
     """Return the entry of one treatment of a comparison. Raises `ValueError` if no baseline ran."""
     if comparison.environment is None:
         raise ValueError("no baseline ran, so the machine of the measurement is not known")

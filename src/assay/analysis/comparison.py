@@ -4,28 +4,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from assay.analysis.caveats import caveats
-from assay.analysis.claims import comparable_times, ended_claims, outside_of
-from assay.analysis.effects import Effect
-from assay.analysis.flags import (
+from assay.analysis.caveats import (
+    caveats,
+    comparable_times,
+    ended_claims,
     environment_flags,
     equal_flags,
     evidence_flags,
+    outside_of,
     peak_flags,
     same_environment,
     twin_flags,
     wide_flags,
 )
-from assay.analysis.losses.bounds import Yardstick
-from assay.analysis.losses.resolution import loss_resolution
+from assay.analysis.effects import Effect, judge_exact, judge_sampled
+from assay.analysis.losses import Yardstick, check_promise, loss_resolution
 from assay.analysis.metrics import metrics
 from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.noise import judge_exact, judge_sampled
-from assay.analysis.promises import held
-from assay.analysis.row import Figure, Row, effects, figures, repaid, usable
-from assay.analysis.serialization import row_columns, row_json
-from assay.analysis.timed_processes import CONTROLS, Resolution, Timed, rounds, timed
+from assay.analysis.row import Figure, Row, effects, figures, repaid, row_columns, row_json, usable
+from assay.analysis.timed_processes import CONTROLS, Resolution, Timed, rounds, timed_changes
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.records.environment import Environment
@@ -108,7 +106,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
 
     def row(name: str) -> Row:
         cells = record.of(name)
-        kept = held(_judged(read.row(name), again), same_environment(cells, environment), yardstick)
+        kept = check_promise(_judged(read.row(name), again), same_environment(cells, environment), yardstick)
         return _flagged(kept, cells, (*equal_flags(usable(cells), yardstick), *twins[name]))
 
     def smallest_changes(rows: Sequence[Row]) -> dict[str, Resolution]:
@@ -122,7 +120,7 @@ def analyse(record: ComparisonRecord) -> Comparison:
     return Comparison(
         record=record,
         baseline=read.row(BASELINE),
-        again=held(_judged(again, again), same_environment(record.of(AGAIN), environment), yardstick),
+        again=check_promise(_judged(again, again), same_environment(record.of(AGAIN), environment), yardstick),
         resolution=smallest_changes(rows),
         rows=rows,
         environment=environment,
@@ -149,7 +147,7 @@ class _Reading:
         kept, ended = rounds(good, record.rounds), ended_claims(record)
         alike = same_environment(good, environment)
         known = (one for one in metrics().values() if one.kind == "timed" and record.measures(one.unit))
-        found = {one.name: timed(one, comparable_times(one, alike, ended), kept) for one in known}
+        found = {one.name: timed_changes(one, comparable_times(one, alike, ended), kept) for one in known}
         return cls(record, environment, kept, found, ended)
 
     def row(self, treatment: str) -> Row:

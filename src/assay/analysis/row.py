@@ -1,22 +1,25 @@
-"""One row of a comparison: its figures, and their change against the baseline.
+"""One row of a comparison: its figures, their change against the baseline, and both as plain values.
+
+A compiler does its work in the first step, which is therefore not among the timed ones. Its price is the excess of that
+step over a steady one, less the same excess of the baseline. The most expensive of several seeds counts, because later
+ones may find compiled code on the disk.
 
 A timed figure is the geometric mean over processes, each the geometric mean of its blocks. The baseline's is over both
 of its runs, so that the ratio of two rows is the change printed with it. Bytes and other exact figures are the maximum
 over processes; losses are listed by seed.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from math import exp
+from math import exp, nan
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from assay.analysis.break_even import BreakEven, break_even
-from assay.analysis.effects import Effect, Pair, exact, loss
+from assay.analysis.effects import Effect, Pair, Verdict, exact, loss
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.noise import Verdict
 from assay.analysis.timed_processes import figure
 from assay.config.base import Frozen
 from assay.records.evidence import Evidence, ValueProof
@@ -27,6 +30,37 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import CellResult
 from assay.records.timing import Outside
+
+_TELLING_STEPS = 10
+"""Number of baseline steps. A first step that costs less time than they take is not reported."""
+
+
+class BreakEven(Frozen):
+    """Price of a first step, and the number of steps that earn it back."""
+
+    price_seconds: float
+    steps: int | None
+    """Number of steps after which the run is ahead of the baseline; None if its steps are not faster."""
+
+
+def break_even(both: Iterable[tuple[RunResult, RunResult]], before: float, after: float) -> BreakEven | None:
+    """Return the break-even of (baseline, treated) runs; None if no first step costs enough to be reported.
+
+    `before` and `after` are the steady seconds of a step of the baseline and of the treatment.
+    """
+    ahead = [(_ahead(baseline), _ahead(treated)) for baseline, treated in both]
+    price = max((own - usual for usual, own in ahead if own is not None and usual is not None), default=0.0)
+    if price < _TELLING_STEPS * before:
+        return None
+    return BreakEven(price_seconds=price, steps=math.ceil(price / (before - after)) if after < before else None)
+
+
+def _ahead(result: RunResult) -> float | None:
+    """Seconds of the first step beyond those of a steady one; None if either was not measured."""
+    if result.first_step_seconds is None or result.step_seconds is None:
+        return None
+    return result.first_step_seconds - result.step_seconds.median
+
 
 Figure = int | float | tuple[float, ...] | None
 
@@ -159,3 +193,63 @@ def _by_seed(metric: Metric, cells: Sequence[CellResult]) -> tuple[float, ...]:
         if (value := metric.of_run(one.result)) is not None:
             found.setdefault(one.cell.seed, []).append(value)
     return tuple(values[0] if len(set(values)) == 1 else fmean(values) for values in found.values())
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """Return a row as plain values; `change` and `interval` are fractions.
+
+    `predicted` has the fields of the run's prediction, and under `change` their changes.
+    """
+    predicted = row.predicted.model_dump(mode="json") if row.predicted else {}
+    names = list(metrics())
+    return {
+        "treatment": row.treatment,
+        "status": row.status.value,
+        "reason": row.reason,
+        "runs": list(row.runs),
+        "finished": row.finished,
+        "metrics": {name: list(value) if isinstance(value, tuple) else value for name, value in row.metrics.items()},
+        "change": {name: row.effects[name].change if name in row.effects else None for name in names},
+        "interval": {
+            name: list(effect.interval) if (effect := row.effects.get(name)) and effect.interval else None
+            for name in names
+        },
+        "predicted": {**predicted, "change": dict(row.predicted_change)},
+        "break_even": row.break_even.model_dump(mode="json") if row.break_even else None,
+        "evidence": [item.model_dump(mode="json") for item in row.evidence],
+        "values": row.values.model_dump(mode="json") if row.values else None,
+        "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],
+        "distinguishable": {name: _distinguishable(row.verdicts.get(name)) for name in names},
+        "verdict": {name: verdict.value for name, verdict in row.verdicts.items()},
+        "outside": row.outside.model_dump(mode="json") if row.outside else None,
+        "flags": list(row.flags),
+    }
+
+
+def _distinguishable(verdict: Verdict | None) -> bool | None:
+    """True or false if the comparison can tell; None if it has too few processes or no figure."""
+    return None if verdict in (None, Verdict.TOO_FEW, Verdict.UNTOLD) else verdict.distinguishable
+
+
+def row_columns(row: Row) -> dict[str, Any]:
+    """Return a row of a data frame: one value per column, losses as their mean over seeds."""
+    flat: dict[str, Any] = {"treatment": row.treatment, "status": row.status.value, "reason": row.reason}
+    for name, value in row.metrics.items():
+        single = (fmean(value) if value else None) if isinstance(value, tuple) else value
+        flat[name] = _number(single)
+    for name in metrics():
+        effect = row.effects.get(name)
+        low, high = effect.interval if effect and effect.interval else (nan, nan)
+        flat |= {f"{name}_change": effect.change if effect else nan, f"{name}_low": low, f"{name}_high": high}
+        flat[f"{name}_verdict"] = row.verdicts[name].value if name in row.verdicts else None
+    for name in (metric.name for metric in metrics().values() if metric.predicted):
+        flat[f"predicted_{name}"] = _number(getattr(row.predicted, name) if row.predicted else None)
+        flat[f"predicted_{name}_change"] = row.predicted_change.get(name, nan)
+    flat["evidence"] = "; ".join(item.observed for item in row.evidence)
+    flat["flags"] = "; ".join(row.flags)
+    return flat
+
+
+def _number(value: float | None) -> float:
+    """Return a figure, or NaN if it is missing, so that a column of numbers stays one."""
+    return nan if value is None else float(value)

@@ -85,16 +85,16 @@ def figure(metric: Metric, result: RunResult, kept: Sequence[int]) -> float | No
     return fmean(known) if known else None
 
 
-def timed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
+def timed_changes(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> Timed:
     """Return the change of every treatment among usable `cells`; `kept` has the rounds that count, as from `rounds`."""
-    seen = observed(metric, cells, kept)
+    seen = observations(metric, cells, kept)
     names = list(dict.fromkeys(one.treatment for one in seen if one.treatment not in CONTROLS))
     if not names or not any(one.treatment in CONTROLS for one in seen):
         return Timed(_again(seen, None, 0), None)
     return _judged(seen, names)
 
 
-def observed(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> list[TimedProcess]:
+def observations(metric: Metric, cells: Sequence[CellResult], kept: Mapping[int, Sequence[int]]) -> list[TimedProcess]:
     """Return the observation of every process that has the metric, in the order of the cells."""
     return [
         TimedProcess(one.cell.treatment, one.wave, (one.cell.seed, one.cell.process), value)
@@ -173,7 +173,7 @@ def _again(seen: Sequence[TimedProcess], deviation: float | None, degrees: int) 
         return {}
     half = float("nan")
     if deviation is not None:
-        from assay.analysis.quantiles import CONFIDENCE, student
+        from assay.analysis.intervals import CONFIDENCE, student
 
         half = float(student((1 + CONFIDENCE) / 2, degrees)) * deviation * (2 / len(changes)) ** 0.5
     return {AGAIN: _effect(fmean(changes), half, len(changes))}

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from assay.api.absent_gpu import absent as absent
     from assay.api.absent_gpu import absent_largest as absent_largest
     from assay.api.absent_gpu import absent_ranks as absent_ranks
+    from assay.api.absent_gpu import gpu_peak as gpu_peak
     from assay.api.accuracy_ledger import accuracy as accuracy
     from assay.api.accuracy_ledger import write_accuracy as write_accuracy
-    from assay.api.advising.recommending import recommend as recommend
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
     from assay.api.configuration import Stack as Stack
     from assay.api.configuration import configure as configure
     from assay.api.cost import training_cost as training_cost
+    from assay.api.custom_model import OwnModel as OwnModel
     from assay.api.estimating import calibrate as calibrate
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
     from assay.api.estimating import plan as plan
     from assay.api.estimating import token_budget as token_budget
     from assay.api.fitting import capacity as capacity
-    from assay.api.gpu_peaks import gpu_peak as gpu_peak
     from assay.api.measuring import anatomy as anatomy
-    from assay.api.own.measuring import measure as measure
-    from assay.api.own.models import OwnModel as OwnModel
-    from assay.api.own.tracing import trace as trace
-    from assay.api.probing import gradients as gradients
+    from assay.api.measuring import gradients as gradients
+    from assay.api.own_steps import measure as measure
+    from assay.api.own_steps import trace as trace
+    from assay.api.recommending import recommend as recommend
     from assay.api.study import compare as compare
     from assay.api.training import Listener as Listener
     from assay.api.training import train as train
@@ -46,7 +46,7 @@ _MODULES = {
     "Listener": "training",
     "Source": "configuration",
     "Stack": "configuration",
-    "OwnModel": "own.models",
+    "OwnModel": "custom_model",
     "absent": "absent_gpu",
     "absent_largest": "absent_gpu",
     "absent_ranks": "absent_gpu",
@@ -59,14 +59,14 @@ _MODULES = {
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
     "estimate_rows": "estimating",
-    "gpu_peak": "gpu_peaks",
-    "gradients": "probing",
+    "gpu_peak": "absent_gpu",
+    "gradients": "measuring",
     "inference": "estimating",
-    "measure": "own.measuring",
+    "measure": "own_steps",
     "plan": "estimating",
-    "recommend": "advising.recommending",
+    "recommend": "recommending",
     "token_budget": "estimating",
-    "trace": "own.tracing",
+    "trace": "own_steps",
     "train": "training",
     "training_cost": "cost",
     "write_accuracy": "accuracy_ledger",

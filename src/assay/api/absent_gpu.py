@@ -1,14 +1,17 @@
-"""Run an unchanged script on a GPU that is not there."""
+"""A GPU that is not there: run an unchanged script on it, and the peak of one step."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from assay.api.configuration import Source, Stack, configure, on_device, predictable
+from assay.config.home import Home
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.absent.answer import AbsentAnswer
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
+    from assay.absent.script_answer import AbsentAnswer
+    from assay.fake.peak import GpuPeak
 
 
 def absent(
@@ -28,9 +31,9 @@ def absent(
     command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that Python does not allow
     it.
     """
-    from assay.absent.answer import AbsentAnswer
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.absent.launch import TIMES, run_absent, stated_read
+    from assay.absent.script_answer import AbsentAnswer
 
     found = absent_device(device)
     _check_command(command, device)
@@ -82,10 +85,10 @@ def absent_ranks(
     the number of GPUs of a host, 8 or `ranks` by default. The other ranks are absent, so nothing is received. Raises
     `UsageError` as `absent` does, and for ranks that do not exist.
     """
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.absent.launch import stated_read
-    from assay.absent.ranks import check_launcher, chosen_ranks, ranks_of
     from assay.absent.ranks_answer import run_ranks
+    from assay.absent.script_ranks import check_launcher, chosen_ranks, ranks_of
 
     found = absent_device(device)
     _check_command(command, device)
@@ -99,3 +102,52 @@ def _check_command(command: Sequence[str], device: str) -> None:
         raise UsageError(
             f"no script is given; write it after two dashes, as in: assay absent {device} -- python train.py"
         )
+
+
+Way = Literal["trace", "absent"]
+
+
+def gpu_peak(
+    source: Source = None,
+    *overrides: str,
+    device: str,
+    optimizations: Stack = (),
+    way: Way | None = None,
+    largest: bool = False,
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> "GpuPeak":
+    """Predict the peak memory of one optimizer step on a GPU that is not there.
+
+    `source` is a configuration, or a function of your own that returns a model or a step: ``train.py:build``. With
+    `way` ``trace`` its program is followed on fake tensors, with any build of torch. With ``absent`` torch's CUDA build
+    runs it on an absent GPU, which also tells what is reserved. Without a `way` it is ``absent`` where that is
+    possible. `largest` also looks for the largest batch that fits. Raises `UsageError`.
+    """
+    from assay.absent.gpus import absent_device
+    from assay.launch import gpu_peak as ways
+    from assay.optimizations import check, mesh_of, resolve_run
+
+    absent_device(device)
+    run, machine = on_device(configure(source, overrides, optimizations), device)
+    with predictable(run, Home()) as known:
+        fixed = resolve_run(known)
+        if mesh_of(fixed).size > 1:
+            raise UsageError("the peak is of the step of one device; leave out techniques that divide it among ranks")
+        check(fixed, machine)
+    given = any(one.startswith("training.batch_size=") for one in overrides)
+    asked = {"batch": fixed.training.batch_size if given else None, "largest": largest}
+    way = way or _possible(on_progress)
+    find = ways.run_on_absent_gpu if way == "absent" else ways.trace_on_fake_tensors
+    return find(fixed, device, on_progress, **asked)
+
+
+def _possible(tell: Callable[[str], None]) -> Way:
+    """Return the way that is possible here, and tell it; running the step comes first."""
+    from assay.launch.gpu_peak import refusal
+
+    refused = refusal()
+    if refused is None:
+        tell("the step runs on an absent GPU, with torch's CUDA build")
+        return "absent"
+    tell(f"the step is traced on fake tensors: {refused}")
+    return "trace"

@@ -38,7 +38,7 @@ class AccuracyLedger(Shown, Accuracy):
 
     def plot(self) -> "Figure | None":
         """Return a figure of predicted against measured memory and time; None without a prediction."""
-        from assay.report.page.accuracy import figure
+        from assay.report.accuracy import figure
 
         return figure(self)
 
@@ -63,7 +63,7 @@ def accuracy(home: Home | Path | str | None = None) -> AccuracyLedger:
 
 def write_accuracy(found: AccuracyLedger, path: Path | str) -> Path:
     """Write the page of `found` and return its path. Raises `UsageError` and `StorageError` as other pages do."""
-    from assay.report.page.accuracy import write_accuracy_page
+    from assay.report.accuracy import write_accuracy_page
 
     return write_accuracy_page(found, Path(path))
 

@@ -12,7 +12,7 @@ from assay.config.loading import load, stack
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
 from assay.config.source import names_a_function
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from assay.hardware import Machine
@@ -57,6 +57,15 @@ def with_initial_weights(run: Run, home: Home) -> Run:
     return with_initial_weights(run, home)
 
 
+def with_initial_shape(run: Run, home: Home) -> Run:
+    """Return the same for a prediction, for which the ``config.json`` of a Hugging Face model is enough."""
+    if run.model.init_from is None:
+        return run
+    from assay.launch.initial_weights import with_initial_shape
+
+    return with_initial_shape(run, home)
+
+
 @contextmanager
 def predictable(run: Run, home: Home) -> Iterator[Run]:
     """Yield a run as predictions need it: with the shape of its model and its vocabulary.
@@ -64,10 +73,7 @@ def predictable(run: Run, home: Home) -> Iterator[Run]:
     A folder of a Hugging Face model needs its ``config.json`` only. The text is prepared if only that tells the
     vocabulary, and what was prepared is removed if the block refuses the run. Raises `UsageError`.
     """
-    if run.model.init_from is not None:
-        from assay.launch.initial_weights import with_initial_shape
-
-        run = with_initial_shape(run, home)
+    run = with_initial_shape(run, home)
     if run.with_vocabulary().model.vocab_size is not None or run.model.own is not None:
         yield run.with_vocabulary()
         return
@@ -106,7 +112,7 @@ def specs_of(optimizations: Stack) -> tuple[Spec, ...]:
     if optimizations is None:
         return ()
     if not isinstance(optimizations, str | Spec | Sequence):
-        raise UsageError(f"optimizations={shown(optimizations)} is not possible; give a text or a list of texts")
+        raise UsageError(f"optimizations={short_text(optimizations)} is not possible; give a text or a list of texts")
     return stack([optimizations] if isinstance(optimizations, str | Spec) else optimizations)
 
 

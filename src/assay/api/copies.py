@@ -65,9 +65,9 @@ def tracking(
     A tracker that fails never ends a run; `on_message` receives a sentence, which is printed by default. Raises
     `UsageError` for an unknown name, and if a library is not installed.
     """
-    from assay.tracking.following import Tracking, printed
+    from assay.tracking.following import Tracking, print_note
 
-    return Tracking(names, home_of(home), on_message or printed)
+    return Tracking(names, home_of(home), on_message or print_note)
 
 
 def _runs(home: Home, name: str) -> tuple[str, dict[str, str]]:

@@ -46,10 +46,9 @@ def training_cost(
 
 def _at_pace(run: "Run", asked: "TrainingCost", device: str) -> "dict[str, object] | None":
     """Return the fields of a cost at the pace of a predicted step; None if no step of the device is predicted."""
-    from assay.estimator.cost import mfu_of
+    from assay.estimator.cost import Training, mfu_of
     from assay.estimator.estimate import estimate as predict
-    from assay.estimator.fit import batch_of
-    from assay.estimator.training import Training
+    from assay.estimator.memory_fit import batch_of, fit_of
 
     if asked.device.capability is None:
         return None
@@ -66,7 +65,7 @@ def _at_pace(run: "Run", asked: "TrainingCost", device: str) -> "dict[str, objec
         price=asked.price,
     )
     stack = "+".join(map(str, run.optimizations))
-    pace = {"training": training, "stack": stack, "batch": batch_of(found.run)}
+    pace = {"training": training, "stack": stack, "batch": batch_of(found.run), "fit": fit_of(found)}
     return pace | {"mfu": mfu_of(found.run.model, asked.device, training)}
 
 

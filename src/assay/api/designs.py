@@ -1,6 +1,6 @@
 """Studies before they run: those of the library, new files, and plans of either."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.analysis.stated.best import Best
+    from assay.analysis.choose.best import Best
     from assay.config.run import Run
     from assay.data.progress import Progress
     from assay.records.study import Cell, StartFrom
@@ -51,8 +51,8 @@ def plan(
     from assay.studies.outlook import outlook
 
     place = home_of(home)
-    study, base = designed(source, overrides, scale, place)
-    study = untimed(study) if loss_only else study
+    study, base = design_study(source, overrides, scale, place)
+    study = without_times(study) if loss_only else study
     timed = not (loss_only or study.losses_only)
     if calibrate and not timed:
         raise UsageError("a study that measures losses only has no times to calibrate; leave out --calibrate")
@@ -61,7 +61,7 @@ def plan(
     return found
 
 
-def untimed(study: "Study") -> "Study":
+def without_times(study: "Study") -> "Study":
     """Return a study as it runs without times: a second process of a seed would say the same, if none is asked for."""
     return study if study.processes is not None else study.model_copy(update={"processes": 1})
 
@@ -73,10 +73,17 @@ def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
     return write_template(name, kind, Path(folder))
 
 
-def designed(source: Path | str, overrides: Sequence[str], scale: str | None, home: Home) -> "tuple[Study, Run]":
+def design_study(
+    source: Path | str,
+    overrides: Sequence[str],
+    scale: str | None,
+    home: Home,
+    initial: "Callable[[Run, Home], Run]" = with_initial_weights,
+) -> "tuple[Study, Run]":
     """Return the study of a name or a file at a scale, and the configuration of its base.
 
-    Raises `UsageError` with one sentence on the first fault.
+    `initial` reads the weights that the base starts from, or for a prediction only their shape. Raises `UsageError`
+    with one sentence on the first fault.
     """
     from assay.studies.library import find_study_file
     from assay.studies.reading import FULL, read_study
@@ -85,7 +92,7 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
     if study.constant is not None:
         study = study.model_copy(update={"constant": study.constant.in_home(home)})
     best = None if study.start_from is None else _best(study.start_from, home)
-    run = with_initial_weights(configure(study.base if best is None else best.run, study.overrides), home)
+    run = initial(configure(study.base if best is None else best.run, study.overrides), home)
     if best is not None:
         study = study.model_copy(update={"started_from": best.told(run)})
     return study.on(run), run
@@ -93,8 +100,8 @@ def designed(source: Path | str, overrides: Sequence[str], scale: str | None, ho
 
 def _best(start: "StartFrom", home: Home) -> "Best":
     """Return the best row of an earlier study. Raises `UsageError` if it is not known or not complete."""
+    from assay.analysis.choose.best import best_row
     from assay.analysis.comparison import analyse
-    from assay.analysis.stated.best import best_row
     from assay.records.study import StudyEnding
     from assay.studies.folder import find
     from assay.studies.library import command_of
@@ -130,10 +137,9 @@ def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[
 
 def check_statements(study: "Study", rows: set[str]) -> None:
     """Raise `UsageError` if a study states something about a row, a metric or a formula that does not exist."""
-    from assay.analysis.choices.contexts import check_context
-    from assay.analysis.choices.ranking import check_ranking
-    from assay.analysis.stated.expectations import check_expectations
-    from assay.analysis.stated.published import check_published
+    from assay.analysis.choose.criteria import check_context
+    from assay.analysis.choose.ranking import check_ranking
+    from assay.analysis.claims import check_expectations, check_published
 
     levels = {key: one.levels for key, one in study.by_key().items()}
     check_expectations(study.expects, rows, levels)

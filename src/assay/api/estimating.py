@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from assay.api.step_results import PlannedStep, PredictedStep
     from assay.config.run import Run
     from assay.data.progress import Progress
+    from assay.estimator.every_rank import EveryRank
     from assay.estimator.inference import Inference
-    from assay.estimator.ranks import EveryRank
     from assay.hardware import Machine
     from assay.launch.token_budget import TokenBudget
 
@@ -50,7 +50,7 @@ def estimate_every_rank(
 
     Raises the errors of `estimate`.
     """
-    from assay.estimator.ranks import estimate_every_rank as predict
+    from assay.estimator.every_rank import estimate_every_rank as predict
     from assay.hardware.rates import known_machine
     from assay.launch.prepare import threads_of
     from assay.optimizations import check_divided
@@ -87,13 +87,13 @@ def calibrate(
     """
     from assay.launch.prepare import threads_of
     from assay.launch.step_times import calibrate as time_steps
-    from assay.optimizations import check_divided, resolved
+    from assay.optimizations import check_divided, resolve_run
 
     asked = configure(source, overrides, optimizations)
     check_divided(asked)
     estimate(source, *overrides, optimizations=optimizations)
     with predictable(asked, Home()) as known:
-        run = resolved(known)
+        run = resolve_run(known)
     for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
         tell(f"the step was not timed: {reason}")
     return estimate(source, *overrides, optimizations=optimizations)

@@ -1,17 +1,21 @@
-"""Runs as the API returns them: a record with its steps, and the list of runs, for programs and notebooks."""
+"""Runs and studies as the API returns them: records, lists, answers and predictions, for programs and notebooks."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import PrivateAttr
 
+from assay.analysis.comparison import Comparison
 from assay.config.home import Home
 from assay.records.run import RunResult
 from assay.report.notebook import Shown
 from assay.store.index import Entry
+from assay.studies.predicted import PredictedStudy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas
     from matplotlib.figure import Figure
 
@@ -53,8 +57,8 @@ class TrainedRun(Shown, RunResult):
 
     def plot(self) -> "Figure | None":
         """Return a figure of training loss, validation loss and learning rate by step; None without a step."""
-        from assay.report.page.curves import losses
-        from assay.report.wording import unit_of_loss
+        from assay.report.comparison.wording import unit_of_loss
+        from assay.report.curves import losses
 
         return losses(self.to_frame(), unit_of_loss(self.config)) if self.steps else None
 
@@ -80,3 +84,79 @@ class RunTable(list[Entry]):
         from assay.report.runs import COLUMNS, FIGURES, row
 
         return html([Table.of(COLUMNS, map(row, self), FIGURES)])
+
+
+Drawn = Literal["changes", "memory", "seconds", "step_times", "losses", "distances", "predictions"]
+"""Names of the figures of a page."""
+
+
+class StudyResult(Shown, Comparison):
+    """Comparison of a study's cells."""
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> "StudyResult":
+        """Return a comparison as a result of the API."""
+        return cls.model_construct(comparison.model_fields_set, **dict(comparison))
+
+    def __repr__(self) -> str:
+        return f"<study {self.record.id}: baseline and {len(self.rows)} rows, {len(self.record.cells)} cells>"
+
+    def plot(self, figure: Drawn = "changes") -> "Figure | None":
+        """Return a figure of the comparison's page: changes by treatment, memory over a step, losses by second or step.
+
+        `step_times` is their distribution, `distances` has those of losses from the baseline's, and `predictions` the
+        errors of predicted peaks. Returns None if there is nothing to draw.
+        """
+        from assay.report.study.view import StudyView
+
+        return StudyView(self).figure(figure)
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.study.view import StudyView
+
+        return StudyView(self).blocks()
+
+
+class PredictedAnswer(Shown, PredictedStudy):
+    """A predicted study."""
+
+    @classmethod
+    def of(cls, found: PredictedStudy) -> "PredictedAnswer":
+        """Return a predicted study as a result of the API."""
+        return cls(**{name: getattr(found, name) for name in PredictedStudy.__dataclass_fields__})
+
+    def __repr__(self) -> str:
+        rows = len(self.named) - 1
+        return f"<study predicted on {self.device}: baseline and {rows} row{'s' if rows > 1 else ''}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole answer as plain values."""
+        from assay.report.study.predicted import predicted_study_values
+
+        return predicted_study_values(self)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a data frame with a line for each row: its levels, and every figure that is compared."""
+        import pandas
+
+        from assay.analysis.predicted_rows import COMPARED
+
+        known = [(row.label, dict(row.levels), row.found) for row in self.named if row.found is not None]
+        return pandas.DataFrame(
+            {"row": label, **levels, **{one.name: one.of(found) for one in COMPARED}} for label, levels, found in known
+        )
+
+    def plot(self) -> "Figure | None":
+        """Return heat maps of percent changes and of deviations by two factors; None for a comparison."""
+        from assay.report.kit.drawing import together, with_print_colours
+        from assay.report.study.predicted import maps
+
+        drawn = together(maps(self))
+        return None if drawn is None else with_print_colours(drawn)
+
+    def report(self) -> "Iterable[Block]":
+        """Return the report as `assay` prints it."""
+        from assay.report.study.predicted import predicted_study_report
+
+        return predicted_study_report(self)

@@ -56,7 +56,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "TrainedRun":
 
 def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Return the differences of two runs: configuration, environment, and all figures."""
-    from assay.report.difference import configurations, environments, figures
+    from assay.report.runs import configurations, environments, figures
 
     one, other = show(first, home), show(second, home)
     return {

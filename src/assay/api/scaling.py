@@ -1,10 +1,9 @@
 """Scaling laws: run a study, fit a law to points, test it on larger runs, predict losses, and ask how large."""
 
-from assay.api.asking.batch import batch
-from assay.api.asking.optimal import growth, optimal
-from assay.api.isoflop import answer, plan, points, run, start
-from assay.api.laws.fitting import DRAWS, fit, laws, predict
-from assay.api.laws.frontiers import envelope, isoflop
+from assay.api.batch import batch
+from assay.api.laws import DRAWS, envelope, fit, isoflop, laws, predict
+from assay.api.optimal import growth, optimal
+from assay.api.scaling_study import answer, plan, points, run, start
 
 __all__ = [
     "DRAWS",

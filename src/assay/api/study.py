@@ -1,4 +1,4 @@
-"""Studies: compare, write and plan a file, run one, list, show, follow, stop and resume them."""
+"""Studies: compare, write and plan a file, run one or predict it, list, show, follow, stop and resume them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -6,19 +6,91 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.api.configuration import Source, configure, title_of, with_initial_weights
-from assay.api.designs import check_statements, designed, library, new, plan, remarks, untimed
-from assay.api.predicted_studies import predict, predict_comparison
+from assay.api.configuration import Source, configure, on_device, title_of, with_initial_shape, with_initial_weights
+from assay.api.designs import check_statements, design_study, library, new, plan, remarks, without_times
 from assay.config.home import Home, home_of
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from assay.analysis.factors.machines import Machines
-    from assay.api.study_results import StudyResult
+    from assay.api.run_results import PredictedAnswer, StudyResult
+    from assay.config.run import ResolvedRun
     from assay.data.progress import Progress
     from assay.executors.base import News
     from assay.records.study import ComparisonRecord
     from assay.studies.execution.study_listing import Listed, StudyStanding
+
+
+def predict_comparison(
+    source: Source = None,
+    *overrides: str,
+    device: str,
+    treatments: str | Sequence[str] = (),
+    home: Home | Path | str | None = None,
+    on_progress: "Progress | None" = None,
+) -> "PredictedAnswer":
+    """Predict a baseline and treatments on one GPU that may be absent, with every pair of treatments.
+
+    Treatments are those of `compare`; without any, well-known techniques of the device are compared. Raises
+    `UsageError` as `estimate` and `compare`.
+    """
+    from assay.api.run_results import PredictedAnswer
+    from assay.data.progress import silent
+    from assay.studies.kinds.comparison import ComparisonStudy, usual
+    from assay.studies.kinds.comparison import treatments as read
+    from assay.studies.predicted import predicted_study
+
+    place, tell = home_of(home), on_progress or silent
+    base, machine = on_device(with_initial_shape(configure(source, overrides), place), device)
+    rows = (treatments,) if isinstance(treatments, str) else tuple(treatments) or usual(base, tell, machine)
+    study = ComparisonStudy(base=title_of(source), treatments=tuple(read(base, rows)))
+    found = predicted_study(study, base, device, machine, _Vocabulary(place, tell))
+    return PredictedAnswer.of(found)
+
+
+def predict(
+    source: Path | str,
+    *overrides: str,
+    device: str,
+    scale: str | None = None,
+    home: Home | Path | str | None = None,
+    on_progress: "Progress | None" = None,
+) -> "PredictedAnswer":
+    """Predict every row of a study on one GPU that may be absent. The study is given as for `run`.
+
+    Raises `UsageError` for a fault of the file, and if the control cannot be predicted there.
+    """
+    from assay.api.run_results import PredictedAnswer
+    from assay.data.progress import silent
+    from assay.studies.predicted import predicted_study
+
+    place, tell = home_of(home), on_progress or silent
+    study, run = design_study(source, overrides, scale, place, with_initial_shape)
+    base, machine = on_device(run, device)
+    found = predicted_study(study.on(base), base, device, machine, _Vocabulary(place, tell))
+    check_statements(study, {row.label for row in found.rows})
+    return PredictedAnswer.of(found)
+
+
+class _Vocabulary:
+    """Finds the size of the vocabulary of a run; its text is prepared only if nothing else tells the size."""
+
+    def __init__(self, home: Home, tell: "Progress") -> None:
+        self._home, self._tell = home, tell
+
+    def __call__(self, run: "ResolvedRun") -> "ResolvedRun":
+        known = run.with_vocabulary()
+        if known.model.vocab_size is not None:
+            return known
+        from assay.data import prepare
+        from assay.launch.prepare import leaving_nothing
+
+        try:
+            with leaving_nothing(run, self._home):
+                return run.with_vocabulary(prepare(run.data, self._home.ready(), self._tell).vocab_size)
+        except UsageError as reason:
+            raise UsageError(f"the text decides the vocabulary: {reason}; or give model.vocab_size") from reason
+
 
 __all__ = [
     "compare",
@@ -95,8 +167,8 @@ def run(
 
     analyse = _analysis()
     place = home_of(home)
-    study, base = designed(source, overrides, scale, place)
-    study = untimed(study) if loss_only else study
+    study, base = design_study(source, overrides, scale, place)
+    study = without_times(study) if loss_only else study
     cells = study.cells(base)
     check_statements(study, {cell.treatment for cell in cells})
     cells, notes = able(cells) if executor == "local" else (cells, ())  # other machines may run what this one cannot
@@ -132,7 +204,7 @@ def resume(
     from assay.studies.folder import find
 
     if mode not in list(Mode):
-        raise UsageError(f"there is no mode {shown(mode)}; there are {', '.join(Mode)}")
+        raise UsageError(f"there is no mode {short_text(mode)}; there are {', '.join(Mode)}")
     if mode == Mode.READ_ONLY:
         return show(name, home)
     analyse = _analysis()
@@ -249,14 +321,14 @@ def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
     They are first needed when all cells have ended, which would be late.
     """
     from assay.analysis.comparison import analyse
-    from assay.analysis.metrics.registry import check_own
-    from assay.api.study_results import StudyResult
+    from assay.analysis.metrics.base import check_own
+    from assay.api.run_results import StudyResult
     from assay.config.extensions import extension_folder
     from assay.config.run import Run
-    from assay.optimizations import resolved
+    from assay.optimizations import resolve_run
 
     if extension_folder("metrics") is not None:
-        check_own(resolved(Run().with_vocabulary(256)))
+        check_own(resolve_run(Run().with_vocabulary(256)))
     if extension_folder("scaling") is not None:
         from assay.scaling.laws import forms
 

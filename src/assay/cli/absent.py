@@ -9,9 +9,9 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.absent.answer import AbsentAnswer
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
+    from assay.absent.script_answer import AbsentAnswer
     from assay.report.blocks import Block
 
 _Device = Annotated[
@@ -164,7 +164,7 @@ def _say(found: "AbsentAnswer | LargestFit | RanksAnswer", target: "Path | None"
 
 
 def _list_devices() -> None:
-    from assay.absent.devices import ABSENT
+    from assay.absent.gpus import ABSENT
     from assay.cli.console import print_blocks
     from assay.report.absent import device_table
 
@@ -194,9 +194,7 @@ def _set_up(command: list[str], *, yes: bool) -> None:
 def _report(found: "AbsentAnswer | LargestFit | RanksAnswer") -> "Iterable[Block]":
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
-    from assay.report.absent import absent_report
-    from assay.report.absent_largest import largest_report
-    from assay.report.absent_ranks import absent_ranks_report
+    from assay.report.absent import absent_ranks_report, absent_report, largest_report
 
     if isinstance(found, RanksAnswer):
         return absent_ranks_report(found)

@@ -54,8 +54,7 @@ def anatomy(
     from assay.cli.console import note, plain, print_blocks, print_json
     from assay.cli.progress import watcher
     from assay.records.status import Status
-    from assay.report.page.anatomy import draw
-    from assay.report.step.anatomy import anatomy_report
+    from assay.report.anatomy import anatomy_report, draw
 
     _possible(figure, perfetto, memory_snapshot)
     with watcher() as watch:
@@ -84,13 +83,12 @@ def anatomy(
 def _possible(figure: Path | None, perfetto: Path | None, memory_snapshot: Path | None) -> None:
     """Raise `UsageError` if a file cannot be written, before anything is measured for it."""
     from assay.files import check_target
-    from assay.report.page.anatomy import drawable
-    from assay.report.step.perfetto import writable
+    from assay.report.anatomy import check_trace, drawable
 
     if figure is not None:
         drawable(figure)
     if perfetto is not None:
-        writable(perfetto)
+        check_trace(perfetto)
     if memory_snapshot is not None:
         check_target(memory_snapshot, "memory snapshot", (".pickle",))
 

@@ -38,7 +38,7 @@ def capacity(
     from assay import api
     from assay.api.fitting import budget_of
     from assay.cli.console import note, print_blocks, print_json
-    from assay.report.predicted.capacity import capacity_report
+    from assay.report.capacity import capacity_report
     from assay.units import parse_bytes
 
     check_place(device, source, *(overrides or ()))

@@ -7,7 +7,7 @@ import typer
 from assay.errors import UsageError
 
 
-def consented(error: BaseException) -> bool:
+def ask_consent(error: BaseException) -> bool:
     """True if an error was the refusal of such code, and the user lets it run: then the verb can begin again."""
     if not isinstance(error, UsageError) or not sys.stdin.isatty():
         return False

@@ -20,8 +20,7 @@ def doctor(
     """
     from assay.cli.console import plain, print_json, print_table
     from assay.config import Home
-    from assay.hardware.doctor import examine
-    from assay.hardware.host import FindingState, Host
+    from assay.hardware.examination import FindingState, Host, examine
     from assay.launch.rates import largest_half_repeated
 
     found = list(examine(Host(home=Home().root, half_repeated=largest_half_repeated)))

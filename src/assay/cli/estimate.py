@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from assay.cli.estimate_answers import answer
-from assay.cli.option_rules import check_place, check_used, given, only_one
+from assay.cli.option_rules import check_place, check_used, given_options, only_one
 from assay.cli.options import CUDA_DEVICES, Json, Nproc, Overrides, Rows, Source, changes
 from assay.errors import UsageError
 
@@ -120,7 +120,7 @@ def estimate(
 
 def _way(options: Mapping[str, Any]) -> str:
     """Return the way that options choose, of `_USES`. Raises `UsageError` for two, and for an option of another."""
-    found = only_one([one for one in given(options) if one in _USES and one != "--device"])
+    found = only_one([one for one in given_options(options) if one in _USES and one != "--device"])
     found = "--device" if not found and options["--device"] is not None else found
     check_used(found, _USES, options)
     return found

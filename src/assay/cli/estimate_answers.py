@@ -47,7 +47,7 @@ def _traced(source: str | None, changed: list[str], stack: list[str], as_json: b
     """Print the traced peak, beside the ledger's if the model has one."""
     from assay import api
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.traced import beside_ledger
+    from assay.report.estimate import beside_ledger
 
     found = api.trace(source, *changed, optimizations=stack)
     ledger = None

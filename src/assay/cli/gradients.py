@@ -27,7 +27,7 @@ def gradients(
     from assay import api
     from assay.cli.console import plain, print_blocks, print_json
     from assay.cli.progress import watcher
-    from assay.report.step.gradients import gradients_report
+    from assay.report.gradients import gradients_report
 
     with watcher() as watch:
 

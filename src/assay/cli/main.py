@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.consent import consented
+from assay.cli.consent import ask_consent
 from assay.cli.signals import asked_to_stop, stop_on_signals
 from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, ProcessKilled, StorageError, UsageError, one_line
@@ -78,7 +78,7 @@ class _Verbs(typer.core.TyperGroup):
             try:
                 value = super().invoke(ctx)
             except UsageError as error:
-                if not consented(error):
+                if not ask_consent(error):
                     raise
                 ctx.args, ctx._protected_args = words  # the parser has taken them
                 value = super().invoke(ctx)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments, check_used, given, only_one
+from assay.cli.option_rules import arguments, check_used, given_options, only_one
 from assay.cli.options import Json
 
 _Step = Annotated[
@@ -66,12 +66,12 @@ def measure(
     """
     from assay import api
     from assay.cli.console import note, print_blocks, print_json
-    from assay.report.page.anatomy import drawable
-    from assay.report.page.theme import save
+    from assay.report.anatomy import drawable
+    from assay.report.kit.drawing import save
 
     near = {"--numerics": numerics}
     modes = {"--against": against, "--device": device}
-    check_used(only_one(given(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
+    check_used(only_one(given_options(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
     if device is not None:
         from assay.cli.estimate_answers import gpu_peak
 

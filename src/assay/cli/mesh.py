@@ -49,9 +49,9 @@ def mesh(
 
         print_json(_value(found, ranks_per_node))
         return
-    from assay.report.mesh import drawn
+    from assay.report.mesh import mesh_lines
 
-    for line in drawn(found, ranks_per_node):
+    for line in mesh_lines(found, ranks_per_node):
         typer.echo(line)
 
 

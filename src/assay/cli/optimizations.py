@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.option_rules import check_used, given
+from assay.cli.option_rules import check_used, given_options
 from assay.cli.options import Json
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def optimizations(
         assay optimizations activation_checkpointing
         assay optimizations --table
     """
-    from assay.analysis.catalogue import read, shipped
+    from assay.analysis.catalogue import read, shipped_path
     from assay.cli.console import plain, print_json, print_table
     from assay.config import Spec
     from assay.hardware import detect
     from assay.optimizations import availability, card, catalogue, resolve
 
-    mode = next(iter(given({"NAME": name, "--table": table, "--json": as_json})), "")
+    mode = next(iter(given_options({"NAME": name, "--table": table, "--json": as_json})), "")
     check_used(mode, _USES, {"--measured": measured})
     known = catalogue() if name is None else {name: type(resolve(Spec(name=name)))}
-    found = read(shipped() if measured is None else measured)
+    found = read(shipped_path() if measured is None else measured)
     if table:
         _table(list(known), found, as_json)
         return

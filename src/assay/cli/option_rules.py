@@ -9,7 +9,7 @@ Uses = Mapping[str, Collection[str]]
 """Options by the mode that uses them. A mode is the option that chooses it, and empty if none is given."""
 
 
-def given(options: Mapping[str, object]) -> list[str]:
+def given_options(options: Mapping[str, object]) -> list[str]:
     """Return the names of the options that are given: their value is not None, False or empty of words."""
     return [name for name, value in options.items() if value is not None and value is not False and value != []]
 
@@ -29,7 +29,7 @@ def only_one(modes: Collection[str]) -> str:
 
 def check_used(mode: str, uses: Uses, options: Mapping[str, object]) -> None:
     """Raise `UsageError` if an option is given that some mode uses, and this one does not."""
-    for name in given(options):
+    for name in given_options(options):
         owners = [one for one, used in uses.items() if name in used]
         if mode in owners or not owners:
             continue

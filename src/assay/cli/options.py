@@ -91,24 +91,24 @@ def changes(overrides: list[str] | None, nproc: int | None, oversubscribe: bool 
 
 def count_of(option: str, text: str) -> float:
     """Return the count that an option has, such as ``300B``. Raises `UsageError` if it is none."""
-    from assay.errors import shown
+    from assay.errors import short_text
     from assay.units import parse_count
 
     try:
         return parse_count(text)
     except ValueError:
-        raise UsageError(f"{option} is {shown(text)}; write a number such as 300B, 1.5T or 2e9") from None
+        raise UsageError(f"{option} is {short_text(text)}; write a number such as 300B, 1.5T or 2e9") from None
 
 
 def seconds_of(option: str, text: str) -> float:
     """Return the seconds of a time such as ``2h`` or ``25min``. Raises `UsageError` if it is none."""
-    from assay.errors import shown
+    from assay.errors import short_text
     from assay.units import parse_seconds
 
     try:
         return parse_seconds(text)
     except ValueError:
-        raise UsageError(f"{option} is {shown(text)}; write a time such as 2h, 25min or 90s") from None
+        raise UsageError(f"{option} is {short_text(text)}; write a time such as 2h, 25min or 90s") from None
 
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Id or name of a run, the start of either, or last.")]

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from assay.api.predicted_results import PredictedAnswer
+    from assay.api.run_results import PredictedAnswer
 
 
 def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as_json: bool) -> None:
     """Predict a study and print it; with `page`, write its page and print the path last."""
     from assay.cli.console import note, print_blocks, print_json
-    from assay.report.page import check_page
+    from assay.report.kit.page import check_page
 
     if page is not None:
         check_page(page)
     found = ask(on_progress=lambda text, share: note(text))
     written = None
     if page is not None:
-        from assay.report.page.predicted import write_predicted_page
+        from assay.report.study.predicted import write_predicted_page
 
         written = str(write_predicted_page(found, page))
     if as_json:

@@ -88,7 +88,7 @@ def compare_runs(
     from assay.api import runs
     from assay.cli.console import print_json, print_table
     from assay.config import Home
-    from assay.report.difference import changed
+    from assay.report.runs import changed_rows
     from assay.store.lookup import find
 
     home = Home().checked()
@@ -102,7 +102,7 @@ def compare_runs(
             print_table((name, *ids), [(key, *pair) for key, pair in parts[name].items()])
         else:
             typer.echo(f"{name}: the same")
-    print_table(("figures", *ids, "change"), changed(parts["figures"]), right=(*ids, "change"))
+    print_table(("figures", *ids, "change"), changed_rows(parts["figures"]), right=(*ids, "change"))
 
 
 @app.command("rm")

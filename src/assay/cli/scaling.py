@@ -10,7 +10,7 @@ from assay.cli.options import Json, count_of
 from assay.cli.scaling_questions import batch_size, optimal_size
 
 if TYPE_CHECKING:
-    from assay.scaling.profile import Likelihood
+    from assay.scaling.law_intervals import Likelihood
 
 app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
 app.command("run")(scaling_study.run_study)
@@ -51,7 +51,7 @@ def list_laws(as_json: Json = False) -> None:
     """List the laws that can be fitted: formula, how N and C are counted, source, published constants."""
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.laws import laws_report, laws_values
+    from assay.report.laws import laws_report, laws_values
 
     known = scaling.laws().values()
     print_json(laws_values(known)) if as_json else print_blocks(laws_report(known))
@@ -95,7 +95,7 @@ def fit_law(
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.scaling import fit_report, fit_values
+    from assay.report.laws import fit_report, fit_values
 
     found = scaling.fit(
         points,
@@ -146,7 +146,7 @@ def predict_loss(
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.laws import prediction_report, prediction_values
+    from assay.report.laws import prediction_report, prediction_values
 
     asked = {"parameters": ("--params", params), "tokens": ("--tokens", tokens), "flops": ("--flops", flops)}
     asked |= {"min_flops": ("--min-flops", min_flops), "min_steps": ("--min-steps", min_steps)}
@@ -174,7 +174,7 @@ def isoflop_optima(
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.frontiers import isoflop_report, isoflop_values
+    from assay.report.frontiers import isoflop_report, isoflop_values
 
     found = scaling.isoflop(points, draws=draws, seed=seed, columns=columns)
     print_json(isoflop_values(found)) if as_json else print_blocks(isoflop_report(found))
@@ -197,7 +197,7 @@ def envelope_optima(
     """
     from assay.api import scaling
     from assay.cli.console import print_blocks, print_json
-    from assay.report.predicted.frontiers import envelope_report, envelope_values
+    from assay.report.frontiers import envelope_report, envelope_values
 
     found = scaling.envelope(curves, draws=draws, seed=seed, columns=columns)
     print_json(envelope_values(found)) if as_json else print_blocks(envelope_report(found))

@@ -149,7 +149,7 @@ def batch_size(
         assay scaling batch --loss 3.2
         assay scaling batch --params 1B --steps 100k --batch-size 512k
     """
-    from assay.api import scaling
+    from assay.api.batch import batch
     from assay.cli.console import print_blocks, print_json
     from assay.cli.progress import watcher
 
@@ -163,7 +163,7 @@ def batch_size(
         def tell(message: str, fraction: float | None) -> None:
             watch({"event": "prepare", "message": message, "fraction": fraction})
 
-        found = scaling.batch(
+        found = batch(
             run,
             noise=counts["--noise"],
             noise_error=counts["--noise-error"],

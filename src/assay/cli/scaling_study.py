@@ -45,14 +45,14 @@ def run_study(
     """
     from functools import partial
 
-    from assay.api import isoflop
+    from assay.api import scaling_study
     from assay.cli.console import print_blocks, print_json
-    from assay.report.scaled.plan import plan_report, plan_values
-    from assay.report.terminal.progress import watcher
+    from assay.report.comparison.progress import watcher
+    from assay.report.scaling_study import plan_report, plan_values
 
     check_used("--plan" if only_plan else "", _USES, {"--executor": executor, "--page": page})
     with watcher() as watch:
-        found = isoflop.plan(
+        found = scaling_study.plan(
             source,
             *(overrides or ()),
             budget_seconds=seconds_of("--budget", budget),
@@ -66,7 +66,7 @@ def run_study(
     elif not as_json:
         print_blocks(plan_report(found))
     if not only_plan:
-        finish(partial(isoflop.start, found, executor=executor or "local"), page, as_json)
+        finish(partial(scaling_study.start, found, executor=executor or "local"), page, as_json)
 
 
 def study_points(
@@ -77,7 +77,7 @@ def study_points(
     as_json: Json = False,
 ) -> None:
     """Print size, tokens, FLOPs and loss of every run of a study as CSV, which `assay scaling fit` reads."""
-    from assay.api.isoflop import points
+    from assay.api.scaling_study import points
     from assay.cli.console import print_json
     from assay.errors import legible
 
@@ -90,19 +90,19 @@ def study_points(
 
 def study_report(study: _Study, page: Page = None, as_json: Json = False) -> None:
     """Print the answer of a study of scaling, and write its page anew from the record."""
-    from assay.api.isoflop import answer
+    from assay.api.scaling_study import answer
     from assay.config import Home
     from assay.report import view
-    from assay.report.page import write_page
+    from assay.report.kit.page import write_page
 
     shown = view(answer(study))
     print_answer(shown, write_page(shown, Home(), page), as_json)
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    from assay.errors import UsageError, shown
+    from assay.errors import UsageError, short_text
 
     try:
         return tuple(sorted({int(one) for one in text.split(",")}))
     except ValueError:
-        raise UsageError(f"--widths is {shown(text)}; write whole numbers such as 32,48,64") from None
+        raise UsageError(f"--widths is {short_text(text)}; write whole numbers such as 32,48,64") from None

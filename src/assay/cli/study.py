@@ -83,8 +83,8 @@ def plan_study(
 
     from assay.api.designs import plan
     from assay.cli.console import print_blocks, print_json
-    from assay.report.study.outlook import outlook_report
-    from assay.report.terminal.progress import watcher
+    from assay.report.comparison.progress import watcher
+    from assay.report.study.standing import outlook_report
 
     options = {"--calibrate": calibrate, "--cells": cells, "--loss-only": loss_only, "--device": device}
     if gpu := _gpu(predicted, device, _PLAN_USES, options):
@@ -302,7 +302,7 @@ def report_study(study: _Name, page: Page = None) -> None:
     """Write the page of a study anew, from its record."""
     from assay.api.study import show
     from assay.config import Home
-    from assay.report.page import write_page
+    from assay.report.kit.page import write_page
 
     typer.echo(str(write_page(show(study), Home(), page)))
 
@@ -312,7 +312,7 @@ def follow_study(study: _Name) -> None:
     """Show the progress of a study that another process runs, until it ends."""
     from assay.api.study import follow, listed
     from assay.cli.console import note
-    from assay.report.terminal.progress import watcher
+    from assay.report.comparison.progress import watcher
 
     with watcher() as watch:
         for news in follow(study):

@@ -34,7 +34,7 @@ def finish(
     from assay.cli.track_option import copying, show_how_to_look
     from assay.config import Home
     from assay.report import view
-    from assay.report.page import check_page, write_page
+    from assay.report.kit.page import check_page, write_page
 
     home = Home()
     check_fail_on(fail_on)
@@ -60,16 +60,16 @@ def check_fail_on(fail_on: str | None) -> None:
 def unmet(comparison: "Comparison", fail_on: str | None) -> Exit:
     """Return the exit code for refuted expectations, if it was asked for; each is said in a line."""
     from assay.cli.console import note
-    from assay.report.study.expectations import refuted
+    from assay.report.study.sections.stated import refuted_expectations
 
-    found = refuted(comparison) if fail_on is not None else []
+    found = refuted_expectations(comparison) if fail_on is not None else []
     for one in found:
         note(f"assay: refuted: {one}")
     return Exit.UNMET if found else Exit.DONE
 
 
 def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
-    from assay.report.terminal.progress import watcher
+    from assay.report.comparison.progress import watcher
 
     with watcher() as watch:
         return measure(on_progress=watch.prepare, on_news=watch)
@@ -79,8 +79,8 @@ def print_answer(shown: "View", page: Path | None, as_json: bool) -> None:
     """Print a study's table, its sections, its last lines and the path of its page, or one JSON value with all."""
     from assay.cli.console import print_blocks, print_json
     from assay.report.blocks import Facts
-    from assay.report.terminal.comparison import print_comparison
-    from assay.report.terminal.console import legible_console
+    from assay.report.comparison.row_table import print_comparison
+    from assay.report.kit.terminal import legible_console
 
     if as_json:
         print_json({**shown.values(), "page": None if page is None else str(page)})

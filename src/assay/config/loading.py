@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from assay.config.fit import SHAPE
 from assay.config.run import Run, Spec
 from assay.config.yaml_text import as_corpus, check_size, one_sentence, parse_mapping, read_text
-from assay.errors import UsageError, first_line, meant, shown
+from assay.errors import UsageError, first_line, short_text, suggestion
 
 
 def presets() -> list[str]:
@@ -52,7 +52,9 @@ def load(
     """
     for override in overrides:
         if not isinstance(override, str) or "=" not in override or override.startswith("="):
-            raise UsageError(f"{shown(override)} is not an override: write key=value, for instance training.steps=100")
+            raise UsageError(
+                f"{short_text(override)} is not an override: write key=value, for instance training.steps=100"
+            )
     preset = isinstance(source, str) and source in _presets()
     # A preset as it is needs no OmegaConf, whose import takes a fifth of the time of `assay estimate`.
     run = validate(_preset(str(source)) if preset and not overrides else _merged(source, overrides, preset))
@@ -74,7 +76,7 @@ def _merged(source: Run | str | Path | None, overrides: Sequence[str], preset: b
             base.get("model", {}).pop(name, None)
     with one_sentence(f"the overrides {' '.join(overrides)}"):
         for override in overrides:
-            check_size(override.partition("=")[2], shown(override))
+            check_size(override.partition("=")[2], short_text(override))
         changes = OmegaConf.from_dotlist(list(overrides))
         return OmegaConf.to_container(OmegaConf.unsafe_merge(base, changes), resolve=True)  # both are used only here
 
@@ -131,11 +133,11 @@ def _text(source: str | Path | None) -> str:
     try:
         text = read_text(path)
     except FileNotFoundError:
-        hint = meant(name, presets()) or f"; the presets are {', '.join(presets())}"
-        raise UsageError(f"there is no preset or file named {shown(name)}{hint}") from None
+        hint = suggestion(name, presets()) or f"; the presets are {', '.join(presets())}"
+        raise UsageError(f"there is no preset or file named {short_text(name)}{hint}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
-        raise UsageError(f"{shown(name)} cannot be read as a file: {reason}") from error
+        raise UsageError(f"{short_text(name)} cannot be read as a file: {reason}") from error
     if not text.strip():
         raise UsageError(f"{name} is empty; write keys such as model and training, or {{}} for every default")
     return text
@@ -152,7 +154,7 @@ def _sentence(error: ValidationError) -> str:
     message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
     if finding["type"] == "model_type":
         message = "should be a mapping of keys"
-    return f"{key}={shown(finding['input'])} is not possible: it {message}"
+    return f"{key}={short_text(finding['input'])} is not possible: it {message}"
 
 
 def _meant_key(place: list[str]) -> str:
@@ -166,5 +168,5 @@ def _meant_key(place: list[str]) -> str:
     everywhere = {key.partition(".")[2]: key for key in keys() if "." in key}
     if place[-1] in everywhere:
         return f"; did you mean {everywhere[place[-1]]!r}?"
-    near = meant(".".join(place), [".".join((*place[:-1], name)) for name in siblings.model_fields])
+    near = suggestion(".".join(place), [".".join((*place[:-1], name)) for name in siblings.model_fields])
     return near or f"; the keys here are {', '.join(siblings.model_fields)}"

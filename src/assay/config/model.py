@@ -11,6 +11,9 @@ from assay.config.source import names_a_function
 EPSILON = 1e-5
 """Number added to the variance in every norm by default, as in GPT-2 and nanoGPT."""
 
+EMBEDDING_WEIGHT, HEAD_WEIGHT = "embedding.token.weight", "head.projection.weight"
+"""Names of the weights of the vocabulary's ends, which may be one tensor."""
+
 NEWER = ("n_head_dim", "qkv_bias", "norm_eps", "rotary_factor", "rotary_context", "own", "own_folder")
 """Fields that runs of earlier versions lack: at their defaults they are no part of a run's identity."""
 

@@ -326,7 +326,7 @@ class OwnRows(Frozen):
 
 
 class ResolvedRun(Run):
-    """A run after `assay.optimizations.resolved`: what a configuration comes to, with all that follows from it.
+    """A run after `assay.optimizations.resolve_run`: what a configuration comes to, with all that follows from it.
 
     Its optimizations are in the order of application and have every field, and `ranks` is the size of their mesh.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.extensions import import_file
-from assay.errors import UsageError, first_line, shown
+from assay.errors import UsageError, first_line, short_text
 
 
 def names_a_function(text: object) -> bool:
@@ -43,10 +43,10 @@ def parameters_of(name: str, folder: Path | str | None = None) -> tuple[str, ...
 
 def _function(name: str, folder: Path) -> Callable[[], Any]:
     if not names_a_function(name):
-        raise UsageError(f"{shown(name)} names no function; write module:function or file.py:function")
+        raise UsageError(f"{short_text(name)} names no function; write module:function or file.py:function")
     where, _, function = name.rpartition(":")
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {shown(str(folder))} from which {where} could be imported")
+        raise UsageError(f"there is no folder {short_text(str(folder))} from which {where} could be imported")
     sys.path.insert(0, str(folder.absolute()))
     module = import_file(folder / where, Path(where).stem) if where.endswith(".py") else _module(where)
     found = getattr(module, function, None)

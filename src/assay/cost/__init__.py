@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from assay.cost.simulation.allocator import Moment as Moment
     from assay.cost.simulation.timeline import Timeline as Timeline
     from assay.cost.simulation.timeline import replay as replay
-    from assay.cost.step import Cost as Cost
-    from assay.cost.step import baseline as baseline
+    from assay.cost.step_cost import Cost as Cost
+    from assay.cost.step_cost import baseline as baseline
     from assay.cost.tape import Tape as Tape
     from assay.cost.tape import Writer as Writer
-    from assay.cost.tensors import DTYPE_BYTES as DTYPE_BYTES
-    from assay.cost.tensors import Tensor as Tensor
+    from assay.cost.tensor import DTYPE_BYTES as DTYPE_BYTES
+    from assay.cost.tensor import Tensor as Tensor
     from assay.cost.work import executed_flops as executed_flops
     from assay.cost.work import model_flops as model_flops
     from assay.cost.work import multiplying as multiplying
-    from assay.cost.work import repeated as repeated
+    from assay.cost.work import recomputed_positions as recomputed_positions
 
 _MODULES = {
-    "DTYPE_BYTES": "tensors",
-    "Cost": "step",
+    "DTYPE_BYTES": "tensor",
+    "Cost": "step_cost",
     "Gradient": "operation",
     "Instant": "optimizers.updates",
     "Moment": "simulation.allocator",
     "Operation": "operation",
     "Tape": "tape",
-    "Tensor": "tensors",
+    "Tensor": "tensor",
     "Timeline": "simulation.timeline",
     "UpdateRule": "optimizers.updates",
     "Writer": "tape",
-    "baseline": "step",
+    "baseline": "step_cost",
     "executed_flops": "work",
     "model_flops": "work",
     "multiplying": "work",
-    "repeated": "work",
+    "recomputed_positions": "work",
     "replay": "simulation.timeline",
 }
 
@@ -66,7 +66,7 @@ __all__ = [
     "multiplying",
     "parameter_count",
     "parameters",
-    "repeated",
+    "recomputed_positions",
     "replay",
 ]
 

@@ -9,7 +9,7 @@ from math import prod
 
 from assay.cost.operation import Flops, Gradient, Operation, Scratch
 from assay.cost.tape import Writer
-from assay.cost.tensors import Tensor, altered
+from assay.cost.tensor import Tensor, alter
 
 FRESH, ALIAS, INPLACE, NONE = Gradient.FRESH, Gradient.ALIAS, Gradient.INPLACE, Gradient.NONE
 CONVERTED, TRANSPOSED, VIEWED = Gradient.CONVERTED, Gradient.TRANSPOSED, Gradient.VIEWED
@@ -91,11 +91,11 @@ def rms_norm(tape: Writer, x: Tensor, weight: Tensor, *, fused: bool) -> Tensor:
     return out
 
 
-def composed(norm: Operation, x: Tensor) -> Operation:
+def composed_norm(norm: Operation, x: Tensor) -> Operation:
     """Return an RMS norm of `x` that is a kernel of its own as torch composes it where that kernel cannot be had."""
     (deviation,) = norm.extras
-    normalized = altered(x, name=f"{norm.site}:{_NORMALIZED}", dtype="float32", view_of=None)
-    return altered(
+    normalized = alter(x, name=f"{norm.site}:{_NORMALIZED}", dtype="float32", view_of=None)
+    return alter(
         norm,
         saves=(*norm.saves, normalized.name),
         extras=(deviation, normalized),
@@ -105,7 +105,7 @@ def composed(norm: Operation, x: Tensor) -> Operation:
 
 
 def _of_the_square(x: Tensor) -> Scratch:
-    return Scratch(backward=(x, altered(x, shape=(*x.shape[:-1], x.shape[-1] - 1))))
+    return Scratch(backward=(x, alter(x, shape=(*x.shape[:-1], x.shape[-1] - 1))))
 
 
 def is_composed_norm(operation: Operation) -> bool:
@@ -119,7 +119,7 @@ def softmax(tape: Writer, x: Tensor, name: str = "aten._softmax", *, product: bo
     With `product` its backward multiplies that and its gradient into a temporary.
     """
     out = tape.made("probabilities", x.shape, x.dtype)
-    inside = (altered(out, name=f"{out.name} · gradient"),) if product else ()
+    inside = (alter(out, name=f"{out.name} · gradient"),) if product else ()
     tape.write(
         name,
         "normalization",
@@ -140,11 +140,11 @@ def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
     return out
 
 
-def scaled(tape: Writer, x: Tensor, number_bytes: int = 0) -> Tensor:
+def scale(tape: Writer, x: Tensor, number_bytes: int = 0) -> Tensor:
     """Product with a number; saves no tensor, except the number if torch wraps it."""
     out = tape.made("scaled", x.shape, x.dtype)
     tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), backward="MulBackward")
-    tape.operations[-1] = altered(tape.operations[-1], number_bytes=number_bytes)
+    tape.operations[-1] = alter(tape.operations[-1], number_bytes=number_bytes)
     return out
 
 

@@ -19,7 +19,7 @@ from assay.cost.kernels import Kernels
 from assay.cost.layers import ALIAS, CONVERTED, FRESH, GROUPED, INPLACE, NONE, TRANSPOSED
 from assay.cost.operation import Flops, Operation
 from assay.cost.tape import Writer
-from assay.cost.tensors import Places, Tensor
+from assay.cost.tensor import Places, Tensor
 
 
 def between_steps(config: ModelConfig) -> tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from assay.cost.collectives import Collective
-from assay.cost.tensors import Alterable, Tensor, altered
+from assay.cost.tensor import Alterable, Tensor, alter
 
 
 class Gradient(Enum):
@@ -149,12 +149,12 @@ class Operation(Alterable):
     def reading(self, names: Mapping[str, str]) -> "Operation":
         """The operation with inputs, saved tensors and views renamed by `names`; `holds` stays."""
         inputs, saves = (tuple(names.get(name, name) for name in old) for old in (self.inputs, self.saves))
-        outputs = (altered(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
-        return altered(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
+        outputs = (alter(one, view_of=names.get(one.view_of or "", one.view_of)) for one in self.outputs)
+        return alter(self, inputs=inputs, saves=saves, outputs=tuple(outputs))
 
     def making(self, change: Callable[[Tensor], Tensor]) -> "Operation":
         """The operation with `change` applied to its outputs, extras and scratch."""
-        return altered(
+        return alter(
             self,
             outputs=tuple(map(change, self.outputs)),
             extras=tuple(map(change, self.extras)),
@@ -165,8 +165,8 @@ class Operation(Alterable):
         """The operation on one of `parts` equal parts of the batch."""
         outputs = tuple([tensor.cut(parts) for tensor in self.outputs])
         if self.of_heads and outputs[0].shape[0] == self.of_heads:
-            outputs = (altered(outputs[0], view_of=self.inputs[0]),)
-        return altered(
+            outputs = (alter(outputs[0], view_of=self.inputs[0]),)
+        return alter(
             self,
             outputs=outputs,
             extras=tuple([tensor.cut(parts) for tensor in self.extras]),
@@ -184,9 +184,9 @@ class Operation(Alterable):
             site=self.site,
             kind="movement",
             inputs=(own.name,),
-            outputs=(altered(own, name=f"{own.name} over {axis}"),),
+            outputs=(alter(own, name=f"{own.name} over {axis}"),),
             gradients=(Gradient.NONE,),
             collectives=Collectives(Sending("all_reduce", axis)),
             counts=True,
         )
-        return (altered(self, counts=False), summed)
+        return (alter(self, counts=False), summed)

@@ -8,7 +8,8 @@ from functools import lru_cache
 from math import prod
 
 from assay.config import ModelConfig
-from assay.cost.tensors import BLANK, Tensor, altered
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
+from assay.cost.tensor import BLANK, Tensor, alter
 
 
 def parameters(config: ModelConfig) -> dict[str, Tensor]:
@@ -17,8 +18,8 @@ def parameters(config: ModelConfig) -> dict[str, Tensor]:
     All are float32.
     """
     shapes = dict(_shapes(config))
-    learned = altered(BLANK, dtype="float32", batched=False)
-    return {name: altered(learned, name=name, shape=shape) for name, shape in shapes.items()}
+    learned = alter(BLANK, dtype="float32", batched=False)
+    return {name: alter(learned, name=name, shape=shape) for name, shape in shapes.items()}
 
 
 @lru_cache(maxsize=64)
@@ -37,7 +38,7 @@ def active_parameter_count(config: ModelConfig) -> int:
 
 
 def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield "embedding.token.weight", (config.vocabulary, config.n_embd)
+    yield EMBEDDING_WEIGHT, (config.vocabulary, config.n_embd)
     if config.position == "learned":
         yield "embedding.position.weight", (config.context_length, config.n_embd)
     block = tuple(_block(config, ""))
@@ -46,7 +47,7 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     if config.norm_position == "pre":
         yield from _norm(config, "head.norm", config.n_embd)
     if not config.tie_embeddings:
-        yield "head.projection.weight", (config.vocabulary, config.n_embd)
+        yield HEAD_WEIGHT, (config.vocabulary, config.n_embd)
 
 
 def _block(config: ModelConfig, name: str) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -28,10 +28,10 @@ from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
-from assay.cost.attention import FLASH
+from assay.cost.attention_tape import FLASH
 from assay.cost.operation import Operation
-from assay.cost.step import Cost
-from assay.cost.tensors import DTYPE_BYTES, Tensor
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import DTYPE_BYTES, Tensor
 
 _WITHOUT = ("sse41", "avx", "avx2", "avx2_vnni")
 _ACCUMULATING = ("avx512_core", "avx512_core_vnni")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from assay.cost.operation import Collectives, Flops, Gradient, Operation, Scratch
-from assay.cost.tensors import BLANK, Tensor, altered
+from assay.cost.tensor import BLANK, Tensor, alter
 
 Tape = tuple[Operation, ...]
 
@@ -38,7 +38,7 @@ class Writer:
         name = f"{self.site}:{label}"
         while name in self.values:
             name += "'"
-        tensor = altered(BLANK, name=name, shape=tuple(shape), dtype=dtype, batched=batched, view_of=of)
+        tensor = alter(BLANK, name=name, shape=tuple(shape), dtype=dtype, batched=batched, view_of=of)
         self.values[name] = tensor
         return tensor
 
@@ -62,7 +62,7 @@ class Writer:
     ) -> None:
         """Append an operation."""
         self.operations.append(
-            altered(
+            alter(
                 _BLANK,
                 name=name,
                 site=self.site,
@@ -99,7 +99,7 @@ class Repeatable:
 
     def under(self, names: Mapping[str, str]) -> list[Operation]:
         """The operations under new names, without communications."""
-        tensor = partial(renamed, names=names)
+        tensor = partial(rename, names=names)
         return [_renamed(one, names.__getitem__, tensor) for one in self._operations]
 
 
@@ -112,7 +112,7 @@ def _names(one: Operation) -> Iterator[str]:
 
 
 def _renamed(one: Operation, name: Callable[[str], str], tensor: Callable[[Tensor], Tensor]) -> Operation:
-    return altered(
+    return alter(
         one,
         site=name(one.site),
         inputs=tuple(map(name, one.inputs)),
@@ -124,11 +124,11 @@ def _renamed(one: Operation, name: Callable[[str], str], tensor: Callable[[Tenso
     )
 
 
-def renamed(tensor: Tensor, names: Mapping[str, str]) -> Tensor:
+def rename(tensor: Tensor, names: Mapping[str, str]) -> Tensor:
     """The tensor under its new name."""
     if tensor.view_of is None:
-        return altered(tensor, name=names[tensor.name])
-    return altered(tensor, name=names[tensor.name], view_of=names[tensor.view_of])
+        return alter(tensor, name=names[tensor.name])
+    return alter(tensor, name=names[tensor.name], view_of=names[tensor.view_of])
 
 
 def replace_site(tape: Tape, inside: Callable[[str], bool], rewrite: Callable[[Tape], Tape]) -> Tape:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from assay.cost.collectives import Collective, Communication
 from assay.cost.operation import Operation
 from assay.cost.simulation.fsdp_groups import ShardedGroup
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 
 
 def executed_flops(cost: Cost) -> dict[str, int]:
@@ -13,7 +13,7 @@ def executed_flops(cost: Cost) -> dict[str, int]:
 
     They include recomputation and the matrix products of the update.
     """
-    again = repeated(cost)
+    again = recomputed_positions(cost)
     total: dict[str, int] = {}
     for index, operation in enumerate(cost.tape):
         work = operation.flops.forward * (2 if index in again else 1) + operation.flops.backward
@@ -42,7 +42,7 @@ def model_flops(cost: Cost) -> int:
     return cost.micro_batches * sum(one.forward + one.backward - one.padding for one in work)
 
 
-def repeated(cost: Cost) -> frozenset[int]:
+def recomputed_positions(cost: Cost) -> frozenset[int]:
     """Positions on the tape of the operations that are recomputed."""
     if not cost.backward.recomputed:
         return frozenset()
@@ -55,7 +55,7 @@ def communications(cost: Cost) -> tuple[Communication, ...]:
 
 
 def _of_operations(cost: Cost) -> Iterator[Communication]:
-    again, values = repeated(cost), cost.values
+    again, values = recomputed_positions(cost), cost.values
     for index, operation in enumerate(cost.tape):
         passes, (forward, backward, exchanges) = cost.micro_batches, operation.collectives
         if forward is not None:

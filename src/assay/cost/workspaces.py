@@ -6,7 +6,7 @@ which runs backward and what it recomputes.
 
 import os
 
-from assay.cost.attention import FLASH
+from assay.cost.attention_tape import FLASH
 from assay.cost.operation import Operation
 
 KIB = 2**10

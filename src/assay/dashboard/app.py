@@ -18,12 +18,12 @@ from starlette.staticfiles import StaticFiles
 from assay.config.home import Home
 from assay.dashboard import scaling, whatif
 from assay.dashboard.guard import Guard
-from assay.dashboard.pages import page, rendered
+from assay.dashboard.pages import page, render_page
 from assay.dashboard.runs import views as runs
 from assay.dashboard.server_state import ServerState
 from assay.dashboard.studies import views as studies
 from assay.errors import StorageError, UsageError
-from assay.report.page.theme import DARK, LIGHT, variables
+from assay.report.kit.drawing import DARK, LIGHT, variables
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -62,7 +62,7 @@ def _plotly(request: Request) -> Response:
 
 def _palette(request: Request) -> Response:
     """Colours of light and dark, with the series of all figures here and on written pages."""
-    text = rendered("palette.css", light=variables(LIGHT), dark=variables(DARK))
+    text = render_page("palette.css", light=variables(LIGHT), dark=variables(DARK))
     return Response(text, media_type="text/css")
 
 

@@ -31,10 +31,10 @@ def page(request: Request, template: str, *, status_code: int = 200, **content: 
     """Return a page: the template of this name, with its content escaped."""
     here = request.scope["path"]
     current = max((address for address, _ in VIEWS if _below(here, address)), key=len, default="")
-    return HTMLResponse(rendered(template, views=VIEWS, current=current, **content), status_code)
+    return HTMLResponse(render_page(template, views=VIEWS, current=current, **content), status_code)
 
 
-def rendered(template: str, **content: Any) -> str:
+def render_page(template: str, **content: Any) -> str:
     """Return the text of a template, with its content escaped."""
     return _templates().get_template(template).render(content)
 
@@ -48,10 +48,10 @@ def _below(path: str, view: str) -> bool:
 def _templates() -> "Environment":
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    from assay.report.page import breakable
+    from assay.report.kit.page import breakable
 
     templates = Environment(
-        loader=ChoiceLoader([PackageLoader("assay.dashboard"), PackageLoader("assay.report.page")]),
+        loader=ChoiceLoader([PackageLoader("assay.dashboard"), PackageLoader("assay.report.kit")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.config.home import Home
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -63,11 +63,11 @@ def place(host: str, port: int, token: str | None = None) -> ServedAt:
     try:
         bound = _bound(host, port)
     except UnicodeError:
-        raise UsageError(f"{shown(host)} is no name of a machine; give an address such as 127.0.0.1") from None
+        raise UsageError(f"{short_text(host)} is no name of a machine; give an address such as 127.0.0.1") from None
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(
-            f"{shown(host)} and port {port} cannot be bound ({reason}); name another --port, or 0 for any free one"
+            f"{short_text(host)} and port {port} cannot be bound ({reason}); name another --port, or 0 for any free one"
         ) from None
     return ServedAt(bound, host, bound.getsockname()[1], token)
 

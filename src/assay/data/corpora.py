@@ -30,7 +30,7 @@ from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
 from assay.data.records import ReadingRules
 from assay.data.sources import documents, files_at, folder_files, join_documents, saved_splits
 from assay.data.tally import OTHER_SPLIT, Tally
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, suggestion
 from assay.records.corpus import Remark
 
 CORPORA = ("stdlib", "files", *PUBLISHED)
@@ -92,7 +92,7 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
     if config.source == "files" and config.path is not None:
         return _list_path(config.path, tested=_in_parts(config))
     if config.source not in PUBLISHED:
-        hint = meant(config.source, list(CORPORA)) or f"; the corpora are {', '.join(CORPORA)}"
+        hint = suggestion(config.source, list(CORPORA)) or f"; the corpora are {', '.join(CORPORA)}"
         raise UsageError(f"unknown corpus {config.source!r}{hint}")
     corpus = PUBLISHED[config.source]
     ensure(corpus, home, progress, tested=_in_parts(config))

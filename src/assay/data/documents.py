@@ -1,7 +1,8 @@
 """The documents of a stream, from a given one on: from files, or from a data set of the Hugging Face hub.
 
-A hub record whose text is null, and a blank document, are empty documents: they are counted and give no tokens. A
-source is checked before a run as far as is possible without reading all of it.
+A hub record whose text is null, and a blank document, are empty documents: they are counted and give no tokens. What is
+left out is counted once, by the pass that has come furthest. A source is checked before a run as far as is possible
+without reading all of it.
 
 If the hub cannot be reached, its library retries for half a minute, and then reports that a file of its cache is
 missing. The hub is therefore queried for the name first, once.
@@ -20,7 +21,7 @@ from assay.config.base import absolute
 from assay.data.compressed import form_of
 from assay.data.records import FORMS, ReadingRules
 from assay.data.sources import documents, files_at, saved_splits
-from assay.data.tally import OTHER_SPLIT, Tally
+from assay.data.tally import NULL, OTHER_SPLIT, Tally
 from assay.errors import UsageError, first_line
 from assay.records.corpus import Remark
 
@@ -31,7 +32,26 @@ _GLANCE_BYTES = 2**24
 """Bytes that are read of a plain file to check that it holds text."""
 _BEGINNING_BYTES = 2**16
 """Bytes of each plain file that are read before a run to tell which are no text."""
+_GLANCE_DOCUMENTS = 10_000
+"""Documents of records that are read to tell before a run how many have no text."""
 _PATIENCE_SECONDS = 10.0
+
+
+class DocumentPasses:
+    """Counts what passes over the documents leave out. Each pass begins with the first document, and counts anew."""
+
+    def __init__(self) -> None:
+        self._fullest = self._newest = Tally()
+
+    def begin(self) -> Tally:
+        """Return the tally of a new pass."""
+        self._fullest, self._newest = self.furthest, Tally()
+        return self._newest
+
+    @property
+    def furthest(self) -> Tally:
+        """The tally of the pass that has come furthest."""
+        return max(self._fullest, self._newest, key=lambda tally: tally.parts)
 
 
 class FileDocuments:
@@ -49,16 +69,15 @@ class FileDocuments:
             listed.add_files(OTHER_SPLIT, files_at(str(other), listed))
         self._listed = listed.remarks()
         self._reading = ReadingRules(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
-        self._fullest = self._newest = Tally()
+        self._passes = DocumentPasses()
 
     def __call__(self, start: int) -> Iterator[str]:
         """Yield the texts from a document on."""
-        self._fullest, self._newest = self._furthest, Tally()
-        return islice(documents(self._files, self._reading, self._newest), start, None)
+        return islice(documents(self._files, self._reading, self._passes.begin()), start, None)
 
     def remarks(self) -> tuple[Remark, ...]:
         """Return what is left out of the files, as far as they were read. What a second pass meets counts once."""
-        return (*self._listed, *self._furthest.remarks())
+        return (*self._listed, *self._passes.furthest.remarks())
 
     def glance(self) -> tuple[Remark, ...]:
         """Return what the names and the beginnings of plain files tell; no records are read."""
@@ -67,32 +86,61 @@ class FileDocuments:
             deque(documents((one for one in self._files if form_of(one) not in FORMS), begun, tally), maxlen=0)
         return (*self._listed, *tally.remarks())
 
-    @property
-    def _furthest(self) -> Tally:
-        """The tally of the pass that has come furthest; each pass begins with the first file."""
-        return max(self._fullest, self._newest, key=lambda tally: tally.parts)
+    def glance_at_records(self) -> tuple[Remark, ...]:
+        """Return what the first records tell."""
+        tally = Tally()
+        records = (one for one in self._files if form_of(one) in FORMS)
+        return _first_documents(documents(records, self._reading, tally), tally)
 
 
-def documents_of_dataset(name: str, split: str, text_field: str) -> Documents:
-    """Return the streamed records of a data set of Hugging Face's hub, or of a folder that its library reads.
+class DatasetDocuments:
+    """The streamed records of a data set of Hugging Face's hub, or of a folder that its library reads.
 
     Reading raises `UsageError` if the data set cannot be streamed or lacks the text field.
     """
 
-    def read(start: int) -> Iterator[str]:
+    def __init__(self, name: str, split: str, text_field: str) -> None:
+        self._name, self._split, self._field = name, split, text_field
+        self._passes = DocumentPasses()
+
+    def __call__(self, start: int) -> Iterator[str]:
+        """Yield the texts from a document on. Those before it are read too, so that all without text are counted."""
+        return islice(self._read(self._passes.begin()), start, None)
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return what is left out of the records, as far as they were read."""
+        return self._passes.furthest.remarks()
+
+    def glance_at_records(self) -> tuple[Remark, ...]:
+        """Return what the first records of a folder tell; nothing is fetched from the hub."""
+        tally = Tally()
+        return _first_documents(self._read(tally), tally) if is_local(self._name) else ()
+
+    def _read(self, tally: Tally) -> Iterator[str]:
         from datasets import load_dataset
 
-        if not is_local(name):
-            _ask_hub(name)
+        if not is_local(self._name):
+            _ask_hub(self._name)
         try:
-            for record in load_dataset(name, split=split, streaming=True).skip(start):
-                yield _text(record, text_field, name)
+            for number, record in enumerate(load_dataset(self._name, split=self._split, streaming=True), start=1):
+                text = _text(record, self._field, self._name)
+                if text is None:
+                    tally.add(NULL, f"{self._name}, record {number}")
+                yield text or ""
         except UsageError:
             raise
         except Exception as error:  # exceptions of the library, its network client and every format that it reads
-            raise UsageError(f"{name} cannot be streamed: {first_line(error)}") from error
+            raise UsageError(f"{self._name} cannot be streamed: {first_line(error)}") from error
 
-    return read
+
+def _first_documents(texts: Iterator[str], tally: Tally) -> tuple[Remark, ...]:
+    """Read the first documents, and return what their tally has; it says so if there are more."""
+    deque(islice(texts, _GLANCE_DOCUMENTS), maxlen=0)
+    found = tally.remarks()
+    if next(texts, None) is None:
+        return tally.remarks()
+    among = f", among the first {_GLANCE_DOCUMENTS:,} documents"
+    return tuple(one.model_copy(update={"reason": one.reason + among}) for one in found)
 
 
 def check_files(path: str, config: DataConfig) -> None:
@@ -103,7 +151,7 @@ def check_files(path: str, config: DataConfig) -> None:
 def check_dataset(name: str, split: str, text_field: str) -> None:
     """Raise `UsageError` if a folder cannot be read up to the first text, or if the hub has no such data set."""
     if is_local(name):
-        _some_text(documents_of_dataset(name, split, text_field)(0), name)
+        _some_text(DatasetDocuments(name, split, text_field)(0), name)
     else:
         _ask_hub(name)
 
@@ -118,14 +166,12 @@ def _some_text(texts: Iterable[str], source: str) -> None:
         raise UsageError(f"{source} contains no text to stream; name documents with text")
 
 
-def _text(record: dict[str, Any], text_field: str, name: str) -> str:
+def _text(record: dict[str, Any], text_field: str, name: str) -> str | None:
     if text_field not in record:
         there = ", ".join(record) or "none"
         raise UsageError(f"{name} lacks the text field {text_field!r} (it has {there}); set data.text_field")
     text = record[text_field]
-    if text is None:
-        return ""
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
         raise UsageError(f"{name}: the field {text_field!r} is not text; name a text field in data.text_field")
     return text
 

@@ -17,7 +17,7 @@ from assay.config.run import KNOWN_VOCABULARIES
 from assay.data.corpora import Corpus
 from assay.data.progress import Progress, silent
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, LibraryTokenizer, Tokenizer, from_json, pieces
-from assay.errors import UsageError, first_line, meant
+from assay.errors import UsageError, first_line, suggestion
 from assay.files import write_file
 
 NAMES = ("char", "byte", "bpe", "gpt2")
@@ -55,7 +55,9 @@ def tokenizer_files(config: DataConfig, home: Home, progress: Progress = silent)
     path = absolute(config.tokenizer)
     path = path / "tokenizer.json" if os.path.isdir(path) else path
     if not os.path.isfile(path):
-        hint = meant(config.tokenizer, list(NAMES)) or f"; write {', '.join(NAMES)}, or the path of a tokenizer.json"
+        hint = (
+            suggestion(config.tokenizer, list(NAMES)) or f"; write {', '.join(NAMES)}, or the path of a tokenizer.json"
+        )
         raise UsageError(f"there is no tokenizer {config.tokenizer!r}{hint}")
     return (path,)
 

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from assay.cost.simulation.reserved import Interval, kept_workspaces, reserved
-from assay.cost.step import Cost
+from assay.cost.simulation.reserved import Interval, kept_workspaces, reserved_bytes
+from assay.cost.step_cost import Cost
 from assay.cost.workspaces import cublas_workspace
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.estimator.estimate import Estimate
 from assay.hardware import Machine
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.hardware.devices import CONTEXT_BYTES
 
 Of = Literal["tensors", "process", "device"]
 OF: tuple[Of, ...] = ("tensors", "process", "device")
@@ -62,7 +62,7 @@ def device_memory(found: Estimate) -> DeviceMemory | None:
     if found.machine.device(found.run.device) != "cuda":
         return None
     working = working_storage(found)
-    return DeviceMemory(working, reserved(found.cost, working), CONTEXT)
+    return DeviceMemory(working, reserved_bytes(found.cost, working), CONTEXT)
 
 
 def device_memory_values(found: Estimate) -> dict[str, dict[str, int] | None] | None:
@@ -100,7 +100,7 @@ def need_of(of: str) -> Callable[[Estimate], int]:
     """
     needs: dict[str, Callable[[Estimate], int]] = {"tensors": _tensors, "process": _process, "device": _device}
     if of not in needs:
-        raise UsageError(f"memory is that of tensors, process or device, and not of {shown(of)}{among(of, OF)}")
+        raise UsageError(f"memory is that of tensors, process or device, and not of {short_text(of)}{among(of, OF)}")
     return needs[of]
 
 

@@ -18,24 +18,46 @@ from assay.cost import (
     parameter_count,
     replay,
 )
-from assay.cost.kernels import CPU
+from assay.cost.kernels import CPU, CUDA, Gpu, Kernels, on
 from assay.cost.scratch import library_scratch, scratch_by_operation
 from assay.cost.simulation.allocator import Ledger
-from assay.cost.simulation.composition import Composed, composed
-from assay.cost.simulation.peak_blocks import peak_blocks
+from assay.cost.simulation.peak_parts import Composed, compose_peak, peak_blocks
 from assay.cost.simulation.reserved import Interval
 from assay.cost.simulation.served import most_bytes
 from assay.errors import UsageError
-from assay.estimator.gpus import kernels_of
 from assay.estimator.timing.gpu_time import gpu_time
 from assay.estimator.timing.roofline import SHEET_FACTORS, error_factor, step_seconds
-from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, timed
-from assay.estimator.uncollected import uncollected
-from assay.hardware import Machine, Rates
-from assay.hardware.kernel_times import MEASURED_ON
-from assay.hardware.peaks import peak_flops
+from assay.estimator.timing.step_time import StepTime, affine, at_depth, from_times, serving_times
+from assay.estimator.uncollected import without_collection
+from assay.hardware import Accelerator, Machine, Rates
+from assay.hardware.detect import release, torch_version
+from assay.hardware.devices import DEVICES, LIMITS, peak_flops
+from assay.hardware.kernel_seconds import MEASURED_ON
 from assay.hardware.rates import thread_count
-from assay.optimizations import check, mesh_of, optimizations_of, resolved, trained_model
+from assay.optimizations import check, mesh_of, optimizations_of, resolve_run, trained_model
+
+
+def kernels_of(machine: Machine) -> Kernels:
+    """Return the kernels of the first GPU of a machine, by the installed torch."""
+    installed = torch_version()
+    return on(gpu_of(machine), *([] if installed is None else [release(installed)]))
+
+
+def gpu_of(machine: Machine) -> Gpu:
+    """Return the first GPU of a machine.
+
+    Its number of multiprocessors, if that is not known, is the largest of its capability. A GPU of which nothing is
+    known, or whose capability is not, counts as a Hopper, which takes the most.
+    """
+    one = next(iter(machine.accelerators), Accelerator(name="", memory_bytes=0))
+    capability = one.compute_capability
+    alike = [found.multiprocessors or 0 for found in DEVICES.values() if found.capability == capability]
+    count = one.multiprocessors or max(alike, default=0)
+    if capability is None or capability not in LIMITS or not count:
+        assert CUDA.gpu is not None
+        return CUDA.gpu
+    return Gpu(capability, count, LIMITS[capability].threads)
+
 
 _COMPILED_LESS, _COMPILED_MORE = 0.01, 0.06
 """Shares by which the peak of code compiled for a GPU may be lower and higher than the ledger's.
@@ -56,8 +78,8 @@ class Estimate:
     @cached_property
     def composed(self) -> Composed:
         """The replayed step, with the parts of its instants."""
-        with uncollected():
-            return composed(self.cost)
+        with without_collection():
+            return compose_peak(self.cost)
 
     @property
     def timeline(self) -> Timeline:
@@ -145,7 +167,7 @@ class Estimate:
     @cached_property
     def step_time(self) -> StepTime | None:
         """Time of the step: from timed steps of few blocks, or `untimed`; None if no rate is known."""
-        times, layers = timed(self.run, self.machine), self.run.model.n_layer
+        times, layers = serving_times(self.run, self.machine), self.run.model.n_layer
         if times is not None:
             small = tuple(_ledger(at_depth(self.run, depth), self.machine) for depth in times.depths)
             if affine(self.cost, small, layers):
@@ -247,14 +269,14 @@ class Estimate:
         return {"datasheet": found | {"operators_of": MEASURED_ON, "host_seconds": host, "device_seconds": device}}
 
 
-@uncollected()
+@without_collection()
 def estimate(asked: Run, machine: Machine, rank: int = 0) -> Estimate:
     """Predict one step of a run on one device of `machine`: that of `rank`, if a mesh divides the step.
 
     Raises `UsageError` if the vocabulary size is not known yet. Raises `Unavailable` or `Conflict` if an optimization
     cannot be applied, and `Unpredicted` if an optimization has no prediction yet.
     """
-    run = resolved(asked.with_vocabulary())
+    run = resolve_run(asked.with_vocabulary())
     if run.model.vocab_size is None:
         raise UsageError(
             f"the size of the {run.data.tokenizer!r} vocabulary is known once the corpus is prepared; "

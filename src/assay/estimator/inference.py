@@ -11,7 +11,7 @@ from typing import Literal
 
 from assay.config import ModelConfig
 from assay.config.base import Frozen
-from assay.cost.analytic.model_flops import inner_parameters
+from assay.cost.flop_conventions import inner_parameters
 from assay.cost.parameters import parameter_count
 from assay.hardware.devices import Device
 

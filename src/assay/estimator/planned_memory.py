@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from assay.config import ModelConfig
+from assay.config.model import EMBEDDING_WEIGHT
 from assay.cost import parameters
-from assay.cost.analytic.closed_forms import Recompute, layer_activation_bytes, state_bytes
-from assay.cost.analytic.layout import Layout
-from assay.cost.tensors import Tensor
+from assay.cost.closed_forms import Recompute, layer_activation_bytes, state_bytes
+from assay.cost.mesh_layout import Layout
+from assay.cost.tensor import Tensor
 
 _DIVIDED_BIASES = ("attention.qkv.bias", "mlp.up.bias", "mlp.gate.bias")
 
@@ -45,7 +46,7 @@ def rank_parameters(model: ModelConfig, layout: Layout) -> list[float]:
     every = parameters(model)
     divided, whole = _share((name, one) for name, one in every.items() if name.startswith("blocks.0."))
     stages = [(divided / mesh.tp + whole) * layers for layers in layout.layers(model)]
-    token = every["embedding.token.weight"].elements / mesh.tp
+    token = every[EMBEDDING_WEIGHT].elements / mesh.tp
     stages[0] += token + sum(one.elements for name, one in every.items() if name == "embedding.position.weight")
     stages[last] += sum(one.elements for name, one in every.items() if name.startswith("head.norm"))
     if last != 0 or not model.tie_embeddings:
@@ -64,7 +65,7 @@ def _share(named: Iterable[tuple[str, Tensor]]) -> tuple[int, int]:
     return divided, whole
 
 
-def held(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[PlannedMemory, ...]:
+def rank_memory(model: ModelConfig, layout: Layout, micro_batches: tuple[Fraction, ...]) -> tuple[PlannedMemory, ...]:
     """Memory of one rank of each stage, with the given number of micro-batches alive at once in each."""
     mesh = layout.mesh
     stages = []

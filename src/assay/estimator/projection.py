@@ -10,15 +10,15 @@ from typing import Any
 
 from assay.config import ModelConfig, ResolvedRun, Run
 from assay.config.mesh import AXES
-from assay.cost.analytic.layout import Layout
-from assay.cost.pipeline.bubble import bubble_fraction
+from assay.cost.mesh_layout import Layout
+from assay.cost.pipeline_bubble import bubble_fraction
 from assay.errors import UsageError
+from assay.estimator.cost import Training
 from assay.estimator.plan import StepPlan, plan, spread_of_plan
 from assay.estimator.planned_memory import PlannedMemory
-from assay.estimator.training import Training
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
-from assay.optimizations import check, mesh_of, optimizations_of, resolved
+from assay.optimizations import check, mesh_of, optimizations_of, resolve_run
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ def project(run: Run, cluster: Cluster) -> Projection:
     layout = Layout(mesh, there.training.batch_size, there.training.batch_size // mesh.dp)
     for one in optimizations_of(there):
         layout = one.lay_out(layout)
-    run = resolved(there)
+    run = resolve_run(there)
     check(run, cluster.machine)
     planned = plan(there.model, layout, cluster.network, cluster.datasheet.products_flops)
     return Projection(run, cluster, planned)
 
 
-def planned(model: ModelConfig) -> bool:
+def is_planned(model: ModelConfig) -> bool:
     """True if the closed forms of a plan cover a model."""
     try:
         _known_shape(model)

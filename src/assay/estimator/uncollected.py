@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Collect no garbage meanwhile, as a context or a decorator.
 
     Ledgers have no cycles. Looking through them takes a tenth of the time of an estimate, and half of that of a search.

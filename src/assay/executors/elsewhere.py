@@ -18,7 +18,7 @@ from assay.errors import UsageError
 from assay.executors.base import Conducted, Ended, Executor, Interrupting, RoundEnded, Started, Wave, Work
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import from_events
-from assay.files import refused, write_file
+from assay.files import storage_errors, write_file
 from assay.records.events import OverEvent
 from assay.records.study import Cell, StudyEnding
 from assay.store.event_log import read_since
@@ -139,7 +139,7 @@ class _Submissions:
             return False
         number, wave = one
         files = WaveFiles(self._work.folder, number)
-        with refused(files.cells):
+        with storage_errors(files.cells):
             files.cells.parent.mkdir(exist_ok=True)
             for old in (files.log, files.stop):
                 old.unlink(missing_ok=True)
@@ -182,7 +182,7 @@ class _Submissions:
         self._done.ending = StudyEnding.INTERRUPTED
         try:
             for flight in self._flying.values():
-                with refused(flight.files.stop):
+                with storage_errors(flight.files.stop):
                     flight.files.stop.touch()
             while self._flying:
                 time.sleep(POLL_SECONDS)

@@ -5,6 +5,6 @@ dispatch, autocast, autograd and optimizers run on them. What CUDA's kernels tak
 rules, each with its source in torch. A CUDA build of torch needs no rules: `absent` runs it whole.
 
 `hooks` builds and loads a small library, with which a CPU build takes the ways of CUDA. `cuda` has the rules of memory,
-`kernels` those of operators that a CPU build lacks, and `stand_ins` the functions of `torch.cuda`. `reads` decides what
-a value is that the host reads. `step` traces a step; `task` is what a parent asks of the process that traces.
+and `cuda_functions` the operators that a CPU build lacks and the functions of `torch.cuda`. `known_values` decides what
+a value is that the host reads. `traced_step` traces a step.
 """

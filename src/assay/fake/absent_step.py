@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from assay.absent.devices import absent_device
+from assay.absent.gpus import absent_device
 from assay.config.run import ResolvedRun
 from assay.fake.cuda import CudaLedger
 from assay.fake.first_steps import FIRST, after_first_steps
 from assay.fake.peak import GpuPeak
-from assay.fake.step import counted_peak, found_step
+from assay.fake.traced_step import counted_peak, found_step
 from assay.instruments import operations
-from assay.instruments.memory.ledger import owners_of
 from assay.instruments.memory.memory_pass import live_tensors
+from assay.instruments.memory.storage_ledger import owners_of
 from assay.step.program import Step
 from assay.training.queued_step import take
 

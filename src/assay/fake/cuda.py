@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from assay.absent.devices import AbsentDevice
+from assay.absent.gpus import AbsentDevice
 from assay.cost import gpu_kernels
 from assay.cost.kernels import Gpu
 from assay.cost.reductions import Reduction, inside_bytes
 from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
-from assay.fake.reads import is_engine
+from assay.fake.known_values import is_engine
 from assay.instruments import operations
-from assay.instruments.memory.ledger import Owners, StorageLedger
+from assay.instruments.memory.storage_ledger import Owners, StorageLedger
 from assay.instruments.phase import current_phase
 from assay.model.backward import in_backward
 

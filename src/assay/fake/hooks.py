@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.absent.devices import AbsentDevice
+from assay.absent.gpus import AbsentDevice
 from assay.errors import UsageError, one_line
 from assay.files import new_folder
 
@@ -42,7 +42,7 @@ def installed_torch() -> Torch:
     return Torch(str(runpy.run_path(str(folder / "version.py"))["__version__"]), folder)
 
 
-def built(cache: Path, tell: Callable[[str], None]) -> Path:
+def hooks_library(cache: Path, tell: Callable[[str], None]) -> Path:
     """Return the library for the installed torch; build it if it is not in `cache`.
 
     Raises `UsageError` if there is no compiler, or the headers do not fit the source.

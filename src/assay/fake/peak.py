@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from assay.absent.answer import GpuFit
-from assay.absent.devices import AbsentDevice, absent_device, with_context
+from assay.absent.gpus import AbsentDevice, absent_device, with_context
+from assay.cost.simulation.reserved import Interval
+from assay.estimator.memory_fit import MemoryFit, fit_within
 from assay.records.own import TracedPeak
 
 MOST_RESERVED = 1.33
@@ -59,11 +60,7 @@ class GpuPeak(TracedPeak):
         return with_context(requested)[0], with_context(round(requested * MOST_RESERVED))[1]
 
     @property
-    def fit(self) -> GpuFit:
+    def fit(self) -> MemoryFit:
         """Whether the step fits the device."""
-        least, most = self.in_use_bytes
-        if self.exhausted or least > self.visible_bytes:
-            return GpuFit.NO
-        if most > self.visible_bytes:
-            return GpuFit.BARELY
-        return GpuFit.CONDITIONAL if self.unknown else GpuFit.YES
+        found = MemoryFit.NO if self.exhausted else fit_within(Interval(*self.in_use_bytes), self.visible_bytes)
+        return MemoryFit.CONDITIONAL if self.unknown and found is MemoryFit.YES else found

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, suggestion
+from assay.hardware.description import Accelerator, Machine
 from assay.hardware.devices import DEVICES
 from assay.hardware.links import (
     INFINIBAND_HDR,
@@ -26,7 +27,6 @@ from assay.hardware.links import (
     Link,
     Network,
 )
-from assay.hardware.machine import Accelerator, Machine
 
 
 class Datasheet(Frozen):
@@ -99,7 +99,7 @@ def cluster(gpu: str, nodes: int, gpus_per_node: int) -> Cluster:
     """Return the cluster that a user names. Raises `UsageError` for an unknown GPU or an impossible size."""
     found = DATASHEETS.get(gpu.lower())
     if found is None:
-        hint = meant(gpu, list(DATASHEETS)) or f"; choose from {', '.join(DATASHEETS)}"
+        hint = suggestion(gpu, list(DATASHEETS)) or f"; choose from {', '.join(DATASHEETS)}"
         raise UsageError(f"no datasheet of a GPU {gpu!r} is known{hint}")
     if nodes < 1 or gpus_per_node < 1 or nodes * gpus_per_node > 1_000_000:
         raise UsageError(

@@ -1,20 +1,97 @@
 """Accelerators that can be bought or rented, as their makers specify them.
 
 Peaks are of dense products: a datasheet's figure with sparsity is halved. 16-bit products add up in 32 bits, which on
-consumer cards is half of the rate that is often printed. Memory is what the driver gives and what a program sees of it
-(`hardware.memory`). Watts are the largest board power. A price changes from week to week and from place to place, so
-none is here; commands take yours.
+consumer cards is half of the rate that is often printed. Watts are the largest board power. A price changes from week
+to week and from place to place, so none is here; commands take yours.
+
+A datasheet's figure of memory is a name. The driver (`nvidia-smi`) shows what is left after error correction and
+firmware. CUDA's total, which torch prints, is less again by 0.2 to 3 %, and differs by some 100 MB between versions of
+the driver. Where public listings differ, the smaller figure is taken. A step has this total less a context, of which
+the largest is subtracted where a step must fit. Limits of multiprocessors are those of the CUDA C++ Programming Guide.
+
+The model FLOPs utilization (MFU) is a share of a device's peak, which is that of the dtypes in which a step multiplies.
+A GPU's peaks are those of its datasheet, as in PaLM (arXiv:2204.02311, appendix B). A datasheet belongs to one form of
+a device: an H100 on a PCIe card has another peak than one on an SXM board. So the driver's name may have no word that
+is not listed here, and the peak of any other device is unknown. No datasheet has the rate of a CPU with its clock under
+load, so a CPU's peaks are the rates that `assay machine` measured.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
-from assay.errors import UsageError, among, shown
-from assay.hardware.machine import SHEET, Accelerator, Machine, Rates
-from assay.hardware.memory import MEMORY, MIB
+from assay.errors import UsageError, among, short_text
+from assay.hardware.description import SHEET, Accelerator, Machine, Rates
+
+KIB = 2**10
+
+
+class ProcessorLimits(NamedTuple):
+    """Limits of one multiprocessor."""
+
+    threads: int
+    blocks: int
+    shared_bytes: int
+    shared_optin_bytes: int
+    """Most shared memory of one block."""
+
+
+LIMITS: Mapping[tuple[int, int], ProcessorLimits] = {
+    (7, 0): ProcessorLimits(2048, 32, 96 * KIB, 96 * KIB),
+    (7, 5): ProcessorLimits(1024, 16, 64 * KIB, 64 * KIB),
+    (8, 0): ProcessorLimits(2048, 32, 164 * KIB, 163 * KIB),
+    (8, 6): ProcessorLimits(1536, 16, 100 * KIB, 99 * KIB),
+    (8, 9): ProcessorLimits(1536, 24, 100 * KIB, 99 * KIB),
+    (9, 0): ProcessorLimits(2048, 32, 228 * KIB, 227 * KIB),
+    (10, 0): ProcessorLimits(2048, 32, 228 * KIB, 227 * KIB),
+    (12, 0): ProcessorLimits(1536, 24, 100 * KIB, 99 * KIB),
+}
+"""Limits by compute capability."""
+
+
+MIB = 2**20
+CONTEXT_BYTES = (700_000_000, 790_000_000)
+"""Least and most bytes of a CUDA context with torch's kernels: three runs on one H200, torch 2.11.0+cu130."""
+
+
+class MemoryOfDevice(NamedTuple):
+    """Memory of one kind of accelerator, in MiB."""
+
+    driver: int
+    """Total that the driver shows."""
+    visible: int
+    """Total that CUDA gives to a program, as torch prints it."""
+    source: str
+
+
+_LISTED = "nvidia-smi; total_memory as torch printed it in public listings"
+MEMORY: Mapping[str, MemoryOfDevice] = {
+    "v100": MemoryOfDevice(
+        32510, 32501, "nvidia-smi; torch's error in liucongg/ChatGLM-Finetuning issue 73, 31.74 GiB"
+    ),
+    "t4": MemoryOfDevice(15360, 14909, "nvidia-smi; torch's error in Zheng-Chong/CatVTON issue 133, 14.56 GiB"),
+    "l4": MemoryOfDevice(23034, 22558, "nvidia-smi; torch's error in ArcInstitute/evo2 issue 190, 22.03 GiB"),
+    "l40s": MemoryOfDevice(
+        46068, 45455, "nvidia-smi; torch's error in public listings, 44.39 GiB, with another driver 44.53"
+    ),
+    "a100-40gb": MemoryOfDevice(40960, 40339, "nvidia-smi; bottlerocket PR 3873"),
+    "a100": MemoryOfDevice(81920, 81049, "nvidia-smi; mixbench issue 47"),
+    "h100": MemoryOfDevice(81559, 81089, _LISTED),
+    "h200": MemoryOfDevice(143771, 143771, "nvidia-smi; torch saw no less on one H200"),
+    "b200": MemoryOfDevice(183359, 182630, "nvidia-smi; torch's error in public listings, 178.35 GiB"),
+    "rtx3090": MemoryOfDevice(24576, 24268, "nvidia-smi; torch's error in GaoLii/DSP issue 10, 23.70 GiB"),
+    "rtx4090": MemoryOfDevice(24564, 24207, "nvidia-smi; torch's error in ali-vilab/VGen issue 104, 23.64 GiB"),
+    "rtx5090": MemoryOfDevice(32607, 32117, "nvidia-smi; deviceQuery in a public listing"),
+    "mi300x": MemoryOfDevice(196592, 196290, "rocm-smi; torch's error in public listings, 191.69 GiB, also 191.98"),
+    "tpu-v5e": MemoryOfDevice(
+        16384, 16128, "Google Cloud TPU v5e documentation; XLA's error in public listings, 15.75 GiB"
+    ),
+}
+"""Memory by the name that a user gives to a device."""
+
 
 LAUNCH_SECONDS = 5e-6
 """Seconds in which a host launches one kernel, as order of magnitude; no datasheet has it."""
@@ -120,7 +197,7 @@ def device(name: str) -> Device:
     """Return the accelerator of a name. Raises `UsageError` if it is not known, with the names that are."""
     found = DEVICES.get(name.lower())
     if found is None:
-        raise UsageError(f"no datasheet of a device {shown(name)} is known{among(name, DEVICES)}")
+        raise UsageError(f"no datasheet of a device {short_text(name)} is known{among(name, DEVICES)}")
     return found
 
 
@@ -164,3 +241,42 @@ def absent_machine(name: str) -> Machine:
         rates={"cuda": sheet_rates(name)},
         absent=True,
     )
+
+
+_HARMLESS = frozenset({"nvidia", "tesla", "geforce", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "hbm2", "hbm2e", "hbm3"})
+"""Words of a driver's name that do not change the peak."""
+_MEMORY = re.compile(r"\d+gb")
+
+
+def peak_flops(machine: Machine, device: str, flops: Mapping[str, int]) -> float | None:
+    """Return the FLOP/s of one device, `cpu` or `cuda`, that does all products at the peak of their dtypes.
+
+    `flops` has the FLOPs of a step by dtype. The result is their sum over the sum of their shortest times. It is None
+    if the peak of one of them is unknown.
+    """
+    peaks = _peaks(machine, device)
+    if not flops or not set(flops) <= set(peaks):
+        return None
+    return sum(flops.values()) / sum(one / peaks[dtype] for dtype, one in flops.items())
+
+
+def _peaks(machine: Machine, device: str) -> Mapping[str, float]:
+    """Return the known peaks of a device in FLOP/s by dtype."""
+    if device == "cuda":
+        sheet = datasheet(machine.accelerators[0].name) if machine.accelerators else None
+        return {} if sheet is None else sheet.flops
+    rates = machine.rates.get(device)
+    if rates is None:
+        return {}
+    return {dtype: one for dtype, one in rates.matmul_flops.items() if dtype not in rates.doubtful}
+
+
+def datasheet(name: str) -> Device | None:
+    """Return the device that a driver calls `name`, such as ``NVIDIA H100 80GB HBM3``; None if no datasheet fits.
+
+    A datasheet's own name, such as ``H100 80 GB``, is understood as well.
+    """
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower().replace(" gb", "gb")) if word]
+    kind = "".join(word for word in words if word not in _HARMLESS and not _MEMORY.fullmatch(word))
+    sized = next((f"{kind}-{word}" for word in words if _MEMORY.fullmatch(word)), "")
+    return DEVICES.get(sized) or DEVICES.get(kind)

@@ -3,7 +3,7 @@
 Rates are kept once for all homes of a user, and step times in the cache of the home, because they are of its models.
 The key of an entry is what its rates depend on: a processor or accelerator, a version of torch and a number of threads.
 Rates under any other key are unknown. A file that cannot be read, or was changed since it was written, counts as empty,
-and `damaged` names it. Figures that cannot be are ignored, and so are rates of an earlier version of assay that
+and `damaged_files` names it. Figures that cannot be are ignored, and so are rates of an earlier version of assay that
 contradict each other. All of these are measured again.
 """
 
@@ -17,9 +17,8 @@ from pydantic import TypeAdapter
 
 from assay.config.home import Home, user_folder
 from assay.files import read_file
-from assay.hardware.detect import detect, torch_version
-from assay.hardware.instruction_set import is_lowered
-from assay.hardware.machine import Machine, Rates
+from assay.hardware.description import Machine, Rates
+from assay.hardware.detect import detect, is_lowered, torch_version
 from assay.hardware.step_times import StepTimes
 from assay.sealed import open_file, seal_file
 
@@ -119,7 +118,7 @@ def _key(device: str, machine: Machine, threads: int | None) -> str:
     return f"{device}: {name}, torch {torch_version() or 'unknown'}, {thread_count(machine, threads)} threads{lowered}"
 
 
-def damaged(home: Home) -> list[Path]:
+def damaged_files(home: Home) -> list[Path]:
     """Return the files of measurements that are there and cannot be believed."""
     found = {path: _believed(path, _FILE) for path in filter(None, (user_rates_file(), rates_file(home)))}
     times = {step_times_file(home): _believed(step_times_file(home), _TIMES_FILE)}

@@ -38,7 +38,7 @@ class Writes:
         return local(tensor)._version - self._versions[name]
 
 
-def updated(step: Step, writes: Writes) -> tuple[Updated, ...]:
+def parameter_updates(step: Step, writes: Writes) -> tuple[Updated, ...]:
     """Describe every parameter that the optimizer of a step updates."""
     state = step.optimizer.state
     return tuple(_updated(name, one, state.get(one, {}), writes) for name, one in step.optimized)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.absent.devices import absent_device, description
+from assay.absent.gpus import absent_device, description
 from assay.absent.launch import library_environment, library_for
 from assay.absent.toolchain import check_no_gpu, check_settings, check_tools, environment
 from assay.config import Home
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 from assay.fake import hooks
 from assay.fake.peak import GpuPeak
 from assay.launch.outcome import check_alive
@@ -33,7 +33,7 @@ def trace_on_fake_tensors(run: ResolvedRun, device: str, tell: Callable[[str], N
 
     `asked` are `batch`, the rows for a function that takes them, or None; and `largest`, True for the largest batch.
     """
-    library = hooks.built(Home().cache / "fake", tell)
+    library = hooks.hooks_library(Home().cache / "fake", tell)
     return _answer(
         sys.executable, dict(os.environ), {"library": str(library), "ran": False} | _task(run, device, asked)
     )
@@ -92,7 +92,7 @@ def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any], sec
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"the step took more than {error.timeout:g} s there") from error
     except OSError as error:
-        raise UsageError(f"{shown(python)} could not be started: {error.strerror}") from error
+        raise UsageError(f"{short_text(python)} could not be started: {error.strerror}") from error
     check_alive(done.returncode, "the process of the step")
     last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
     if done.returncode == Status.UNAVAILABLE.exit_code:

@@ -5,11 +5,8 @@ a run, and selects its newest checkpoint. The model is read from the configurati
 the safetensors files, so no torch is needed.
 """
 
-import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,12 +16,13 @@ from assay.config.base import absolute
 from assay.config.fit import adopt_shape, check_fit
 from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
 from assay.config.hf.checkpoint_files import WEIGHTS, is_adapter, needed_files, shard_of
-from assay.config.hf.tensors import OUR_OUTPUT, OUTPUT, naming_of, with_own_head
+from assay.config.hf.tensors import OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
-from assay.config.model import ModelConfig
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT, ModelConfig
 from assay.config.run import Run
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
+from assay.launch.tensor_files import StoredTensor, non_finite_in, tensors_in
 from assay.optimizations import trained_model
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
@@ -32,43 +30,6 @@ from assay.store.run_folder import RunFolder
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 _LISTED = 3
-_CHUNK_BYTES = 2**24
-
-
-@dataclass(frozen=True)
-class StoredTensor:
-    """One tensor of a file."""
-
-    path: Path
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    """Position of its first byte in the file."""
-    nbytes: int
-
-    @property
-    def is_zero(self) -> bool:
-        """True if all its numbers are zero, of either sign; floats keep the sign in the highest bit."""
-        import numpy as np
-
-        width = self.nbytes // max(1, prod(self.shape))
-        with self.path.open("rb") as stream:
-            stream.seek(self.start)
-            raw = np.frombuffer(stream.read(self.nbytes), np.uint8).reshape(-1, max(1, width))
-        return not (raw[:, :-1].any() or (raw[:, -1] & 0x7F).any())
-
-    def equals(self, other: "StoredTensor") -> bool:
-        """Return whether both have the same bits; tensors of two dtypes or shapes have not."""
-        if (self.dtype, self.shape) != (other.dtype, other.shape):
-            return False
-        with self.path.open("rb") as ours, other.path.open("rb") as theirs:
-            ours.seek(self.start)
-            theirs.seek(other.start)
-            for done in range(0, self.nbytes, _CHUNK_BYTES):
-                size = min(_CHUNK_BYTES, self.nbytes - done)
-                if ours.read(size) != theirs.read(size):
-                    return False
-        return True
 
 
 def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
@@ -91,6 +52,20 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
         check = _check_theirs if hugging_face else _check_ours
         check(model, found, source)
     return run.model_copy(update={"model": model})
+
+
+def check_finite(run: Run) -> None:
+    """Raise `UsageError` if the initial weights have NaN or infinite numbers; `with_initial_weights` found them."""
+    if run.model.init_from is None:
+        return
+    folder = Path(run.model.init_from)
+    hugging_face = is_hugging_face(folder)
+    unused = naming_of(run.model).unused if hugging_face else ()
+    tensors = tensors_in(_files(folder, hugging_face=hugging_face))
+    if fault := non_finite_in({name: one for name, one in tensors.items() if not name.endswith(unused)}):
+        raise UsageError(
+            f"{fault} in model.init_from={folder}, so the run would diverge; name weights from before that"
+        )
 
 
 def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
@@ -155,7 +130,7 @@ def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
 def _check_ours(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
     """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
     wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
-    shapes = {name: one.shape for name, one in found.items() if name != OUR_OUTPUT or name in wanted}
+    shapes = {name: one.shape for name, one in found.items() if name != HEAD_WEIGHT or name in wanted}
     _refuse(_differing(wanted, shapes), source)
 
 
@@ -177,7 +152,7 @@ def _check_theirs(model: ModelConfig, found: Mapping[str, StoredTensor], source:
     # A bias of zeros is none, and its configuration need not say so.
     if biased := next((name for name in shapes if name in padded and not there[name].is_zero), None):
         raise UsageError(f"{source} has a bias {biased!r} that is not zero; set model.bias=true")
-    (embedding,) = naming.names("embedding.token.weight")
+    (embedding,) = naming.names(EMBEDDING_WEIGHT)
     if head is not None and head.dtype == there[embedding].dtype and not head.equals(there[embedding]):
         raise UsageError(
             f"{source} is tied by its configuration, and has an output projection that is not its embedding; set "
@@ -218,29 +193,3 @@ def _refuse(differ: list[str], source: str) -> None:
 
 def _shape(shape: tuple[int, ...] | None) -> str:
     return "missing" if shape is None else "×".join(map(str, shape))
-
-
-def tensors_in(files: Iterable[Path]) -> dict[str, StoredTensor]:
-    """Return the tensors of safetensors files by name. Raises `UsageError` if a file is missing or damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    found: dict[str, StoredTensor] = {}
-    for path in files:
-        try:
-            with safe_open(path, framework="numpy"):  # checks the whole header
-                found |= _header(path)
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{path} is not a readable safetensors file ({error}); write it again") from error
-    return found
-
-
-def _header(path: Path) -> dict[str, StoredTensor]:
-    with path.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        entries = json.loads(stream.read(length))
-    entries.pop("__metadata__", None)
-    return {
-        name: StoredTensor(path, one["dtype"], tuple(one["shape"]), 8 + length + first, last - first)
-        for name, one in entries.items()
-        for first, last in (one["data_offsets"],)
-    }

@@ -20,9 +20,9 @@ from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
-from assay.launch.initial_weights import with_initial_weights
+from assay.launch.initial_weights import check_finite, with_initial_weights
 from assay.launch.own import inspect_own_model
-from assay.optimizations import Unavailable, Unpredicted, check, resolved
+from assay.optimizations import Unavailable, Unpredicted, check, resolve_run
 from assay.records.prediction import Predicted
 from assay.store.foreign import check_own_code
 
@@ -59,13 +59,14 @@ def ready(asked: Run, home: Home, progress: Progress = silent, ranks_here: int |
     fault that the user can correct, before anything is written in the folder of runs. Raises `StorageError` if the disk
     refuses.
     """
-    run = resolved(asked)
+    run = resolve_run(asked)
     check_own_code(home.checked(), run.model)
     machine = known_machine(home, threads_of(run, ranks_here))
     check_room(run, machine, ranks_here or run.ranks)
     run = with_initial_weights(run, home)
     check(run, machine)
     _vocabulary_fits(run, KNOWN_VOCABULARIES.get(run.data.tokenizer, 0))
+    check_finite(run)
     with leaving_nothing(run, home):
         prepared = _corpus(run, home.ready(), progress)
         run = with_initial_weights(run.with_vocabulary(prepared.vocab_size), home)
@@ -126,7 +127,7 @@ def predict(run: ResolvedRun, machine: Machine) -> Predicted | None:
 
     No ledger knows a model of the user's own. Its peak is that of a trace, which takes a process of its own.
     """
-    from assay.estimator.ranks import estimate_every_rank
+    from assay.estimator.every_rank import estimate_every_rank
 
     if run.model.own is not None:
         return inspect_own_model(run, machine)[1]

@@ -14,7 +14,7 @@ from assay.errors import StorageError
 from assay.files import write_file
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import (
-    damaged,
+    damaged_files,
     devices,
     known_machine,
     overrides,
@@ -79,7 +79,7 @@ def set_aside_damaged(home: Home, tell: Callable[[str], None]) -> None:
 
     Where the home cannot be written, they stay.
     """
-    for path in damaged(home):
+    for path in damaged_files(home):
         aside = path.with_name(f"{path.name}.damaged")
         with suppress(OSError):
             path.replace(aside)

@@ -8,11 +8,13 @@ followed another schedule. The run then says so, and its record keeps the senten
 
 from collections.abc import Sequence
 
+from assay.config.hf.checkpoint_files import WEIGHTS
 from assay.config.home import Home
 from assay.config.loading import keys, load, validate
 from assay.config.run import Run, Spec
-from assay.errors import UsageError, meant
+from assay.errors import START_AGAIN, UsageError, suggestion
 from assay.launch.prepare import ReadyRun
+from assay.launch.tensor_files import non_finite_in, tensors_in
 from assay.optimizations import Numerics, check_divided, resolve
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -36,7 +38,7 @@ def run_to_resume(
     for override in overrides:
         key = override.partition("=")[0]
         if key not in BUDGET:
-            hint = "" if key in keys() else meant(key, list(BUDGET))
+            hint = "" if key in keys() else suggestion(key, list(BUDGET))
             raise UsageError(f"{key!r} cannot change when a run is resumed{hint}; only {', '.join(BUDGET)} can")
     folder = find(home, name)
     if name == "last" and (study := studies_by_run(home).get(folder.id)) is not None:
@@ -46,7 +48,25 @@ def run_to_resume(
     asked = folder.spec().config.asked()
     run = _divided(load(asked, overrides), techniques)
     _something_is_left(settle(folder), asked, run)
+    _goes_on_from_numbers(folder)
     return folder, run
+
+
+def _goes_on_from_numbers(folder: RunFolder) -> None:
+    """Raise `UsageError` if the newest checkpoint has weights that are NaN or infinite.
+
+    A checkpoint that cannot be read is left to the run, which continues from the one before it.
+    """
+    newest = folder.newest_checkpoint()
+    try:
+        fault = "" if newest is None else non_finite_in(tensors_in([newest / WEIGHTS]))
+    except UsageError:
+        return
+    if fault:
+        raise UsageError(
+            f"{fault} in the newest checkpoint of the run {folder.id}, so it would diverge; delete {newest} to "
+            f"continue from the checkpoint before it, or {START_AGAIN}"
+        )
 
 
 def _divided(run: Run, techniques: Sequence[Spec]) -> Run:

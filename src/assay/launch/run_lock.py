@@ -14,7 +14,7 @@ from typing import IO
 
 from assay.config.home import Home
 from assay.errors import StorageError, UsageError
-from assay.files import refused
+from assay.files import storage_errors
 from assay.launch.prepare import ReadyRun
 from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
@@ -106,7 +106,7 @@ def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
     """Create an empty folder with an unused name: two runs of one configuration may begin in the same second."""
     while True:
         folder = RunFolder(home.runs / new_id(ready.identity, ready.name))
-        with refused(folder.path), suppress(FileExistsError):
+        with storage_errors(folder.path), suppress(FileExistsError):
             folder.path.mkdir(parents=True)
             return folder
 
@@ -114,7 +114,7 @@ def _new_folder(home: Home, ready: ReadyRun) -> RunFolder:
 @contextmanager
 def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
     """Lock a run's folder, and yield the open lock file. Raises `UsageError` if another process trains the run."""
-    with refused(folder.path):
+    with storage_errors(folder.path):
         file = folder.lock_file.open("ab")
     with file:
         try:

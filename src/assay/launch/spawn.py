@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from assay.config.home import Home
-from assay.files import refused
+from assay.files import storage_errors
 from assay.hardware.detect import oom_kills
 from assay.launch.child import Child, Process
 from assay.launch.forked import ForkServer
@@ -94,7 +94,7 @@ def _spawn(
     server: ForkServer | None,
 ) -> Process:
     arguments = [str(folder.path), *options]
-    with refused(folder.path), folder.log_file.open("ab") as log:
+    with storage_errors(folder.path), folder.log_file.open("ab") as log:
         forked = server.fork(arguments, log, lock) if server is not None and ranks == 1 else None
         process = forked or _started(arguments, ranks, {**variables, RUN_VARIABLE: str(folder.path)}, log, lock)
     try:

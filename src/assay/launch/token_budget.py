@@ -5,10 +5,11 @@ drawn at random positions, so an epoch need not read each token once. About 20 t
 of a compute budget (Hoffmann et al. 2022, approaches 1 and 2: 20.2 and 20.0 at one billion parameters).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from assay.config.home import Home
-from assay.config.run import Run
+from assay.config.run import ResolvedRun, Run
 from assay.cost.parameters import active_parameter_count, parameter_count
 from assay.data.prepared_folder import read_manifest
 from assay.data.progress import Progress, silent
@@ -80,5 +81,10 @@ def token_budget(asked: Run, home: Home, progress: Progress = silent) -> TokenBu
         parameters=parameter_count(run.model),
         active_parameters=active_parameter_count(run.model),
         step_seconds=able.predicted.step_seconds if able.predicted else None,
-        remarks=(*map(str, manifest.remarks), *(said for one in optimizations_of(run) for said in one.remarks(run))),
+        remarks=(*map(str, manifest.remarks), *_unread(run)),
     )
+
+
+def _unread(run: ResolvedRun) -> Iterator[str]:
+    for one in optimizations_of(run):
+        yield from (*one.remarks(run), *one.remarks_on_records(run))

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.config import ModelConfig
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.model.attention import Attention
 from assay.model.balance import note_factor
 from assay.model.loss import ChunkedCrossEntropy, cross_entropy
@@ -69,7 +70,7 @@ def build_mlp(config: ModelConfig) -> nn.Module:
     return GatedMLP(config) if config.activation == "swiglu" else MLP(config)
 
 
-TIED = (("head.projection.weight", "embedding.token.weight"),)
+TIED = ((HEAD_WEIGHT, EMBEDDING_WEIGHT),)
 """(alias, owner) of the weights that are one parameter if embeddings are tied."""
 
 Loss = Callable[[nn.Linear, Tensor, Tensor], Tensor]

@@ -1,9 +1,25 @@
-"""Optimizations, one file each. `base` is their interface, `registry` finds them."""
+"""Optimizations, one file each. `optimization` is their interface, `discovery` finds them."""
 
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned, Unpredicted
 from assay.optimizations.card import Card, availability, card
-from assay.optimizations.registry import catalogue, forget, is_own, optimizations_of, resolve, search
-from assay.optimizations.stack import check, check_divided, expected_of, mesh_of, numerics_of, resolved, trained_model
+from assay.optimizations.discovery import catalogue, forget, is_own, optimizations_of, resolve, search
+from assay.optimizations.optimization import (
+    Conflict,
+    Numerics,
+    Optimization,
+    Stage,
+    Unavailable,
+    Unplanned,
+    Unpredicted,
+)
+from assay.optimizations.stack import (
+    check,
+    check_divided,
+    expected_of,
+    mesh_of,
+    numerics_of,
+    resolve_run,
+    trained_model,
+)
 
 __all__ = [
     "Card",
@@ -26,7 +42,7 @@ __all__ = [
     "numerics_of",
     "optimizations_of",
     "resolve",
-    "resolved",
+    "resolve_run",
     "search",
     "trained_model",
 ]

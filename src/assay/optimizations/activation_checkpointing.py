@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import PositiveInt
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -64,7 +64,7 @@ class ActivationCheckpointing(Optimization):
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.model.blocks import blocks_of
-        from assay.step.checkpoint import repeat_in_backward
+        from assay.step.recomputed import repeat_in_backward
 
         self.check_program(program, run)
         blocks = list(blocks_of(program.parts))

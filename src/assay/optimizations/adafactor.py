@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import PositiveFloat
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.reference.rules import Adafactor as AdafactorRule
+from assay.reference.rules import AdafactorRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -51,20 +51,20 @@ class Adafactor(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import matrix as matrix_updates
 
-        return cost.updated_by(matrix_updates.Adafactor())
+        return cost.updated_by(matrix_updates.AdafactorUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.recipes import adafactor, at_rate, rescheduled
+        from assay.optimizers.recipes import adafactor, at_rate, scale_schedule
 
         recipe = adafactor(at_rate(run.training, self.learning_rate))
-        return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+        return scale_schedule(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         factor = self.learning_rate / run.training.learning_rate
         return expected.changed(rule=AdafactorRule(weight_decay=run.training.weight_decay / factor), rate_factor=factor)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import decay_at, faults, updated_by
+        from assay.proofs.optimizer_updates import decay_at, faults, updated_by
 
         roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
         steps = min(roots, updated_by(trace, "aten.add_.Tensor"))

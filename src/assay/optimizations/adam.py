@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -44,9 +44,9 @@ class Adam(Optimization):
             raise Conflict("without weight decay adam equals AdamW; set training.weight_decay above 0 to compare them")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import adam as adam_updates
+        from assay.cost.optimizers import adam_variants
 
-        return cost.updated_by(adam_updates.Adam())
+        return cost.updated_by(adam_variants.AdamUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adam
@@ -57,7 +57,7 @@ class Adam(Optimization):
         return expected.changed(rule=expected.rule.model_copy(update={"coupled": True}))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import adamw_faults, updated_by
+        from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
         updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
         joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.hardware import AMPERE
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, Rounding, lossy, summed_in_16_bits
-from assay.reference.narrow_rules import NarrowAdamW
-from assay.reference.rules import AdamW
+from assay.reference.rules import AdamWRule, NarrowAdamWRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -71,9 +70,9 @@ class Bf16Full(Optimization):
         return "weights in 16 bits lose small updates"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.low_precision import narrowed
+        from assay.cost.rewrites.sixteen_bits import narrow_ledger
 
-        return narrowed(cost, "bfloat16")
+        return narrow_ledger(cost, "bfloat16")
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
@@ -84,7 +83,7 @@ class Bf16Full(Optimization):
         return program
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        narrow = NarrowAdamW(**expected.rule.model_dump()) if type(expected.rule) is AdamW else expected.rule
+        narrow = NarrowAdamWRule(**expected.rule.model_dump()) if type(expected.rule) is AdamWRule else expected.rule
         tokens = run.training.batch_size * run.model.context_length
         return expected.changed(rule=narrow).loosened(
             gradients=_NEAR.model_copy(update={"vectors": summed_in_16_bits(2**-9, tokens)}),

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.hardware import AMPERE
-from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import IN_BFLOAT16, Expected
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 

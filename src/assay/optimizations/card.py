@@ -9,7 +9,7 @@ from assay.config import ResolvedRun
 from assay.config.base import Frozen
 from assay.config.run import Scalar, Spec
 from assay.hardware import Machine
-from assay.optimizations.base import Conflict, Optimization, Unavailable
+from assay.optimizations.optimization import Conflict, Optimization, Unavailable
 
 
 class Field(Frozen):

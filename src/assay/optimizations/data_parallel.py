@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -37,9 +37,9 @@ class DataParallel(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.replicas import replicated
+        from assay.cost.rewrites.replicated_step import replica_ledger
 
-        return replicated(cost)
+        return replica_ledger(cost)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import whole_replicas
@@ -47,7 +47,7 @@ class DataParallel(Optimization):
         return whole_replicas(program, program.parallel.axis("dp"))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.replicas import summed_once, wrong_share
+        from assay.proofs.sharding import summed_once, wrong_share
 
         observed, exact = summed_once(trace, run)
         wrong = wrong_share(trace, run)

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 

@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.reference.narrow_rules import NarrowAdamW
+from assay.reference.rules import NarrowAdamWRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -43,9 +43,9 @@ class ForeachAdamw(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.adam import ForeachAdamW
+        from assay.cost.optimizers.adam_variants import ForeachAdamWUpdate
 
-        return cost.updated_by(ForeachAdamW())
+        return cost.updated_by(ForeachAdamWUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adamw
@@ -56,12 +56,12 @@ class ForeachAdamw(Optimization):
         from assay.hardware import detect
 
         found = super().expect(expected, run)
-        if not isinstance(found.rule, NarrowAdamW) or detect().device(run.device) != "cpu":
+        if not isinstance(found.rule, NarrowAdamWRule) or detect().device(run.device) != "cpu":
             return found
         return found.changed(rule=found.rule.model_copy(update={"rounds_factors": True}))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import adamw_faults, updated_by
+        from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
         calls, parameters = trace.count("_foreach_addcdiv", phase="update"), len(trace.parameters)
         listed = updated_by(trace, "aten._foreach_addcdiv_.ScalarList", "aten._foreach_addcdiv_.Scalar")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.hardware import AMPERE
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, Rounding, lossy
@@ -98,8 +98,8 @@ class Fp16Mixed(Optimization):
         return expected.loosened(gradients=_NEAR if self.scaler else _PARTLY_LOST)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.precision import not_scaled, products_in, unscaled
+        from assay.proofs.precision import loss_scale_evidence, not_scaled, products_in
 
         products, narrow = products_in("float16", trace, run)
-        scaling, right = (unscaled if self.scaler else not_scaled)(trace)
+        scaling, right = (loss_scale_evidence if self.scaler else not_scaled)(trace)
         return self.evidence(f"{products}; {scaling}", narrow and right)

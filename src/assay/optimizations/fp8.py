@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.hardware import ADA
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, Rounding, lossy

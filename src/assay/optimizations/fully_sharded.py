@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Phase, Trace
 from assay.reference.expected import REASSOCIATED, Expected, Rounding, lossy
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -103,10 +103,10 @@ class FullySharded(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.replicas import computing_in, sharded
+        from assay.cost.rewrites.replicated_step import computing_in, shard_ledger
 
         narrow = computing_in(cost, "bfloat16") if self.mixed_precision else cost
-        return sharded(narrow, reshard=self.reshard, on_host=self.offload)
+        return shard_ledger(narrow, reshard=self.reshard, on_host=self.offload)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.parallel.fsdp import shards
@@ -118,8 +118,7 @@ class FullySharded(Optimization):
         return expected.loosened(gradients=near, updates=REASSOCIATED)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.replicas import wrong_share
-        from assay.proofs.shares import divided_as
+        from assay.proofs.sharding import divided_as, wrong_share
 
         held, whole = trace.memory.parameter_bytes, trace.memory.whole_parameter_bytes
         right, parameters = divided_as(trace, trace.parameters, "dp", lambda one: 0), len(trace.parameters)

@@ -18,15 +18,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.reference.narrow_rules import NarrowAdamW, NarrowStateAdamW
+from assay.reference.rules import NarrowAdamWRule, NarrowStateAdamWRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -65,9 +65,9 @@ class FusedAdamw(Optimization):
             raise Conflict("fused_adamw:clip=inside is proven on one device only; leave it out of runs over ranks")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.adam import ClippingAdamW, FusedAdamW
+        from assay.cost.optimizers.adam_variants import ClippingAdamW, FusedAdamWUpdate
 
-        return cost.updated_by(ClippingAdamW() if self.clip == "inside" else FusedAdamW())
+        return cost.updated_by(ClippingAdamW() if self.clip == "inside" else FusedAdamWUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adamw
@@ -85,13 +85,13 @@ class FusedAdamw(Optimization):
         found = super().expect(expected, run)
         if self.clip == "inside":  # gradients are divided by a number, where the plain step multiplies by its inverse
             found = found.loosened(gradients=REASSOCIATED)
-        if not isinstance(found.rule, NarrowAdamW):
+        if not isinstance(found.rule, NarrowAdamWRule):
             return found
         formula = found.rule.model_dump(exclude={"coupled", "rounds_factors"})
-        return found.changed(rule=NarrowStateAdamW(**formula, dtype="bfloat16", narrow_weight=True))
+        return found.changed(rule=NarrowStateAdamWRule(**formula, dtype="bfloat16", narrow_weight=True))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import adamw_faults, updated_by
+        from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
         calls, parameters = trace.count("_fused_adamw_", phase="update"), len(trace.parameters)
         fused, apart = updated_by(trace, "aten._fused_adamw_"), trace.count("addcdiv", phase="update")

@@ -12,13 +12,13 @@ from pydantic import Field
 
 from assay.config import ResolvedRun
 from assay.config.run import Scalar
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 

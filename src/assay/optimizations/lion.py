@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field, PositiveFloat
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.rules import Lion as LionRule
+from assay.reference.rules import LionRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -50,14 +50,13 @@ class Lion(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import momentum as momentum_updates
 
-        return cost.updated_by(momentum_updates.Lion())
+        return cost.updated_by(momentum_updates.LionUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.lion import lion
-        from assay.optimizers.recipes import at_rate, rescheduled
+        from assay.optimizers.recipes import at_rate, lion, scale_schedule
 
         recipe = lion(at_rate(run.training, self.learning_rate), (self.beta1, self.beta2))
-        return rescheduled(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
+        return scale_schedule(replace(program, optimizer=recipe), self.learning_rate / run.training.learning_rate)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         factor = self.learning_rate / run.training.learning_rate
@@ -66,7 +65,7 @@ class Lion(Optimization):
         return expected.changed(rule=rule, rate_factor=factor).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import decay_at, faults, updated_by
+        from assay.proofs.optimizer_updates import decay_at, faults, updated_by
 
         signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
         moved = min(signs, updated_by(trace, "aten.add_.Tensor"))

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.rules import Muon as MuonRule
-from assay.reference.rules import plain_adamw
+from assay.reference.rules import MuonRule, plain_adamw
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -63,10 +62,10 @@ class Muon(Optimization):
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import matrix as matrix_updates
 
-        return cost.updated_by(matrix_updates.Muon())
+        return cost.updated_by(matrix_updates.MuonUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.muon import muon
+        from assay.optimizers.recipes import muon
 
         return replace(program, optimizer=muon(run.training, self.momentum))
 
@@ -78,7 +77,7 @@ class Muon(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import parameters
         from assay.cost.optimizers.matrix import is_hidden_matrix
-        from assay.proofs.updates import faults, updated_by
+        from assay.proofs.optimizer_updates import faults, updated_by
 
         matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
         hidden = len(matrices.intersection(one.name for one in trace.parameters))

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import ResolvedRun
 from assay.hardware import AMPERE
-from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
-    from assay.cost.analytic.layout import Layout
-    from assay.cost.tensors import Tensor
+    from assay.cost.mesh_layout import Layout
+    from assay.cost.tensor import Tensor
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -96,14 +96,14 @@ class SdpaAttention(Optimization):
         return found.changed(shows_masks=found.shows_masks and self.backend not in _MAY_HIDE_MASKS)
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.attention import flash, unfused
-        from assay.cost.cores import exchange_core
+        from assay.cost.attention_tape import flash, math_attention
+        from assay.cost.rewrites.attention_cores import exchange_core
         from assay.cost.tape import Writer
 
         def fused(site: str, q: "Tensor", k: "Tensor", v: "Tensor") -> "Tape":
             writer = Writer(site, {q.name: q, k.name: k, v.name: v})
             if self.backend == "math":
-                unfused(writer, q, k, v, run.model.dropout, cost.kernels)
+                math_attention(writer, q, k, v, run.model.dropout, cost.kernels)
             else:
                 flash(writer, q, k, v, cost.kernels, self.backend, noisy=run.model.dropout > 0)
             return tuple(writer.operations)

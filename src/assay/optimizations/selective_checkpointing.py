@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from assay.config import ResolvedRun
 from assay.config.run import Scalar
 from assay.hardware.detect import release, torch_version
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -93,8 +93,7 @@ class SelectiveCheckpointing(Optimization):
         from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
         from assay.model import Attention, Block
-        from assay.step.checkpoint import repeat_in_backward
-        from assay.step.saved_results import ResultsKept
+        from assay.step.recomputed import ResultsKept, repeat_in_backward
 
         again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": run.model.dropout > 0}
         kept: tuple[ResultsKept, ...] = ()

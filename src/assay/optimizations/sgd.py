@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from assay.config import ResolvedRun, TrainingConfig
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.reference.rules import SGD
+from assay.reference.rules import SGDRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -55,23 +55,23 @@ class Sgd(Optimization):
             raise Conflict("sgd:nesterov=true needs a momentum; set sgd:momentum above 0")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.momentum import SGD
+        from assay.cost.optimizers.momentum import SGDUpdate
 
-        return cost.updated_by(SGD(self.momentum > 0, self.nesterov, self.weight_decay > 0))
+        return cost.updated_by(SGDUpdate(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizers.recipes import rescheduled, sgd
+        from assay.optimizers.recipes import scale_schedule, sgd
 
         recipe = sgd(self._training(run), self.momentum, nesterov=self.nesterov)
         factor = self.learning_rate / run.training.learning_rate
-        return rescheduled(replace(program, optimizer=recipe), factor)
+        return scale_schedule(replace(program, optimizer=recipe), factor)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        rule = SGD(weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov)
+        rule = SGDRule(weight_decay=self.weight_decay, momentum=self.momentum, nesterov=self.nesterov)
         return expected.changed(rule=rule, rate_factor=self.learning_rate / run.training.learning_rate)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import faults, updated_by
+        from assay.proofs.optimizer_updates import faults, updated_by
 
         state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")

@@ -7,15 +7,15 @@ from assay.config.mesh import ONE_DEVICE, Mesh, fill
 from assay.config.model import ModelConfig
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
-from assay.optimizations.base import Conflict, Numerics
-from assay.optimizations.registry import catalogue, optimizations_of
+from assay.optimizations.discovery import catalogue, optimizations_of
+from assay.optimizations.optimization import Conflict, Numerics
 
 if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.reference.expected import Expected
 
 
-def resolved(run: Run) -> ResolvedRun:
+def resolve_run(run: Run) -> ResolvedRun:
     """Return the run with ordered optimizations, written-out defaults, and all that follows from them.
 
     Equal runs then have equal hashes. `ranks` becomes the size of the mesh, so a run that no optimization divides is a
@@ -44,12 +44,12 @@ def trained_model(run: Run) -> ModelConfig:
 def expected_of(run: ResolvedRun) -> "Expected":
     """Return the values that the run's first steps must compute: the baseline's, as its optimizations change them."""
     from assay.reference.expected import Expected
-    from assay.reference.rules import AdamW
+    from assay.reference.rules import AdamWRule
 
     training = run.training
     found = Expected(
         model=trained_model(run),
-        rule=AdamW(
+        rule=AdamWRule(
             weight_decay=training.weight_decay,
             beta1=training.beta1,
             beta2=training.beta2,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.hardware import AMPERE
-from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy

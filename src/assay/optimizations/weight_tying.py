@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ModelConfig, ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from assay.cost import Cost, Operation
     from assay.hardware import Machine
     from assay.step.program import Program
-
-_ALIAS, _OWNER = "head.projection.weight", "embedding.token.weight"
 
 
 class WeightTying(Optimization):
@@ -54,12 +53,12 @@ class WeightTying(Optimization):
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         def tied(operation: "Operation") -> "Operation":
-            inputs = tuple(_OWNER if name == _ALIAS else name for name in operation.inputs)
-            saves = tuple(_OWNER if name == _ALIAS else name for name in operation.saves)
+            inputs = tuple(EMBEDDING_WEIGHT if name == HEAD_WEIGHT else name for name in operation.inputs)
+            saves = tuple(EMBEDDING_WEIGHT if name == HEAD_WEIGHT else name for name in operation.saves)
             return replace(operation, inputs=inputs, saves=saves)
 
-        one = {name: tensor for name, tensor in cost.parameters.items() if name != _ALIAS}
-        held = {name: tensor for name, tensor in cost.pieces.items() if name != _ALIAS}
+        one = {name: tensor for name, tensor in cost.parameters.items() if name != HEAD_WEIGHT}
+        held = {name: tensor for name, tensor in cost.pieces.items() if name != HEAD_WEIGHT}
         return replace(cost, tape=tuple(map(tied, cost.tape)), parameters=one).holding(held)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
@@ -73,7 +72,7 @@ class WeightTying(Optimization):
         return expected  # `model` is the tied one already
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        shared = sum({_ALIAS, _OWNER} <= set(names) for names in trace.shared_parameters)
-        own, _ = trace.held(_ALIAS)
+        shared = sum({HEAD_WEIGHT, EMBEDDING_WEIGHT} <= set(names) for names in trace.shared_parameters)
+        own, _ = trace.held(HEAD_WEIGHT)
         observed = f"{shared} storage shared by embedding and projection, {own} bytes in a separate projection"
         return self.evidence(observed, shared == 1 and own == 0)

@@ -1,4 +1,4 @@
-"""Torch's optimizers as recipes, with weight decay on matrices and embeddings only.
+"""Optimizers as recipes, with weight decay on matrices and embeddings only: torch's own, Lion, and Muon beside AdamW.
 
 A recipe builds an optimizer from live parameters. An optimizer over a model on the meta device would own nothing once
 that is materialized. Every recipe names its kernel (the plain loop is neither `foreach` nor `fused`), since torch
@@ -15,8 +15,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from assay.config import TrainingConfig
+from assay.cost.optimizers.matrix import is_hidden_matrix
+from assay.optimizers.bases import Joined, OneByOne
 from assay.step.program import NamedParameters, OptimizerLike, Program
 
 Groups = Sequence[dict[str, Any]]
@@ -121,7 +124,59 @@ def at_rate(training: TrainingConfig, learning_rate: float) -> TrainingConfig:
     return training.model_copy(update=changes)
 
 
-def rescheduled(program: Program, factor: float) -> Program:
+def scale_schedule(program: Program, factor: float) -> Program:
     """Return the program with every step's learning rate multiplied by `factor`."""
     inner = program.schedule
     return replace(program, schedule=lambda step: factor * inner(step))
+
+
+class Lion(OneByOne):
+    """Lion (arXiv:2302.06675, algorithm 2): steps of equal size in every element, by the sign of a momentum.
+
+        u = sign(β₁·m + (1 − β₁)·g)      θ ← θ − η·(u + λ·θ)      m ← β₂·m + (1 − β₂)·g
+
+    The momentum that is kept decays more slowly than the interpolated one of the step. Torch has no Lion.
+    """
+
+    def __init__(self, groups: Groups, lr: float, betas: tuple[float, float]) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0})
+
+    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Decay the weight, step along the signs, and update the moment."""
+        beta1, beta2 = group["betas"]
+        if not state:
+            state["exp_avg"] = torch.zeros_like(parameter)
+        moment = state["exp_avg"]
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.add_(moment.lerp(gradient, 1 - beta1).sign_(), alpha=-group["lr"])
+        moment.lerp_(gradient, 1 - beta2)
+
+
+def lion(training: TrainingConfig, betas: tuple[float, float]) -> OptimizerRecipe:
+    """Return Lion as a recipe."""
+    return lambda parameters: Lion(decay_groups(parameters, training.weight_decay), training.learning_rate, betas)
+
+
+def muon(training: TrainingConfig, momentum: float) -> OptimizerRecipe:
+    """Return Muon for the hidden matrices and AdamW for all else (kellerjordan.github.io/posts/muon, arXiv:2502.16982).
+
+    Muon is torch's. Its steps are scaled to the size of AdamW's, 0.2·√max(rows, columns), so that both share a learning
+    rate and a weight decay. AdamW updates embeddings, output weights, positions, biases and gains.
+    """
+
+    def recipe(parameters: NamedParameters) -> OptimizerLike:
+        hidden = [one for name, one in parameters if is_hidden_matrix(name, one.ndim)]
+        rest = [(name, one) for name, one in parameters if not is_hidden_matrix(name, one.ndim)]
+        # Given a single parameter, one of the two optimizers has none.
+        return Joined([*([orthogonal(hidden)] if hidden else []), *([adamw(training)(rest)] if rest else [])])
+
+    def orthogonal(hidden: list[torch.nn.Parameter]) -> OptimizerLike:
+        return torch.optim.Muon(
+            hidden,
+            lr=training.learning_rate,
+            weight_decay=training.weight_decay,
+            momentum=momentum,
+            adjust_lr_fn="match_rms_adamw",
+        )
+
+    return recipe

@@ -22,8 +22,8 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from assay.errors import first_line
-from assay.own.found import Found, finding
-from assay.own.loss import loss_of
+from assay.own.adapted import Found, finding
+from assay.own.returned_loss import loss_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import EXACT, IN_BFLOAT16, REASSOCIATED, Closeness, Kind
 from assay.values import nearness
@@ -117,7 +117,7 @@ class _Subject:
         }
 
 
-def compared(call: Callable[[], Any], against: Callable[[], Any], kind: Kind) -> ValueProof:
+def compare_steps(call: Callable[[], Any], against: Callable[[], Any], kind: Kind) -> ValueProof:
     """Compare the first steps of `call` with those of the baseline `against`; both train.
 
     `kind` says how near the values must be, as for optimizations. The proof is unchecked, with the reason, if the steps

@@ -31,8 +31,8 @@ from assay.model.loss import NOT_COUNTED
 from assay.model.narrow import lift_logits
 from assay.parallel.gradient_norm import gradient_norm
 from assay.parallel.loss_reduction import sum_losses
-from assay.step.optimizer_offload import norm_on_device
 from assay.step.program import MicroBatch, Program, Step
+from assay.step.stand_in_update import norm_on_device
 
 
 def share_batch(program: Program, mesh: DeviceMesh) -> Program:

@@ -31,7 +31,7 @@ def fault(trace: Trace, run: ResolvedRun) -> str:
     return ""
 
 
-def repeated(first: Trace, last: Trace) -> str:
+def repeated_masks(first: Trace, last: Trace) -> str:
     """Say how many masks of a later traced step equal one of an earlier; empty if none does."""
     again = len(set(first.masks.digests) & set(last.masks.digests))
     if not again:

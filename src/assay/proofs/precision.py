@@ -49,7 +49,7 @@ def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
     return observed, 0 < low == total and held and wide <= spared
 
 
-def unscaled(trace: Trace) -> tuple[str, bool]:
+def loss_scale_evidence(trace: Trace) -> tuple[str, bool]:
     """Return (observation, verdict) for the loss scale.
 
     The verdict is True if it multiplied every loss, divided the gradients once before the update, and has a value that

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assay.errors import shown
+from assay.errors import short_text
 
 LARGEST = 1e100
 """Largest figure. Sums, products and squares of such figures are finite."""
@@ -36,7 +36,7 @@ def _refused(word: str) -> None:
 def check_possible(record: BaseModel) -> None:
     """Raise `ValueError` with the name of the first figure of a record that cannot be."""
     for name, value in _impossible(record, ""):
-        raise ValueError(f"its figure {name} is {shown(value)}, which cannot be")
+        raise ValueError(f"its figure {name} is {short_text(value)}, which cannot be")
 
 
 def _impossible(value: object, name: str) -> Iterator[tuple[str, float]]:

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from assay.config.base import Frozen
-from assay.errors import among, shown
+from assay.errors import among, short_text
 
 
 class _Part(Frozen):
@@ -123,4 +123,4 @@ def _known(what: str, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
             hint = among(name, known)
-            raise ValueError(f"{what} names {shown(name)}, which the table does not have{hint}")
+            raise ValueError(f"{what} names {short_text(name)}, which the table does not have{hint}")

@@ -1,17 +1,18 @@
 """Slow references of optimizers: each rule is a few plain lines, replayed one tensor at a time.
 
 A rule shares no code with the optimizer that it checks. It computes in float64, except where a technique's own rounding
-is part of its rule (`precise`, `narrow_rules`). A rule keeps its own state and receives the same gradients as the
-program's optimizer, so a replay checks the update alone. Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD
-with momentum as torch documents it; Lion arXiv:2302.06675; Adafactor arXiv:1804.04235 in torch's form; Muon
-kellerjordan.github.io/posts/muon with the step size of arXiv:2502.16982.
+is part of its rule (`precise`). Such rounding is coarser than what a float64 replay could be compared with. A rule
+keeps its own state and receives the same gradients as the program's optimizer, so a replay checks the update alone.
+Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with momentum as torch documents it; Lion arXiv:2302.06675;
+Adafactor arXiv:1804.04235 in torch's form; Muon kellerjordan.github.io/posts/muon with the step size of
+arXiv:2502.16982.
 
 This file imports no torch: a rule only calls methods of its tensors.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.config.base import Frozen
 
@@ -72,7 +73,7 @@ def count(state: State) -> int:
     return int(state["steps"])
 
 
-class AdamW(Rule):
+class AdamWRule(Rule):
     """Adam with decoupled weight decay: θ ← θ − η·λ·θ − η·m̂/(√v̂ + ε)."""
 
     beta1: float
@@ -102,12 +103,12 @@ class AdamW(Rule):
         return moved
 
 
-def plain_adamw(rule: Rule) -> AdamW:
+def plain_adamw(rule: Rule) -> AdamWRule:
     """Return an AdamW with the hyperparameters of a rule that rounds otherwise, such as one of 16-bit weights."""
-    return AdamW.model_validate({name: getattr(rule, name) for name in AdamW.model_fields})
+    return AdamWRule.model_validate({name: getattr(rule, name) for name in AdamWRule.model_fields})
 
 
-class SGD(Rule):
+class SGDRule(Rule):
     """Momentum b ← μ·b + g; θ ← θ − η·b, or θ − η·(g + μ·b) with Nesterov's momentum; decay joins the gradient."""
 
     momentum: float
@@ -131,7 +132,7 @@ class SGD(Rule):
         return moved
 
 
-class Lion(Rule):
+class LionRule(Rule):
     """u = sign(β₁·m + (1 − β₁)·g); θ ← θ − η·(u + λ·θ); m ← β₂·m + (1 − β₂)·g."""
 
     beta1: float
@@ -158,7 +159,7 @@ _EPSILONS = {"torch.float64": 2.0**-52, "torch.float32": 2.0**-23, "torch.float1
 """Machine epsilon of each dtype: torch clamps the mean of the row factor to ε, and the second moment to ε²."""
 
 
-class Adafactor(Rule):
+class AdafactorRule(Rule):
     """U = G/√V̂ with a factored V̂; step = max(ε₂, RMS(θ))·min(η, 1/√t)·U/max(1, RMS(U))."""
 
     epsilon: float = 1e-3
@@ -185,14 +186,14 @@ class Adafactor(Rule):
         return moved
 
 
-class Muon(Rule):
+class MuonRule(Rule):
     """Orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
 
     The five Newton–Schulz iterations are rounded to bfloat16, as the method defines them.
     """
 
     momentum: float
-    others: AdamW
+    others: AdamWRule
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
         return {"momentum": self.momentum} if self._hidden(name, weight) else self.others.options(name, weight)
@@ -228,3 +229,76 @@ class Muon(Rule):
             x = (3.4445 * x.float() + polynomial.float() @ x.float()).bfloat16()
         found: Tensor = (x.T if tall else x).double()
         return found
+
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class EightBitAdamWRule(AdamWRule):
+    """AdamW with moments in 8 bits: a replay starts each update from the dequantized moments."""
+
+    @property
+    def rounds_state(self) -> bool:
+        return True
+
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return False  # a block of codes shares its scale
+
+
+class NarrowStateAdamWRule(AdamWRule):
+    """AdamW whose moments are rounded to a narrow dtype after every update; arithmetic is float64."""
+
+    dtype: Literal["bfloat16", "half"]
+    """Name of the tensor method that rounds to the dtype."""
+    keeps_root: bool = False
+    """True if √v is kept in place of v, as in float16, where a square would be zero."""
+    narrow_weight: bool = False
+    """True if the weight is rounded to `dtype` as well."""
+
+    @property
+    def rounds_weight(self) -> bool:
+        return self.narrow_weight
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        if not self.keeps_root:
+            return super().adopt(entries)
+        return super().adopt({**entries, "exp_avg_sq": self.precise(entries["exp_avg_root"]) ** 2})
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        moved = super().update(name, weight, gradient, state, rate)
+        state["m"] = self._rounded(state["m"])
+        state["v"] = self._rounded(state["v"].sqrt()) ** 2 if self.keeps_root else self._rounded(state["v"])
+        return self._rounded(moved) if self.narrow_weight else moved
+
+    def _rounded(self, tensor: "Tensor") -> "Tensor":
+        rounded: Tensor = getattr(tensor.float(), self.dtype)()
+        return rounded.double()
+
+
+class NarrowAdamWRule(AdamWRule):
+    """AdamW with every operation rounded to the weight's own dtype, as in torch's plain loop."""
+
+    rounds_factors: bool = False
+    """True if β₂ and the factor of weight decay are rounded before they multiply: 0.9998 is then 1 in bfloat16."""
+
+    @property
+    def rounds_weight(self) -> bool:
+        return True
+
+    def precise(self, tensor: "Tensor") -> "Tensor":
+        return tensor.clone()
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        w, t, decay = weight.clone(), count(state), self.decay(weight)
+        g = gradient.add(w, alpha=decay) if self.coupled else gradient
+        mean, square = state.setdefault("m", g.new_zeros(g.shape)), state.setdefault("v", g.new_zeros(g.shape))
+        mean.lerp_(g, 1 - self.beta1)
+        square.mul_(self._factor(self.beta2, w)).addcmul_(g, g, value=1 - self.beta2)
+        root = (square.sqrt() / (1 - self.beta2**t) ** 0.5).add_(self.epsilon)
+        shrunk = w if self.coupled else w.mul_(self._factor(1 - rate * decay, w))
+        moved: Tensor = shrunk.addcdiv_(mean, root, value=-rate / (1 - self.beta1**t))
+        return moved
+
+    def _factor(self, value: float, like: "Tensor") -> float:
+        return float(like.new_tensor(value)) if self.rounds_factors else value

@@ -1,15 +1,18 @@
-"""The answer of `assay absent` as plain rows: the sentence first, then memory, counts, reads and what is unknown."""
+"""Answers of `assay absent` as plain rows: the sentence first, then what it rests on; on one GPU, and over ranks."""
 
 from collections.abc import Iterator, Mapping
 
-from assay.absent.answer import AbsentAnswer, GpuFit
 from assay.absent.clock import key_of
-from assay.absent.devices import AbsentDevice
+from assay.absent.gpus import AbsentDevice
+from assay.absent.largest import MOST, LargestFit
 from assay.absent.observation import Observation, Read, Unknown
+from assay.absent.ranks_answer import RanksAnswer, count_repeats, payloads
+from assay.absent.script_answer import AbsentAnswer
+from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
-from assay.hardware.memory import CONTEXT_BYTES
+from assay.hardware.devices import CONTEXT_BYTES
 from assay.report.blocks import Block, Facts, Table
-from assay.report.predicted.sheet import by_kernels, longer, within
+from assay.report.predictions import by_kernels, longer, within
 from assay.units import format_bytes, format_steps
 
 _LEAST, _MOST = (f"{one / 1e9:.2f}" for one in CONTEXT_BYTES)
@@ -56,19 +59,21 @@ def headline(answer: AbsentAnswer) -> str:
     seen, in_use = answer.observation, answer.in_use_bytes
     if seen is None:
         return "The script was not observed: no process of the command loaded the observer (python -I and -S hide it)."
-    if answer.fit is GpuFit.NO:
+    if answer.fit is MemoryFit.NO:
         one = seen.exhausted[-1] if seen.exhausted else None
         asked = f" when {one.short} asked for {format_bytes(one.wanted_bytes)}" if one else ""
         return f"It does not fit {_one(device)}: the {total} were exhausted{asked}, in step {seen.steps + 1}."
     if seen.refused:
         return f"Whether it fits {_one(device)} is not known."
     if in_use is None:
-        return "The script used no GPU." if answer.fit is GpuFit.UNUSED else f"Whether it fits {device} is not known."
+        return (
+            "The script used no GPU." if answer.fit is MemoryFit.UNUSED else f"Whether it fits {device} is not known."
+        )
     peaks = f"at its peak {format_bytes(answer.peak.reserved_bytes if answer.peak else 0)} are reserved"
     used = f"{peaks} and {_range(in_use)} of {total} in use"
-    if answer.fit in (GpuFit.YES, GpuFit.CONDITIONAL):
+    if answer.fit in (MemoryFit.YES, MemoryFit.CONDITIONAL):
         return f"It fits {_one(device)}{_condition(answer, in_use[1])}: {used}."
-    if answer.fit is GpuFit.BARELY:
+    if answer.fit is MemoryFit.BARELY:
         return f"It may just fit {_one(device)}, or just not: {used}."
     if answer.sizes:
         unknown = "is not known, and neither is its peak: shapes hang on values that nobody computed"
@@ -90,11 +95,6 @@ def _condition(answer: AbsentAnswer, in_use: int) -> str:
 
 def _one(device: str) -> str:
     return f"one {device}"
-
-
-def _range(span: tuple[int, int]) -> str:
-    low, high = (format_bytes(one) for one in span)
-    return low if low == high else f"{low} to {high}"
 
 
 def limits(answer: AbsentAnswer) -> Iterator[Block]:
@@ -230,3 +230,130 @@ def device_table(devices: Mapping[str, AbsentDevice]) -> Table:
     )
     columns = ("name", "device", "capability", "SMs", "driver", "torch sees", "source of the memory")
     return Table.of(columns, rows, right=columns[3:6], spare=columns[6:])
+
+
+NOTHING_SENT = (
+    "No rank received anything from another: a collective ends at once, and what is broadcast or gathered is the "
+    "rank's own."
+)
+_MOST_RUNS = 12
+
+
+def absent_ranks_report(answer: RanksAnswer) -> Iterator[Block]:
+    """Yield the parts of the answer."""
+    yield ranks_headline(answer)
+    for rank, one in answer.answers.items():
+        yield from (f"Rank {rank}: {text}" if isinstance(text, str) else text for text in limits(one))
+    if answer.missing:
+        others = "1 other rank was" if answer.missing == 1 else f"{answer.missing} other ranks were"
+        yield f"{others} not run; --rank all runs every one."
+    yield _ranks(answer)
+    yield from _collectives(answer)
+    yield f"{NOTHING_SENT} {CANNOT_TELL}"
+
+
+def ranks_headline(answer: RanksAnswer) -> str:
+    """Return the sentence that a colleague would say first."""
+    rank = answer.fullest
+    fullest, left = answer.answers[rank], answer.left_bytes
+    if fullest.fit is not MemoryFit.YES or left is None:
+        return f"Rank {rank} of {answer.ranks.count}: {headline(fullest)}"
+    run = ", ".join(map(str, answer.ranks.run[:4])) + (", …" if len(answer.ranks.run) > 4 else "")
+    which = f"rank {run} was run, and" if len(answer.answers) == 1 else f"ranks {run} were run, and each"
+    fits = f"Of {answer.ranks.count} ranks, {which} fits one {answer.device.name}"
+    low, high = answer.nccl_bytes(rank)
+    if not high:
+        return f"{fits}, and {format_bytes(left)} are left for NCCL's own buffers."
+    nccl = f"NCCL's own buffers, which may take {_range((low, high))}"
+    if high > left:
+        return f"{fits}, if {nccl}, take less than {format_bytes(left)}."
+    return f"{fits}, with room for {nccl}: {format_bytes(left)} are left for them."
+
+
+def _ranks(answer: RanksAnswer) -> Table:
+    memory = ("requested", "allocated", "reserved", "in use, without NCCL", "NCCL's own buffers")
+    columns = ("rank", "fits", *memory, "collectives", "payload")
+    rows = ((str(rank), *_rank(one), *_sums(answer, rank)) for rank, one in answer.answers.items())
+    return Table.of(columns, rows, right=columns[2:])
+
+
+def _range(ends: tuple[int, int]) -> str:
+    """Format a range, or one amount if its ends look alike."""
+    return " to ".join(dict.fromkeys(map(format_bytes, ends)))
+
+
+def _rank(one: AbsentAnswer) -> Iterator[str]:
+    yield one.fit.value
+    peak, in_use = one.peak, one.in_use_bytes
+    figures = (peak.requested_bytes, peak.allocated_bytes, peak.reserved_bytes) if peak else ()
+    yield from map(format_bytes, figures) if figures else ("", "", "")
+    yield _range(in_use) if in_use else ""
+
+
+def _sums(answer: RanksAnswer, rank: int) -> tuple[str, str, str]:
+    """NCCL's own buffers of a rank, its calls, and their payload."""
+    calls = answer.calls(rank)
+    return _range(answer.nccl_bytes(rank)), str(len(calls)), format_bytes(sum(one.bytes for one in calls))
+
+
+def _collectives(answer: RanksAnswer) -> Iterator[Block]:
+    """Collectives of a step, once for ranks whose calls have the same kinds and payloads."""
+    shown: set[tuple[tuple[str, int], ...]] = set()
+    for rank, one in answer.answers.items():
+        calls, seen = answer.calls(rank), one.observation
+        alike = tuple((call.name, call.bytes) for call in calls)
+        if not calls or seen is None or alike in shown:
+            continue
+        shown.add(alike)
+        period = "one step" if seen.steps else "the whole script"
+        columns = (f"rank {rank}, {period}", "among ranks", "calls", "payload")
+        rows = ((each.name, _among(each.ranks), str(each.calls), format_bytes(each.bytes)) for each in payloads(calls))
+        yield Table.of(columns, rows, right=columns[2:])
+        runs = [
+            f"{call.name} {format_bytes(call.bytes)}" + (f" × {times}" if times > 1 else "")
+            for call, times in count_repeats(calls)
+        ]
+        yield (
+            "In order: "
+            + ", ".join(runs[:_MOST_RUNS])
+            + (f", and {len(calls)} in all." if len(runs) > _MOST_RUNS else ".")
+        )
+        if not seen.collectives.alike:
+            yield f"The calls of rank {rank} differ between steps; the last step is shown."
+
+
+def _among(ranks: tuple[int, ...]) -> str:
+    """Ranks of a group in short, such as ``0–7`` or ``0, 2, 4, …``."""
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[0] + len(ranks))):
+        return f"{ranks[0]}–{ranks[-1]}"
+    return ", ".join(map(str, ranks[:4])) + (f", … ({len(ranks)})" if len(ranks) > 4 else "")
+
+
+def largest_report(found: LargestFit) -> Iterator[Block]:
+    """Yield the parts of the answer."""
+    yield _headline(found)
+    shown = found.best or found.undecided
+    if shown is not None:
+        yield from absent_report(shown.answer)
+    if len(found.probes) > 1:
+        yield _probes(found)
+
+
+def _headline(found: LargestFit) -> str:
+    device = found.probes[0].answer.device.name
+    if found.undecided is not None:
+        return f"The largest number is not known: with {found.undecided.number}, nobody can tell whether it fits."
+    if found.best is None:
+        return f"Even 1 does not fit one {device}."
+    if found.best.number == MOST:
+        return f"{MOST:,} fits one {device}, and no larger number was tried: does it change the script's memory?"
+    return f"The largest number that fits one {device} is {found.best.number}."
+
+
+def _probes(found: LargestFit) -> Table:
+    rows = (
+        (str(one.number), one.answer.fit.words, format_bytes(one.in_use_bytes) if one.fits else "")
+        for one in sorted(found.probes, key=lambda one: one.number)
+    )
+    columns = ("number", "", "in use, at most")
+    return Table.of(columns, rows, right=(columns[0], columns[2]))

@@ -1,11 +1,20 @@
-"""Text on the accuracy of predictions: tables of errors by device and by technique, and sentences on missing runs."""
+"""Predictions against measurements: tables of errors by device and technique, and a page with each run as a point."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
+from assay.analysis.accuracy import QUANTITIES, Accuracy, PredictedFigure
+from assay.files import write_file
 from assay.report.blocks import Block, Table
+from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, series, svg, variables, with_print_colours
+from assay.report.kit.page import check_page, render_template
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from assay.analysis.accuracy import Accuracy, Errors
 
 _TITLES = {
@@ -73,3 +82,78 @@ def _share(error: float, *, signed: bool = False) -> str:
     """A fraction in percent; exact predictions are 0 %, and small errors keep their size."""
     digits = 1 if abs(error) >= 0.001 or error == 0 else 4
     return f"{100 * error:{'+' if signed and error else ''}.{digits}f} %".replace("-", "−")
+
+
+_AXES = {
+    "memory": "peak of tensors, MiB",
+    "traced": "peak of tensors by a trace, MiB",
+    "time": "step time, ms",
+    "roofline": "step time by a roofline, ms",
+}
+_UNITS = {"memory": 2.0**20, "traced": 2.0**20, "time": 1e-3, "roofline": 1e-3}
+_CAPTION = "Each point is a run, and each colour a device. On the line the prediction is the measurement."
+
+
+def write_accuracy_page(found: Accuracy, path: Path) -> Path:
+    """Write the page, whole or not at all, and return its path. Raises `UsageError` as `check_page`, `StorageError`."""
+    check_page(path)
+    write_file(path, render_accuracy(found).encode())
+    return path.absolute()
+
+
+def render_accuracy(found: Accuracy) -> str:
+    """Return the page as text."""
+    drawn = _drawn(found)
+    return render_template(
+        "accuracy.html",
+        heading="Accuracy of predictions",
+        runs=found.runs,
+        blocks=list(accuracy_report(found)),
+        figure=Markup() if drawn is None else Markup(svg(drawn, "predicted against measured")),
+        caption=_CAPTION,
+        light=variables(LIGHT),
+        dark=variables(DARK),
+    )
+
+
+def figure(found: Accuracy) -> "Figure | None":
+    """Return the figure of predicted against measured values; None without a prediction."""
+    drawn = _drawn(found)
+    return None if drawn is None else with_print_colours(drawn)
+
+
+def _drawn(found: Accuracy) -> "Figure | None":
+    if not found.predictions:
+        return None
+    devices = list(dict.fromkeys(one.device for one in found.predictions))
+    shown = [one for one in QUANTITIES if any(each.quantity == one for each in found.predictions)]
+    with canvas(4.5 * len(shown), 3.8, len(shown)) as (drawn, axes):
+        for axis, quantity in zip(axes, shown, strict=True):
+            points = [one for one in found.predictions if one.quantity == quantity]
+            _points(axis, points, devices, _UNITS[quantity])
+            axis.set(title=_AXES[quantity], xlabel="measured", ylabel="predicted")
+        return drawn
+
+
+def _points(axis: Any, points: list[PredictedFigure], devices: list[str], unit: float) -> None:
+    """Draw the points on logarithmic axes, with the line of exact predictions."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    ends = [one.measured / unit for one in points] + [one.predicted / unit for one in points]
+    line = (min(ends) / 1.3, max(ends) * 1.3)
+    axis.plot(line, line, color=SOFT, linewidth=0.8)
+    for number, device in enumerate(devices):
+        here = [one for one in points if one.device == device]
+        axis.plot(
+            [one.measured / unit for one in here],
+            [one.predicted / unit for one in here],
+            color=series(number + 1),
+            marker=marker(number + 1),
+            markersize=4,
+            linestyle="none",
+        )
+    axis.set(xscale="log", yscale="log", xlim=line, ylim=line)
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        side.set_major_formatter("{x:g}")
+        side.set_minor_locator(NullLocator())

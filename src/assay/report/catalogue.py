@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from assay.analysis.catalogue import CatalogueEntry, Change
-from assay.analysis.noise import Verdict
-from assay.report.wording import ending, fine_percent, interval
+from assay.analysis.effects import Verdict
+from assay.report.comparison.wording import ending, fine_percent, interval
 from assay.units import format_bytes, format_percent
 
 TITLES = ("method", "speed", "memory", "loss, same seed", "proof")

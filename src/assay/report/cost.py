@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.report.blocks import Block, Table
-from assay.report.inference import described
-from assay.report.predicted.fit import batch_words
-from assay.report.predicted.training import hours_words, money_words, span, training_words
+from assay.report.inference import describe_model
+from assay.report.predictions import batch_words, fit_words, hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def cost_report(found: "TrainingCost") -> Iterator[Block]:
     """Yield what the training takes in a sentence, its FLOPs by convention, and its hours, energy and money."""
     yield _headline(found)
-    rows = [("device", f"{found.devices} × {described(found.device)}"), ("tokens", format_count(found.tokens))]
+    rows = [("device", f"{found.devices} × {describe_model(found.device)}"), ("tokens", format_count(found.tokens))]
     rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
     rows += _at_pace(found) if found.training is not None else _at_mfu(found)
     if found.kilowatt_hours is not None:
@@ -35,7 +34,9 @@ def _headline(found: "TrainingCost") -> str:
         return f"At {basis} {found.mfu:.0%} of the peak (MFU), {_taken(found)}."
     turned = f"with {found.stack}" if found.stack else "with nothing turned on"
     devices = f"{found.devices} × {found.device.name}"
-    return f"On {devices} {turned}, {batch_words(found.batch)} a step on each, {training_words(training)}."
+    unfit = found.fit is not None and found.fit.verdict == "does not fit"
+    begins = "A step does not fit its device; without that limit, on" if unfit else "On"
+    return f"{begins} {devices} {turned}, {batch_words(found.batch)} a step on each, {training_words(training)}."
 
 
 def _taken(found: "TrainingCost") -> str:
@@ -48,7 +49,8 @@ def _at_pace(found: "TrainingCost") -> list[tuple[str, str]]:
     assert training is not None
     low, high = found.mfu_between
     several = "; devices wait for nothing, so several take longer" if found.devices > 1 else ""
-    rows = [
+    rows = [] if found.fit is None else [("does it fit?", fit_words(found.fit))]
+    rows += [
         ("time", f"{hours_words(training)}, by the predicted step of this stack{several}"),
         ("MFU of the stack", f"{span(f'{low:.0%}', f'{high:.0%}')} of the 16-bit peak"),
         ("device hours", " to ".join(f"{one:,.4g}" for one in training.device_hours)),
@@ -72,10 +74,11 @@ def _at_mfu(found: "TrainingCost") -> list[tuple[str, str]]:
 def cost_values(found: "TrainingCost") -> dict[str, Any]:
     """Return the same figures for programs."""
     names = ("flops", "seconds", "device_hours", "kilowatt_hours", "money")
-    asked = found.model_dump(mode="json", exclude={"model", "training", "batch"})
+    asked = found.model_dump(mode="json", exclude={"model", "training", "batch", "fit"})
     further = {
         "training": None if found.training is None else found.training.to_dict(),
         "batch": None if found.batch is None else found.batch.to_dict(),
+        "fit": None if found.fit is None else found.fit.to_dict(),
         "mfu_between": list(found.mfu_between),
     }
     return asked | further | {name: getattr(found, name) for name in names}

@@ -1,22 +1,32 @@
-"""An estimate as text: a step of the fullest rank, other ranks, and parts of the peak or instants; stacks as rows."""
+"""An estimate as text: a step of the fullest rank, other ranks, parts of the peak, instants, and a traced step."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from assay.estimator.fit import fit_of
-from assay.report.blocks import Block, Table
-from assay.report.formats import UNKNOWN
-from assay.report.predicted.composition import composition_table, compositions_table
-from assay.report.predicted.fit import fit_words
-from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels, longer, within
-from assay.report.ranks import ranks_report
-from assay.units import format_bytes, format_count, format_flops, format_seconds, with_factor, with_margin
+from assay.cost.simulation.peak_parts import PARTS
+from assay.estimator.memory_fit import fit_of
+from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.mesh import divided_parts
+from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_words, longer, within
+from assay.units import (
+    format_bytes,
+    format_count,
+    format_flops,
+    format_percent,
+    format_seconds,
+    with_factor,
+    with_margin,
+)
 
 if TYPE_CHECKING:
+    from assay.cost.simulation.allocator import Moment
     from assay.cost.simulation.reserved import Interval
     from assay.estimator import Estimate
-    from assay.estimator.fit import Fit
-    from assay.estimator.ranks import EveryRank
+    from assay.estimator.every_rank import EveryRank
+    from assay.estimator.memory_fit import Fit
+    from assay.records.own import TracedPeak
 
 _SHOWN = 48
 """Most instants to show; a deep model has several for every block."""
@@ -179,3 +189,126 @@ def _instants(answer: "Estimate") -> Iterator[Block]:
     yield Table.of(("highest instant of each part", "alive", "of the peak", ""), rows, ("alive", "of the peak"))
     if stride > 1:
         yield f"{len(instants)} instants: one in {stride} is shown, and the peak; --json prints all"
+
+
+_WIDTH = 32
+"""Characters of the peak's bar."""
+_PEAK, _INSTANT = "peak of tensors", "instant"
+
+
+def composition_table(answer: "Estimate") -> Table:
+    """Parts of the peak with bytes, shares and bars, and the peak with its instant."""
+    return parts_table(answer.peak_parts, answer.timeline.peak)
+
+
+def parts_table(parts: Mapping[str, int], peak: "Moment") -> Table:
+    """Parts of a peak that are known already, as a table."""
+    rows, below = [], 0
+    for part, nbytes in parts.items():
+        rows.append((part, format_bytes(nbytes), f"{nbytes / peak.nbytes:.1%}", _bar(below, nbytes, peak.nbytes)))
+        below += nbytes
+    rows.append((_PEAK, format_bytes(peak.nbytes), "100.0%", str(peak)))
+    return Table.of(("parts of the peak", "bytes", "share", ""), rows, ("bytes", "share"))
+
+
+def compositions_table(answers: Mapping[str, "Estimate"]) -> Table:
+    """Parts of the peaks of several stacks, which are columns with their names as headings."""
+    columns = list(answers.values())
+    shown = [part for part in PARTS if any(part in one.peak_parts for one in columns)]
+    rows = [(part, *(_cell(one, part) for one in columns)) for part in shown]
+    rows.append((_PEAK, *(format_bytes(one.timeline.peak.nbytes) for one in columns)))
+    rows.append((_INSTANT, *(str(one.timeline.peak) for one in columns)))
+    return Table.of(("parts of the peak", *answers), rows, answers)
+
+
+def _cell(answer: "Estimate", part: str) -> str:
+    return format_bytes(answer.peak_parts[part]) if part in answer.peak_parts else "–"
+
+
+def _bar(below: int, nbytes: int, peak: int) -> str:
+    """A bar that begins after the bytes `below`; a part of any size has at least one character."""
+    start = min(round(_WIDTH * below / peak), _WIDTH - 1)
+    end = max(round(_WIDTH * (below + nbytes) / peak), start + 1)
+    return " " * start + "█" * (end - start)
+
+
+_SAVED = "saved: "
+_ALL_SAVED = "saved for backward"
+
+
+def traced_report(traced: "TracedPeak") -> Iterator[Block]:
+    """Yield the parts of a traced peak."""
+    yield Facts.of([("parameters", format_count(traced.parameters))])
+    rows = [(part, format_bytes(count), f"{count / traced.peak_bytes:.1%}", "") for part, count in traced.parts.items()]
+    rows.append(("peak of tensors", format_bytes(traced.peak_bytes), "100.0%", traced.instant))
+    yield Table.of(("parts of the peak, traced", "bytes", "share", ""), rows, ("bytes", "share"))
+
+
+def beside_ledger(traced: "TracedPeak", estimate: "Estimate") -> Iterator[Block]:
+    """Yield a traced peak beside the ledger's; saved tensors are one part, because the two sort them otherwise."""
+    ledger, trace = together(estimate.peak_parts), together(traced.parts)
+    columns = ("parts of the peak", "ledger", "traced", "difference")
+    shown = [*ledger, *(part for part in trace if part not in ledger)]
+    rows = [(part, *_pair(ledger.get(part), trace.get(part))) for part in shown]
+    peak = estimate.timeline.peak
+    rows.append(("peak of tensors", *_pair(peak.nbytes, traced.peak_bytes)))
+    rows.append(("instant", str(peak), traced.instant, ""))
+    yield Table.of(columns, rows, columns[1:])
+
+
+def together(parts: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by part, with all that is saved for backward as one."""
+    found: Counter[str] = Counter()
+    for part, count in parts.items():
+        found[_ALL_SAVED if part.startswith(_SAVED) else part] += count
+    return dict(found)
+
+
+def _pair(ledger: int | None, traced: int | None) -> tuple[str, str, str]:
+    if ledger is None or traced is None:
+        known, found = (UNKNOWN if one is None else format_bytes(one) for one in (ledger, traced))
+        return known, found, UNKNOWN
+    return format_bytes(ledger), format_bytes(traced), format_percent(traced / ledger - 1)
+
+
+def ranks_report(every: "EveryRank") -> Iterator[Block]:
+    """Yield two tables; nothing for a single rank."""
+    if len(every.ranks) == 1:
+        return
+    columns = ["by rank", "weights", "optimizer state", "peak of tensors", "work", "payload"]
+    columns += ["idle in the pipeline"] if every.idle_shares else []
+    yield Table.of(columns, _ranks(every), columns[1:])
+    heading = f"collectives of rank {every.fullest.cost.rank}"
+    yield Table.of((heading, "among ranks that divide", "payload"), _payloads(every), ("payload",))
+
+
+def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+    """Yield a row for each set of ranks with equal figures."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, one in enumerate(every.ranks):
+        figures = [
+            format_bytes(one.cost.parameter_bytes),
+            format_bytes(one.cost.optimizer_state_bytes),
+            format_bytes(one.timeline.peak.nbytes),
+            format_flops(one.step_flops),
+            format_bytes(every.handed_bytes[rank]),
+        ]
+        figures += [f"{every.idle_shares[rank]:.1%}"] if every.idle_shares else []
+        alike.setdefault(tuple(figures), []).append(rank)
+    for shared, ranks in alike.items():
+        yield _counted(ranks), *shared
+
+
+def _counted(ranks: Sequence[int]) -> str:
+    """Format ranks as ``"0–3, 8"``; consecutive ranks are one entry."""
+    runs = [[rank for _, rank in run] for _, run in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def _payloads(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+    """Yield the payload of the fullest rank by collective and axis."""
+    handed: Counter[tuple[str, str]] = Counter()
+    for one in every.communications[every.fullest.cost.rank]:
+        handed[one.collective, one.axis] += round(one.count * one.payload_bytes)
+    for (collective, axis), nbytes in handed.items():
+        yield collective, f"{divided_parts(axis.split('+'))} ({axis})", format_bytes(nbytes)

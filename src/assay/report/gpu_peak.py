@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.absent.answer import GpuFit
+from assay.estimator.memory_fit import MemoryFit
 from assay.fake.peak import MOST_RESERVED
 from assay.report.absent import WITH_CONTEXT
 from assay.report.blocks import Block, Facts, Table
@@ -37,24 +37,24 @@ def headline(found: "GpuPeak") -> str:
     of = f"one {device.name} of {total}"
     if found.exhausted:
         return f"It does not fit {of}: {found.exhausted}."
-    if found.fit is GpuFit.CONDITIONAL:
+    if found.fit is MemoryFit.CONDITIONAL:
         left = format_bytes(device.visible_bytes - found.in_use_bytes[1])
         return f"It fits {of}, if unknown workspaces take no more than {left}."
     if found.ran:
         low, high = map(format_bytes, found.in_use_bytes)
         used = f"{low} to {high} would be in use"
         words = {
-            GpuFit.YES: f"It fits {of}: {used}.",
-            GpuFit.BARELY: f"It may just fit {of}, or just not: {used}.",
-            GpuFit.NO: f"It does not fit {of}: {used}.",
+            MemoryFit.YES: f"It fits {of}: {used}.",
+            MemoryFit.BARELY: f"It may just fit {of}, or just not: {used}.",
+            MemoryFit.NO: f"It does not fit {of}: {used}.",
         }
         return words[found.fit]
     peak = f"{requested} are requested at the peak"
     words = {
-        GpuFit.YES: f"It fits {of}: {peak}, and there is room for what the allocator adds.",
-        GpuFit.BARELY: f"It may fit {of}, or just not: {peak}; what the allocator adds to them decides, which a "
+        MemoryFit.YES: f"It fits {of}: {peak}, and there is room for what the allocator adds.",
+        MemoryFit.BARELY: f"It may fit {of}, or just not: {peak}; what the allocator adds to them decides, which a "
         "trace does not know.",
-        GpuFit.NO: f"It does not fit {of}: {peak}, besides a context.",
+        MemoryFit.NO: f"It does not fit {of}: {peak}, besides a context.",
     }
     return words[found.fit]
 

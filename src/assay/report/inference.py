@@ -25,7 +25,7 @@ def inference_report(found: "Inference") -> Iterator[Block]:
     shared = model.n_head // model.kv_heads
     cache = f"{format_bytes(each)} a token, {format_bytes(each * model.context_length)} a sequence"
     cache += f"; {shared} query heads share one of its heads" if shared > 1 else ""
-    facts = (("device", described(found.device)), ("weights", sizes), ("cache, 16 bits", cache))
+    facts = (("device", describe_model(found.device)), ("weights", sizes), ("cache, 16 bits", cache))
     yield Table.of(("inference", ""), facts)
     columns = ("sequences", "memory", "fits", "read the prompts", "add a token", "tokens/s", "limit")
     rows = (_row(found.at(sequences, model.context_length)) for sequences in _SEQUENCES)
@@ -111,7 +111,7 @@ def _row(one: "Decoding") -> tuple[str, ...]:
     )
 
 
-def described(device: "Device") -> str:
+def describe_model(device: "Device") -> str:
     power = "" if device.watts is None else f", {device.watts:g} W"
     memory = format_bytes(device.memory_bytes)
     return (

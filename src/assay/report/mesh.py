@@ -19,22 +19,22 @@ DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "
 """The part of a step that each axis divides, in words."""
 
 
-def divided(axes: Iterable[str]) -> str:
+def divided_parts(axes: Iterable[str]) -> str:
     """Name the parts that several axes divide together, such as ``"the batch and each sequence"``."""
     return " and ".join(DIVIDES[axis] for axis in axes)
 
 
-def drawn(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
+def mesh_lines(mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None) -> Iterator[str]:
     """Yield lines of at most `width` characters; None is the width of the terminal."""
     width = width or _terminal()
-    yield from placed(mesh, ranks_per_node, width, _STAGES)
+    yield from rank_lines(mesh, ranks_per_node, width, _STAGES)
     for axis in AXES:
         if mesh.degree(axis) > 1:
             yield ""
             yield from _groups(mesh, axis, ranks_per_node, width)
 
 
-def placed(
+def rank_lines(
     mesh: Mesh, ranks_per_node: int | None = None, width: int | None = None, stages: int = _FEW_STAGES
 ) -> Iterator[str]:
     """Yield the ranks without the groups, with `stages` stages at most."""

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from assay.report.blocks import Block, Table
-from assay.report.mesh import divided, placed
-from assay.report.predicted.training import hours_words
+from assay.report.mesh import divided_parts, rank_lines
+from assay.report.predictions import hours_words
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.estimator.projection import Projection
 
 _DAY = 86_400
@@ -17,7 +17,7 @@ _DAY = 86_400
 
 def plan_report(projection: "Projection") -> Iterator[Block]:
     """Yield the mesh, three short tables, and a sentence on all that is left out."""
-    yield from placed(projection.plan.layout.mesh, projection.cluster.gpus_per_node)
+    yield from rank_lines(projection.plan.layout.mesh, projection.cluster.gpus_per_node)
     yield ""
     yield Table.of(("one optimizer step", ""), _step(projection))
     yield _held(projection)
@@ -95,7 +95,7 @@ def _sent(projection: "Projection") -> Iterator[Table]:
         used = [name for name in axis.split("+") if mesh.degree(name) > 1]
         what = dict.fromkeys(one.what for one in projection.plan.communications if one.axis == axis)
         bandwidth = f"{format_bytes(link.bandwidth_bytes)}/s"
-        rows.append(("+".join(used), divided(used), ", ".join(what), format_bytes(count), link.name, bandwidth))
+        rows.append(("+".join(used), divided_parts(used), ", ".join(what), format_bytes(count), link.name, bandwidth))
     if rows:
         columns = ("axis", "divides", "tensors", "sent by a rank", "link", "bandwidth")
         yield Table.of(columns, rows, ("sent by a rank", "bandwidth"))

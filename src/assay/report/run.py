@@ -1,13 +1,21 @@
-"""Summary of one run: its ending, its results, its measured and predicted figures, and its proofs."""
+"""One run as text: its ending, its results, its measured and predicted figures, its proof, and its last lines."""
 
 from collections.abc import Iterator
+from math import log
 from typing import TYPE_CHECKING
 
-from assay.report.blocks import Block, Facts, Table
-from assay.report.closing.run import closing, utilization
-from assay.report.formats import UNKNOWN, amount, figure, leaves, spelled
-from assay.report.step.gradients import agreement_line
-from assay.units import format_count, format_flops, format_seconds, with_factor, with_margin
+from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value
+from assay.report.gradients import agreement_line
+from assay.report.kit.command import arguments, stack
+from assay.units import (
+    format_bytes,
+    format_count,
+    format_flops,
+    format_percent,
+    format_seconds,
+    with_factor,
+    with_margin,
+)
 
 if TYPE_CHECKING:
     from assay.config import Home, Run
@@ -87,7 +95,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
         more = f" (perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte)"
         more = more if result.val_perplexity is not None else ""
         name = "test" if result.config.data.evaluate_on == "test" else "validation"
-        yield name, f"loss {figure(result.val_loss)}{sampled(result)}{more}"
+        yield name, f"loss {figure(result.val_loss)}{sample_error(result)}{more}"
     yield from _speed(result)
     if scale := result.extra.loss_scale:
         yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
@@ -107,7 +115,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 def _status(result: "RunResult") -> str:
     """Return how a run ended, and first of all whether something of it was not proven."""
-    from assay.report.wording import not_proven
+    from assay.report.comparison.wording import not_proven
 
     unproven = not_proven(result)
     ended = result.status + (f": {result.reason}" if result.reason else "")
@@ -121,7 +129,7 @@ def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
         yield "values", values(result.values)
 
 
-def sampled(result: "RunResult") -> str:
+def sample_error(result: "RunResult") -> str:
     """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
     seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
     what = f"held-out {result.config.counted}"
@@ -139,7 +147,7 @@ def proof(evidence: "Evidence") -> str:
 
 def values(proof: "ValueProof") -> str:
     """Format the value check: whether the first steps computed the right values, and with which errors."""
-    from assay.report.wording import value_check
+    from assay.report.comparison.wording import value_check
 
     return value_check(proof)
 
@@ -246,7 +254,7 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
         columns = ("by phase", "process peak", "anonymous", "files")
         yield Table.of(columns, phases, columns[1:])
     if result.gradients:
-        from assay.report.step.gradients import modules_table
+        from assay.report.gradients import modules_table
 
         yield modules_table("gradients of one more step", result.gradients)
     yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
@@ -256,4 +264,127 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
 
 def flat(values: object) -> dict[str, str]:
     """Flatten nested values to ``key.key`` → text."""
-    return {key: spelled(value) for key, value in leaves(values).items()}
+    return {key: spell_value(value) for key, value in leaves(values).items()}
+
+
+HOST_BOUND = 0.95
+"""Share of a step's time from which on the host's queueing bounds it: the device then waits for the host."""
+
+
+def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of the last lines. `saved` is true if the run has a checkpoint."""
+    from assay.report.comparison.wording import not_proven
+
+    ending = "" if result.status == "done" else result.status.value.replace("_", " ")
+    unproven = f"not proven, {said}" if (said := not_proven(result)) else ""
+    yield (
+        "result",
+        "; ".join(filter(None, (unproven, ending, _loss(result), _pace(result), _memory(result)))) or "nothing",
+    )
+    compared = "; ".join(filter(None, (_guess(result), _predicted(result))))
+    if compared:
+        yield "against", compared
+    yield from (("next", hint) for hint in _hints(result, saved))
+
+
+def utilization(result: "RunResult") -> list[str]:
+    """Return the MFU of the median step, and its HFU if that differs; empty if the peak of the device is unknown."""
+    if result.predicted is None or result.step_seconds is None:
+        return []
+    shares = result.predicted.utilization(result.step_seconds.median)
+    told = {name: f"{share:.1%}" for name, share in shares.items()}
+    return [f"{name} {share}" for name, share in told.items() if name == "MFU" or share != told.get("MFU")]
+
+
+def _loss(result: "RunResult") -> str:
+    if result.val_loss is not None:
+        return f"validation loss {figure(result.val_loss)} after {result.steps} steps"
+    return "" if result.train_loss is None else f"training loss {figure(result.train_loss)} after {result.steps} steps"
+
+
+def _pace(result: "RunResult") -> str:
+    if result.step_seconds is None:
+        return ""
+    told = [f"{format_seconds(result.step_seconds.median)} a step"]
+    told += (
+        []
+        if result.tokens_per_second is None
+        else [f"{format_count(result.tokens_per_second)} {result.config.counted}/s"]
+    )
+    return ", ".join([*told, *utilization(result), *waits(result)])
+
+
+def waits(result: "RunResult") -> list[str]:
+    """Return whether the steps of a GPU wait for the host or for the device; empty if it is not known."""
+    known = [(one.host_seconds, one.seconds) for one in result.blocks if one.host_seconds is not None]
+    if not known:
+        return []
+    host, whole = map(sum, zip(*known, strict=True))
+    bound = "host" if host > HOST_BOUND * whole else "device"
+    return [f"waits for the {bound} (the host queues it in {host / whole:.0%} of its time)"]
+
+
+def _memory(result: "RunResult") -> str:
+    peak = result.memory.tensors_peak_bytes
+    return "" if peak is None else f"peak of tensors {format_bytes(peak)}"
+
+
+def _guess(result: "RunResult") -> str:
+    """Return the loss of a uniform guess among all tokens, ln V, if the run has a loss and trains on text."""
+    size = result.config.model.vocab_size
+    told = size and _loss(result) and result.config.own_rows is None
+    return f"a uniform guess has a loss of {log(size):.4f}" if size and told else ""
+
+
+def _predicted(result: "RunResult") -> str:
+    """Return the predicted step and peak, with the measured ones relative to them."""
+    said, told = result.predicted, []
+    if said is not None and said.step_seconds and result.step_seconds is not None:
+        change = format_percent(result.step_seconds.median / said.step_seconds - 1)
+        told.append(f"{format_seconds(said.step_seconds)} a step (measured {change})")
+    if said is not None and said.tensors_peak_bytes and result.memory.tensors_peak_bytes is not None:
+        change = format_percent(result.memory.tensors_peak_bytes / said.tensors_peak_bytes - 1)
+        peak = "a traced peak" if said.traced else "a peak"
+        told.append(f"{peak} of {format_bytes(said.tensors_peak_bytes)} (measured {change})")
+    return f"predicted {', '.join(told)}" if told else ""
+
+
+def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
+    from assay.errors import START_AGAIN
+    from assay.records.status import Status
+
+    # A fault that ends a run before its first step is one of the configuration or its files, and would end it again.
+    faulty = result.status in {Status.FAILED, Status.UNAVAILABLE} and not result.steps and not saved
+    if START_AGAIN in (result.reason or "") or faulty:
+        written = arguments(result.config, result.preset)
+        again = "PRESET|FILE" if written is None else f"{written} {stack(result.config)}".rstrip()
+        why = "once the fault is corrected" if faulty else "because this one cannot go on"
+        yield f"assay train {again}    starts a new run, {why}"
+    elif result.status == "budget_reached":
+        yield f"assay train --resume {result.run} KEY=VALUE    continues with more training.tokens or training.seconds"
+    elif result.status.resumable:
+        how = "continues from the newest checkpoint" if saved else "starts again, because nothing was saved"
+        yield f"assay train --resume {result.run}    {how}"
+    elif result.status == "done":
+        if result.config.model.own is None:
+            yield f"assay sample {result.run} --prompt TEXT    continues a text"
+        yield from _compared(result)
+
+
+def _compared(result: "RunResult") -> Iterator[str]:
+    """Yield the comparison that tells what the stack of a run changes, or which stacks would help."""
+    written = arguments(result.config, result.preset)
+    if written is None:
+        return
+    if result.config.optimizations:
+        yield f"assay compare {written} {stack(result.config)}    measures what the stack changes"
+    else:
+        yield f"assay recommend {written} {_place(result)}"
+
+
+def _place(result: "RunResult") -> str:
+    """Return the memory and the machine for which a recommendation is asked: those of a run on a processor."""
+    here = result.environment
+    if here is None or here.device != "cpu":
+        return "--device NAME    ranks what to turn on"
+    return f"--memory {max(1, here.memory_bytes // 2**30)}GiB --calibrate 90    times what to turn on"

@@ -1,4 +1,12 @@
-"""A fitted law with its intervals, its predictions, and its test on points beyond those of a fit."""
+"""A fitted law: its intervals, its predictions, and its test on points that a stated rule leaves out of the fit.
+
+The outlier rule is applied before every split: the points with the highest losses are left out. Runs that have hardly
+trained have them. The fit of all points is kept, to be shown beside it.
+
+All points that are left are fitted. The test needs a law that has not seen the larger runs. So the law is fitted once
+more, to the four fifths of the points with the least compute, and predicts the others. If a cut is given, the smaller
+points are the fit itself.
+"""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -6,17 +14,25 @@ from itertools import combinations
 import numpy as np
 
 from assay.errors import UsageError
-from assay.scaling.accounting import PLAIN, Accounting, accounting
 from assay.scaling.descent import DescentProblem
-from assay.scaling.extrapolation import Extrapolation, extents, outside, widened
-from assay.scaling.fitting import FitResult
-from assay.scaling.identified import unidentified
-from assay.scaling.interval import Interval, of_losses, quantiles
+from assay.scaling.fitting import FitResult, bootstrap, check_falling, fit, mean_slopes, unidentified_constants
+from assay.scaling.law_intervals import (
+    Extrapolation,
+    Interval,
+    Likelihood,
+    Profile,
+    extents,
+    extrapolation,
+    of_losses,
+    outside,
+    quantiles,
+    widen_intervals,
+)
+from assay.scaling.law_intervals import profile as profiled
+from assay.scaling.laws import Form
 from assay.scaling.laws.base import Law, log_slopes
-from assay.scaling.points import Floats, Points, planned
-from assay.scaling.profile import Profile
+from assay.scaling.points import PLAIN, Accounting, Floats, Points, accounting, planned_points
 from assay.scaling.shared import repeats_sizes, shared_errors
-from assay.scaling.trend import mean_slopes
 
 IDENTIFIED = 2.0
 """Largest ratio of the ends of an interval for which the points identify a constant."""
@@ -164,13 +180,13 @@ class FittedLaw:
         best = form.optimum(self.law.values, float(points.flops.max()))
         if best is None:
             return False
-        where = planned(parameters=best[0], tokens=best[1])
+        where = planned_points(parameters=best[0], tokens=best[1])
         return float(outside(where, points, form)[0].max()) <= MARKED
 
     @property
     def _wide(self) -> tuple[str, ...]:
         """Constants whose own interval is wide, open, or at a limit."""
-        flat = unidentified(self.fit, IDENTIFIED)
+        flat = unidentified_constants(self.fit, IDENTIFIED)
         constants = {one.symbol: one for one in self.law.form.constants}
         open_ended = () if self.profile is None else self.profile.open_ended
         return tuple(
@@ -196,10 +212,10 @@ class FittedLaw:
     def intervals_of(self, points: Points) -> tuple[Floats, Floats]:
         """Return both ends of the 95 % interval of a new loss at each point."""
         ends = of_losses(self.fit, self.draws, points)
-        return ends if self.extrapolation is None else widened(ends, self.fit, points, self.extrapolation)
+        return ends if self.extrapolation is None else widen_intervals(ends, self.fit, points, self.extrapolation)
 
     def predict(self, points: Points, far: bool = False) -> Prediction:
-        """Return the loss at each point, with its interval; `planned` makes points without a loss.
+        """Return the loss at each point, with its interval; `planned_points` makes points without a loss.
 
         Raises `UsageError` beyond 10,000 times the fitted points unless `far`, or if a column is missing.
         """
@@ -254,3 +270,74 @@ def held_out(found: FittedLaw, points: Points, below: float) -> HeldOut:
 
 def _covered(ends: tuple[Floats, Floats], points: Points) -> float:
     return float(np.mean((ends[0] <= points.loss) & (points.loss <= ends[1])))
+
+
+_FITTED_SHARE = 0.8
+"""Share of the points below the cut of the test, if none is given."""
+
+
+def fit_law(
+    points: Points,
+    form: Form,
+    *,
+    drop: int = 0,
+    below: float | None = None,
+    hold_out: bool = True,
+    profile: Likelihood | None = None,
+    draws: int,
+    seed: int = 0,
+) -> FittedLaw:
+    """Fit a law to points and test it on the larger ones.
+
+    Raises `UsageError` if too few points are left, or if their losses do not fall.
+    """
+    points = points.in_order()
+    kept = points.without_highest(drop) if drop else points
+    sizes = extents(kept, form)
+    chosen = kept if below is None else kept.where(sizes < below)
+    if len(chosen) < form.least_points or not _several(chosen, form):
+        raise UsageError(
+            f"{_counted(len(chosen))} left to fit; the law {form.name} needs at least {form.least_points}, "
+            "of several sizes"
+        )
+    best = fit(chosen, form)
+    check_falling(best)
+    found = _with_intervals(best, draws, seed)
+    found = replace(
+        found,
+        dropped=drop,
+        undropped=fit(points, form) if drop else None,
+        profile=None if profile is None else profiled(found.fit, found.draws, profile),
+    )
+    if below is not None:
+        return with_held_out(found, kept, below)
+    return _with_test(found, draws, seed) if hold_out else found
+
+
+def _with_test(found: FittedLaw, draws: int, seed: int) -> FittedLaw:
+    """Return the law with the test of a fit to the smaller of its points, if these can determine one."""
+    points, form = found.fit.points, found.law.form
+    sizes = extents(points, form)
+    cut = _cut(sizes)
+    small, large = points.where(sizes < cut), points.where(sizes >= cut)
+    if len(small) < form.least_points or not _several(small, form):
+        return found
+    return replace(found, held_out=held_out(_with_intervals(fit(small, form), draws, seed), large, cut))
+
+
+def _cut(sizes: Floats) -> float:
+    """Return the extent below which four fifths of the points lie."""
+    return float(np.sort(sizes)[int(_FITTED_SHARE * len(sizes))])
+
+
+def _with_intervals(found: FitResult, draws: int, seed: int) -> FittedLaw:
+    return FittedLaw(found, tuple(bootstrap(found, draws, seed)), 0, extrapolation=extrapolation(found))
+
+
+def _counted(points: int) -> str:
+    return "1 point is" if points == 1 else f"{points} points are"
+
+
+def _several(points: Points, form: Form) -> bool:
+    """Return whether each quantity of a law has more than one value."""
+    return all(len(np.unique(getattr(points, name))) > 1 for name in form.needs)

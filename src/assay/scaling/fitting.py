@@ -1,13 +1,20 @@
-"""Fit a law to points, and fit it anew to points drawn with replacement.
+"""Fit a law to points, and anew to points drawn with replacement; whether constants can be told, and losses fall.
 
 The fit minimizes the sum of Huber losses of the residuals of log L, with δ = 0.001 (Hoffmann et al. 2022). A form gives
-its starts. The best of them descend together (`descent`): all by a few steps, then some to the end. L-BFGS finishes one
+its starts. The best of them descend together: all by a few steps, then some to the end. L-BFGS finishes one
 of them, by at most 300 steps.
 
 Each fit of a bootstrap descends from the law that is fitted to all points. In a direction in which the losses do not
 change, it would stay there, and the interval would have no width. Then it descends twice more. One descent is from one
 of the form's own starts, so that a term that vanished may come back. The other is from values that are moved in flat
 directions. Such a fit counts if its objective is as low.
+
+A bootstrap of points that lie on a law to the last digit shows no error at all. Points on a line in log N and log D,
+such as D = 20·N, make two columns of slopes nearly equal. Then the errors by the curvature are large.
+
+Losses fall if the fitted law falls with one of its quantities: N, D, C or another column. Losses have a trend if the
+law explains them better than one number does. For that the residuals of both are compared, as sums of Huber losses.
+Each is divided by its degrees of freedom, because a law with many constants fits any few points.
 """
 
 from dataclasses import dataclass, replace
@@ -15,11 +22,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from assay.scaling.curvature import spreads
-from assay.scaling.descent import DELTA, DescentProblem, Drawn, descend, objectives, whole
-from assay.scaling.laws.base import Form, Law
+from assay.errors import UsageError
+from assay.scaling.descent import (
+    DELTA,
+    UNKNOWN,
+    DescentProblem,
+    Drawn,
+    descend,
+    objectives,
+    spreads,
+    whole,
+)
+from assay.scaling.laws.base import Form, Law, log_losses
 from assay.scaling.laws.hoffmann import HOFFMANN
-from assay.scaling.points import Floats, Points
+from assay.scaling.points import QUANTITIES, Floats, Points
 from assay.scaling.shared import shared_errors
 
 _STARTS = 60
@@ -127,3 +143,77 @@ def _scaled(values: Floats, problem: DescentProblem) -> tuple[float, Floats]:
     residuals, slopes = (one[0] for one in problem.residuals(values[None]))
     gradient = np.clip(residuals, -problem.delta, problem.delta) @ slopes
     return _SCALE * float(problem.huber(residuals).sum()), _SCALE * gradient
+
+
+_NORMAL = 1.96
+
+
+def standard_errors(found: FitResult) -> Floats:
+    """Return the standard error of each value of a fit, `[k]`."""
+    factor = spreads(DescentProblem(found.law.form, found.points), found.law.values)
+    return np.asarray(np.minimum(np.sqrt((factor**2).sum(axis=1)), UNKNOWN))
+
+
+def unidentified_constants(found: FitResult, ratio: float) -> set[str]:
+    """Return the constants whose interval by these errors has ends that differ by more than `ratio`, or in sign."""
+    named = set()
+    for constant, value, error in zip(found.law.form.constants, found.law.numbers, standard_errors(found), strict=True):
+        half = _NORMAL * float(error)
+        if constant.logarithmic:
+            wide = 2 * half > np.log(ratio)
+        else:
+            wide = abs(value) <= half or (abs(value) + half) / (abs(value) - half) > ratio
+        if wide:
+            named.add(constant.symbol)
+    return named
+
+
+MOST_UNEXPLAINED = 0.8
+"""Share of the scatter of losses that may be left about a law."""
+_STEP = 1e-3
+
+
+def check_falling(found: FitResult) -> None:
+    """Raise `UsageError` if the law that is fitted to points does not fall, or explains hardly any of the losses."""
+    form = found.law.form
+    if not any(slope < 0 for slope in mean_slopes(found)):
+        raise UsageError(
+            f"the losses do not fall with {_named(form)}: the fitted law {form.name} rises; a scaling law needs losses "
+            "that fall"
+        )
+    left = unexplained_scatter(found)
+    if left > MOST_UNEXPLAINED:
+        raise UsageError(
+            f"the losses do not fall enough with {_named(form)}: {left:.0%} of their scatter is left about the fitted "
+            f"law {form.name}; add points that are further apart, or choose another law"
+        )
+
+
+def mean_slopes(found: FitResult) -> list[float]:
+    """Return the mean slope of log L by the logarithm of each column that the law needs."""
+    points = found.points
+    here = log_losses([found.law], points)[0]
+    more = (log_losses([found.law], _more(points, name))[0] for name in found.law.form.needs)
+    return [float(np.mean(one - here) / _STEP) for one in more]
+
+
+def unexplained_scatter(found: FitResult) -> float:
+    """Return the scatter of log losses about the law over that about their median, by degrees of freedom."""
+    problem, logs = DescentProblem(found.law.form, found.points, found.delta), np.log(found.points.loss)
+    count, constants = len(logs), len(found.law.values)
+    about_law = _mean(problem, found.residuals, count - constants)
+    return about_law / max(_mean(problem, logs - np.median(logs), count - 1), 1e-300)
+
+
+def _mean(problem: DescentProblem, residuals: Floats, freedom: int) -> float:
+    return float(problem.huber(residuals).sum()) / max(1, freedom)
+
+
+def _more(points: Points, name: str) -> Points:
+    """Return points with somewhat more of one column."""
+    column = "counted_flops" if name == "compute" else name
+    return replace(points, **{column: getattr(points, name) * np.exp(_STEP)})
+
+
+def _named(form: Form) -> str:
+    return " or ".join(QUANTITIES[name] for name in form.needs)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.scaling.asking.frontier import Frontier, Minimum, Optimum, OptimumCurve, Reach, Spread, Tilted
+from assay.scaling.frontier import Frontier, Minimum, Optimum, OptimumCurve, Reach, Spread, Tilted
 from assay.scaling.laws import HOFFMANN, Law
 from assay.scaling.laws.hoffmann import BESIROGLU as _BESIROGLU
 from assay.scaling.laws.hoffmann import LARGEST_FLOPS as _OF_POINTS

@@ -132,7 +132,7 @@ def graph_breaks() -> int:
     return sum(counters["graph_break"].values())
 
 
-def interpreted(program: Program) -> AbstractContextManager[Any]:
+def run_eagerly(program: Program) -> AbstractContextManager[Any]:
     """Context in which compiled forwards run eagerly, so that hooks inside them are called."""
     return nullcontext() if program.witness(Captures) is None else torch.compiler.set_stance("force_eager")
 

@@ -146,7 +146,7 @@ class StepGraphs:
             self._pool = new_pool()
         self.capturing, self._handed = True, []
         try:
-            recording, loss = recorded(lambda: self._inner(step, [inputs], tokens), self._pool)
+            recording, loss = capture_graph(lambda: self._inner(step, [inputs], tokens), self._pool)
         finally:
             self.capturing = False
         if first:
@@ -154,13 +154,13 @@ class StepGraphs:
         return _Graph(recording, loss, tuple(self._handed))
 
 
-def launched(program: Program) -> AbstractContextManager[None]:
+def without_replays(program: Program) -> AbstractContextManager[None]:
     """Context in which the host launches every kernel, without replays."""
     graphs = program.witness(StepGraphs)
     return nullcontext() if graphs is None else graphs.as_written()
 
 
-def recorded(work: Callable[[], Tensor], pool: Pool) -> tuple[Any, Tensor]:
+def capture_graph(work: Callable[[], Tensor], pool: Pool) -> tuple[Any, Tensor]:
     """Capture the kernels that `work` queues, without running them. Return the graph and the result of `work`.
 
     Python collects no garbage meanwhile: a graph or a pinned block that it would free breaks a capture off.

@@ -11,6 +11,8 @@ forward and backward together.
 The functions of a step are fields of `Program` itself. The rest is in groups: `Weights`, `Precision`, `Parallel` and
 `Figures`. No field serves one technique alone. If its proof needs more than a trace sees by itself, a technique adds an
 object to `witnesses`. An instrument asks for it by its class.
+
+Settings of torch hold for the whole process: a technique may change one within a step, and puts it back.
 """
 
 from __future__ import annotations
@@ -26,7 +28,26 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.model.loss import TargetTally
-from assay.step.settings import settings
+
+
+def settings() -> Mapping[str, object]:
+    """Return the present value of each setting by its name."""
+    cuda: Any = torch.backends.cuda
+    return {
+        "precision of float32 products": torch.get_float32_matmul_precision(),
+        "TF32 in cuDNN": torch.backends.cudnn.allow_tf32,
+        "sums of products in bfloat16": cuda.matmul.allow_bf16_reduced_precision_reduction,
+        "sums of products in float16": cuda.matmul.allow_fp16_reduced_precision_reduction,
+        "default dtype": torch.get_default_dtype(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "gradients": torch.is_grad_enabled(),
+        "autocast": torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"),
+        "flash attention": cuda.flash_sdp_enabled(),
+        "memory-efficient attention": cuda.mem_efficient_sdp_enabled(),
+        "cuDNN's attention": cuda.cudnn_sdp_enabled(),
+        "unfused attention": cuda.math_sdp_enabled(),
+    }
+
 
 MicroBatch = tuple[Tensor, Tensor]
 """Token ids and targets, each `[rows, T]`, int64; of a user's own batches, inputs and targets with rows first."""

@@ -21,7 +21,7 @@ from typing import IO, NamedTuple, cast
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
-from assay.files import hidden_folder, install, read_file, refused
+from assay.files import hidden_folder, install, read_file, storage_errors
 from assay.store.archive import is_known
 from assay.store.compression import UNREADABLE, open_compressed
 from assay.store.foreign import remember
@@ -57,7 +57,7 @@ def unpack(path: Path, home: Home, judge_study: Judge) -> Brought:
     damaged or comes to too much. It is also raised if the home has another record of a run, and `StorageError` if the
     disk refuses.
     """
-    with _opened(path), refused(home.root), ExitStack() as hidden:
+    with _opened(path), storage_errors(home.root), ExitStack() as hidden:
         arriving = _Arriving(path, home, hidden)
         with _Bounded(path, home) as stream, tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:") as archive:
             for member in _members(path, archive):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from assay.files import open_regular, read_file, refused
+from assay.files import open_regular, read_file, storage_errors
 from assay.records.events import LogEvent, event_of
 from assay.records.possible import check_possible, parse_json
 from assay.sealed import open_line, seal_line
@@ -36,7 +36,7 @@ def append(path: Path, event: Event, *, flushed: bool = True) -> None:
     If the last line was cut off, it is ended first, so that it spoils no other.
     """
     line = seal_line(json_text(event).encode() + b"\n")
-    with refused(path), path.open("ab+") as log:
+    with storage_errors(path), path.open("ab+") as log:
         log.write(line if _whole(log) else b"\n" + line)
         log.flush()
         if flushed:

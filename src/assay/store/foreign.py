@@ -13,7 +13,7 @@ from pydantic import ConfigDict, ValidationError
 from assay.config.base import Frozen
 from assay.config.home import Home
 from assay.config.model import ModelConfig
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 from assay.files import read_file, write_file
 from assay.sealed import open_file, seal_file
 
@@ -31,7 +31,7 @@ class Code(Frozen):
 
     def __str__(self) -> str:
         module, _, function = self.own.rpartition(":")
-        return f"{function} of {shown(str(Path(self.folder or '.') / module))}"
+        return f"{function} of {short_text(str(Path(self.folder or '.') / module))}"
 
 
 class _Noted(Frozen):

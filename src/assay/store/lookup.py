@@ -4,7 +4,7 @@ import os
 import re
 
 from assay.config.home import Home
-from assay.errors import UsageError, meant
+from assay.errors import UsageError, suggestion
 from assay.store.cells import studies_by_run
 from assay.store.index import given_name
 from assay.store.run_folder import RunFolder
@@ -42,7 +42,7 @@ def find(home: Home, name: str) -> RunFolder:
             f"there are no runs in {home.runs}; start one with `assay train`, or set ASSAY_HOME to another home"
         )
     known = [one for run in ids for one in (run, given_name(run)) if one]
-    hint = meant(name, known) or "; `assay runs ls` lists them"
+    hint = suggestion(name, known) or "; `assay runs ls` lists them"
     raise UsageError(f"there is no run {name!r} in {home.runs}{hint}")
 
 

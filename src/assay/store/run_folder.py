@@ -27,8 +27,8 @@ from pydantic import ConfigDict, ValidationError
 
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError, shown
-from assay.files import open_regular, read_file, refused, remove_folder, write_file
+from assay.errors import UsageError, short_text
+from assay.files import open_regular, read_file, remove_folder, storage_errors, write_file
 from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
@@ -111,7 +111,7 @@ class RunFolder:
         """Write `run.json`. That of a resumed run is kept, and its result until `begin`. Raises `StorageError`."""
         if self.spec_file.exists():
             kept = self.earlier / self.spec_file.name
-            with refused(self.path):
+            with storage_errors(self.path):
                 write_file(kept, read_file(self.spec_file))
                 shutil.copystat(self.spec_file, kept)
         self._write(self.spec_file, spec)
@@ -119,7 +119,7 @@ class RunFolder:
     def begin(self) -> None:
         """Keep an earlier process's result aside; the process that trains the run calls this. Raises `StorageError`."""
         if self.result_file.exists():
-            with refused(self.result_file):
+            with storage_errors(self.result_file):
                 self.earlier.mkdir(exist_ok=True)
                 self.result_file.replace(self.earlier / self.result_file.name)
 
@@ -134,7 +134,7 @@ class RunFolder:
 
     def restore(self) -> None:
         """Put the records of before a resume back. Raises `StorageError`."""
-        with refused(self.path):
+        with storage_errors(self.path):
             for file in (self.spec_file, self.result_file):
                 with suppress(FileNotFoundError):
                     (self.earlier / file.name).replace(file)
@@ -234,14 +234,15 @@ class RunFolder:
         the disk refuses.
         """
         self.check_removable()
-        with refused(self.path):
+        with storage_errors(self.path):
             remove_folder(self.path)
 
     def _check_own(self, path: Path, run: str) -> None:
         """Raise `UsageError` for the record of another run, which would stand under this one's name."""
         if run != self.id:
             raise UsageError(
-                f"{path} cannot be read (it is that of the run {shown(run)}); remove the run, or name its folder so"
+                f"{path} cannot be read (it is that of the run {short_text(run)}); "
+                "remove the run, or name its folder so"
             )
 
     def _write(self, path: Path, record: Frozen) -> None:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 from assay.config.loading import load, stack
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.study import BASELINE, Cell, Halving, StartFrom, Stated
 from assay.studies.constant import HeldQuantity
 from assay.studies.design import Treatment, cross_cells, enough
@@ -163,7 +163,7 @@ class Study(Stated):
         Raises `UsageError` if a level is impossible, or if an earlier row is the same run and this is no placebo.
         """
         _check_levels(self.kind, levels, factors)
-        run = resolved(at_levels(base, levels, factors))
+        run = resolve_run(at_levels(base, levels, factors))
         if earlier:
             _check_free(self.constant, self.label(levels), levels, factors)
             run = self.held(run, earlier[0].run)

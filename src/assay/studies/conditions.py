@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from assay.errors import shown
+from assay.errors import short_text
 from assay.studies.factors import text
 
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
@@ -84,7 +84,7 @@ def _condition(key: str, level: str) -> _Condition | None:
     match = _FORM.fullmatch(level.strip())
     limit = _number(match[2]) if match else None
     if match is None or limit is None:
-        raise ValueError(f'{key}: {shown(level)} is no condition; write <, <=, > or >= and a number, as ">= 8"')
+        raise ValueError(f'{key}: {short_text(level)} is no condition; write <, <=, > or >= and a number, as ">= 8"')
     return _Condition(_SIGNS[match[1]], limit)
 
 

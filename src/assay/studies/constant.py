@@ -16,7 +16,7 @@ from assay.config.loading import load
 from assay.config.run import ResolvedRun, Run
 from assay.cost import parameter_count
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.units import format_count, format_percent
 
 Quantity = Literal[
@@ -102,7 +102,7 @@ class HeldQuantity(Setting):
         return float(value)
 
     def _with(self, run: ResolvedRun, value: int) -> ResolvedRun:
-        return resolved(load(run.asked(), [f"{self.key}={value}"]))
+        return resolve_run(load(run.asked(), [f"{self.key}={value}"]))
 
     def _multiple(self, run: Run) -> int:
         """Return the number of which the setting is a multiple; a head's share of the width must be even."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.config.run import Run
-from assay.errors import shown
+from assay.errors import short_text
 
 OPTIMIZATIONS = "optimizations"
 NONE = "none"
@@ -63,7 +63,7 @@ def factor(key: str, written: Any) -> Factor:
         named = {one_line(str(name)): _changes(key, change) for name, change in written.items()}
         return Factor(one_line(key), tuple(named), named)
     if not isinstance(written, list | tuple):
-        raise ValueError(f"{key} has {shown(written)}; give a list of its levels, or a mapping of named levels")
+        raise ValueError(f"{key} has {short_text(written)}; give a list of its levels, or a mapping of named levels")
     found = [_listed(key, level) for level in written]
     return Factor(one_line(key), tuple(name for name, _ in found), {name: {} for name, placebo in found if placebo})
 
@@ -75,7 +75,7 @@ def has_role(key: str, written: Any) -> bool:
     if set(written) != {ROLE, "levels"}:
         raise ValueError(f"{key} has a role; give its levels beside it, as in {{{ROLE}: {CONTEXT}, levels: [1, 2]}}")
     if written[ROLE] != CONTEXT:
-        raise ValueError(f"{key} has the role {shown(written[ROLE])}; the one role is {CONTEXT}")
+        raise ValueError(f"{key} has the role {short_text(written[ROLE])}; the one role is {CONTEXT}")
     return True
 
 
@@ -94,14 +94,14 @@ def level_text(key: str, value: Any) -> str:
     if not isinstance(value, list | tuple):
         return text(value)
     if any(isinstance(one, Mapping | list | tuple) for one in value):
-        raise ValueError(f"{key} has the level {shown(value)}; a list as a level has plain values")
+        raise ValueError(f"{key} has the level {short_text(value)}; a list as a level has plain values")
     return ("+".join(map(text, value)) or NONE) if key == OPTIMIZATIONS else text(value)
 
 
 def one_line(name: str) -> str:
     """Return a name that tables and logs show as it is. Raises `ValueError` for one with other characters."""
     if not name.isprintable():
-        raise ValueError(f"{shown(name)} should be one line of printable characters")
+        raise ValueError(f"{short_text(name)} should be one line of printable characters")
     return name
 
 
@@ -138,7 +138,9 @@ def _listed(key: str, level: Any) -> tuple[str, bool]:
     """Return the name of a listed level, and whether it is a placebo."""
     if isinstance(level, Mapping):
         if tuple(level) != (PLACEBO,):
-            raise ValueError(f"{key} has the level {shown(dict(level))}; a mapping in a list is {{placebo: LABEL}}")
+            raise ValueError(
+                f"{key} has the level {short_text(dict(level))}; a mapping in a list is {{placebo: LABEL}}"
+            )
         return one_line(f"{PLACEBO}: {text(level[PLACEBO])}"), True
     return one_line(level_text(key, level)), False
 
@@ -149,5 +151,5 @@ def _changes(key: str, written: Any) -> Changes:
         return {key: level_text(key, written)}
     for name, value in written.items():
         if isinstance(value, Mapping):
-            raise ValueError(f"{key} sets {name} to {shown(value)}; give one value")
+            raise ValueError(f"{key} sets {name} to {short_text(value)}; give one value")
     return {str(name): level_text(str(name), value) for name, value in written.items()}

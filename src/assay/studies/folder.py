@@ -21,8 +21,8 @@ from pydantic import ConfigDict, ValidationError
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError, shown
-from assay.files import read_file, refused, write_file
+from assay.errors import UsageError, short_text
+from assay.files import read_file, storage_errors, write_file
 from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
@@ -109,7 +109,8 @@ class StudyFolder:
         found = _read(path, kind)
         if found.id != self.id:
             raise UsageError(
-                f"{path} cannot be read (it is that of the study {shown(found.id)}); remove its folder, or name it so"
+                f"{path} cannot be read (it is that of the study {short_text(found.id)}); "
+                "remove its folder, or name it so"
             )
         return found
 
@@ -131,11 +132,11 @@ class StudyFolder:
 
         Raises `UsageError` if one runs it already, and `StorageError` if the disk refuses.
         """
-        with refused(self.path):
+        with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("ab", buffering=0)
         with lock:
-            with refused(self.path):
+            with storage_errors(self.path):
                 free = try_lock(lock)
                 if free:
                     self._sign(lock)

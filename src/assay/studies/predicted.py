@@ -11,7 +11,7 @@ from itertools import combinations
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
 from assay.estimator import Estimate
-from assay.estimator.ranks import estimate_every_rank
+from assay.estimator.every_rank import estimate_every_rank
 from assay.hardware import Machine
 from assay.records.published import PublishedStudy
 from assay.records.study import BASELINE

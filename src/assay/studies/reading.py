@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.config.yaml_text import parse_mapping, read_text
-from assay.errors import UsageError, among, meant, shown
+from assay.errors import UsageError, among, short_text, suggestion
 from assay.studies.base import Study
 from assay.studies.documents import with_published
 from assay.studies.kinds import kinds
@@ -36,8 +36,8 @@ def read_study(path: Path, scale: str = FULL, overrides: Sequence[str] = ()) -> 
     if name is None:
         raise UsageError(f"{path} is no study: it has no key kind{there}")
     if not isinstance(name, str) or name not in known:
-        hint = meant(str(name), list(known)) or there
-        raise UsageError(f"{path} is no study: its key kind is {shown(name)}{hint}")
+        hint = suggestion(str(name), list(known)) or there
+        raise UsageError(f"{path} is no study: its key kind is {short_text(name)}{hint}")
     try:
         if "published" in values:
             values["published"] = with_published(values["published"])
@@ -63,7 +63,7 @@ def _unknown(values: Mapping[str, Any], kind: type[Study]) -> str:
     unknown = [key for key in values if key not in fields]
     if len(unknown) == 1:
         return f"there is no key {unknown[0]!r} in a study of the kind {kind.kind}{among(unknown[0], fields)}"
-    named = (f"{key!r}{meant(key, fields).replace('; ', ', ')}" for key in unknown)
+    named = (f"{key!r}{suggestion(key, fields).replace('; ', ', ')}" for key in unknown)
     return f"a study of the kind {kind.kind} lacks these keys: {' '.join(named)}"
 
 
@@ -88,7 +88,7 @@ def _at_scale(path: Path, values: dict[str, Any], known: Mapping[str, Mapping[st
         return values
     if scale not in known:
         hint = among(scale, [FULL, *known])
-        raise UsageError(f"{path} has no scale {shown(scale)}{hint}")
+        raise UsageError(f"{path} has no scale {short_text(scale)}{hint}")
     changed = dict(values)
     for field, value in known[scale].items():
         before = changed.get(field)

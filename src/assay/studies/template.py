@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from assay.errors import StorageError, UsageError, among, shown
+from assay.errors import StorageError, UsageError, among, short_text
 from assay.files import write_file
 from assay.studies.base import Study
 from assay.studies.kinds import kinds
@@ -23,9 +23,9 @@ def write_template(name: str, kind: str, folder: Path) -> Path:
     known = kinds()
     if kind not in known:
         hint = among(kind, known)
-        raise UsageError(f"there is no kind of study {shown(kind)}{hint}")
+        raise UsageError(f"there is no kind of study {short_text(kind)}{hint}")
     if not name or name != Path(name).name or name.startswith(".") or not name.isprintable():
-        raise UsageError(f"{shown(name)} is no name of a study; give a file name without a folder")
+        raise UsageError(f"{short_text(name)} is no name of a study; give a file name without a folder")
     path = folder / f"{name.removesuffix('.yaml')}.yaml"
     if path.exists():
         raise UsageError(f"{path} exists; choose another name")

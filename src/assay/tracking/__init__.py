@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.tracking.base import Tracker
 from assay.tracking.mlflow import MLflow
 from assay.tracking.tensorboard import TensorBoard
@@ -15,11 +15,11 @@ TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, 
 """Every tracker by its name."""
 
 
-def checked(names: Sequence[str]) -> list[str]:
+def check_names(names: Sequence[str]) -> list[str]:
     """Return the names, each once. Raises `UsageError` for another name, and if a library is not installed."""
     for name in names:
         if name not in TRACKERS:
-            raise UsageError(f"there is no tracker {shown(name)}{among(name, TRACKERS)}")
+            raise UsageError(f"there is no tracker {short_text(name)}{among(name, TRACKERS)}")
         if not _installed(name):
             raise UsageError(f"the tracker {name} needs the package {name}; install with `pip install 'assay[{name}]'`")
     return list(dict.fromkeys(names))

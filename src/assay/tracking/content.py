@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.records.events import BlockEvent, EvaluationEvent, LogEvent, StartEvent, StepEvent
 from assay.records.run import RunResult
-from assay.report.formats import leaves
+from assay.report.blocks import leaves
 from assay.report.run import stack_summary
 from assay.store.run_folder import RunSpec
 from assay.tracking.base import Ending, Row, Sheet, Value, text

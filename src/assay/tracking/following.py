@@ -17,7 +17,7 @@ from assay.errors import one_line
 from assay.executors.base import Ended, News, Planned
 from assay.records.events import BeginEvent, event_of
 from assay.store.event_log import Event
-from assay.tracking import checked
+from assay.tracking import check_names
 from assay.tracking.process import Failed, TrackerProcess
 
 _Result = TypeVar("_Result")
@@ -26,7 +26,7 @@ _READY_SECONDS, _COPY_SECONDS = 60.0, 120.0
 """Time for the import of a library, and for the copy of one run, while a study waits."""
 
 
-def printed(sentence: str) -> None:
+def print_note(sentence: str) -> None:
     """Print a sentence on standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
@@ -38,7 +38,7 @@ class Tracking:
         self,
         names: Sequence[str],
         home: Home,
-        tell: Callable[[str], None] = printed,
+        tell: Callable[[str], None] = print_note,
         folder: Path | None = None,
     ) -> None:
         self.runs: list[str] = []
@@ -46,7 +46,9 @@ class Tracking:
         self.failures: dict[str, str] = {}
         """Reason of each tracker that has failed."""
         self._tell = tell
-        self._processes = {name: TrackerProcess(name, folder or home.tracked / name, home) for name in checked(names)}
+        self._processes = {
+            name: TrackerProcess(name, folder or home.tracked / name, home) for name in check_names(names)
+        }
         self._followed: str | None = None
         self._study = ""
 

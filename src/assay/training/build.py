@@ -23,7 +23,7 @@ from assay.data import Prepared
 from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import Context, Figures, Parallel, Program, Step, Weights
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import ALONE, Ranks
-from assay.step.compiled import interpreted
-from assay.step.graphs import launched
+from assay.parallel.process_rank import ALONE, Ranks
+from assay.step.compiled import run_eagerly
+from assay.step.graphs import without_replays
 from assay.step.program import MicroBatch, Step
 from assay.training.evaluation import Evaluation
 from assay.units import format_steps
@@ -102,7 +102,7 @@ def _first_gradient(step: Step) -> _Found | None:
 
 
 def _first_output(step: Step, again: Callable[[], float]) -> _Found | None:
-    with _watched_outputs(step) as outputs, interpreted(step.program), launched(step.program):
+    with _watched_outputs(step) as outputs, run_eagerly(step.program), without_replays(step.program):
         loss = again()
     for position, (name, finite) in enumerate(outputs):
         if not finite:

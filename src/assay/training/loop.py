@@ -22,13 +22,14 @@ import torch
 
 from assay.config import ResolvedRun
 from assay.errors import UsageError
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
+from assay.step.device_clock import mark, seconds_between
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import diverged_evaluation, diverged_step
 from assay.training.evaluation import UNKNOWN, Evaluation, EvaluationSample, Windows, evaluate
 from assay.training.probes import ActivationNorms
-from assay.training.queued_step import Taken, mark, take
+from assay.training.queued_step import Taken, take
 from assay.training.step_record import Position, StepRecord
 from assay.training.stops import BudgetReached, Diverged, Interrupted, TargetReached, Unread
 from assay.units import format_steps
@@ -90,8 +91,8 @@ def _beside(program: Program, unread: Sequence[Taken]) -> float:
 
 def _device_seconds(unread: Sequence[Taken], ended: torch.cuda.Event | None) -> float | None:
     """Mean seconds of a step by the device's events; None on a CPU."""
-    first = unread[0].begun
-    return None if first is None or ended is None else first.elapsed_time(ended) / 1e3 / len(unread)
+    seconds = seconds_between(unread[0].begun, ended)
+    return None if seconds is None else seconds / len(unread)
 
 
 def _record(taken: Taken, figures: Sequence[float], waited: float, on_device: float | None) -> StepRecord:

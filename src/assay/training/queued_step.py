@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from assay.step.device_clock import mark
 from assay.step.program import Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import gradients_remain
@@ -83,12 +84,3 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
         data_seconds=data_seconds,
         begun=begun,
     )
-
-
-def mark(device: torch.device) -> torch.cuda.Event | None:
-    """Put an event with a time into the device's queue and return it; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    event.record()
-    return event

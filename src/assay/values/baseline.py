@@ -27,7 +27,7 @@ from assay.training.loop import train_step
 from assay.values.by_rows import rows_at_once
 from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
-from assay.values.rounding import FusedAttention, Imitated, dtype_of, rounded, stored
+from assay.values.rounding import FusedAttention, Imitated, dtype_of, round_in_place, round_to
 
 _CLIP_EPSILON = 1e-6
 _TYPICAL_ROUNDOFF = 0.42
@@ -150,7 +150,7 @@ class Reference:
     ) -> Computed:
         """Like `at`, with errors such as another order of summation has: of weights, and of a fused attention."""
         with FusedAttention():
-            return self.at(shaken(weights, unit_roundoff(torch.float32), draw), batches, noise, **options)
+            return self.at(perturb(weights, unit_roundoff(torch.float32), draw), batches, noise, **options)
 
     def evaluated_at(
         self,
@@ -198,11 +198,11 @@ class Reference:
         dtype = dtype_of(rounding)
         unit = unit_roundoff(dtype)
         if draw:
-            weights = shaken(weights, _TYPICAL_ROUNDOFF * unit, draw)
+            weights = perturb(weights, _TYPICAL_ROUNDOFF * unit, draw)
         with _results_watched(self._step, unit) as squares:
             found = self.at(weights, batches, noise, rounding=rounding, **options)
         caught = self._optimizer.caught if self._optimizer is not None else {}
-        squares += [_square(one, rounded(weights[name], dtype) - weights[name]) for name, one in caught.items()]
+        squares += [_square(one, round_to(weights[name], dtype) - weights[name]) for name, one in caught.items()]
         return Rounded(found.loss, found.gradients, found.log_norm, sum(squares) ** 0.5)
 
     def _rounded_gradients(
@@ -211,7 +211,7 @@ class Reference:
         routers = [one.router.weight for part in step.parts for one in part.modules() if isinstance(one, MixtureMLP)]
         with Imitated(rounding, routers):
             loss = self._step.program.gradients(step, micro_batches, tokens)
-        stored([one.grad for _, one in step.named_parameters() if one.grad is not None], rounding)
+        round_in_place([one.grad for _, one in step.named_parameters() if one.grad is not None], rounding)
         return loss
 
 
@@ -271,7 +271,7 @@ def _results_watched(step: Step, unit: float) -> Iterator[list[float]]:
             handle.remove()
 
 
-def shaken(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
+def perturb(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
     """Return tensors with random relative errors of a standard deviation of `size`."""
     noise = torch.Generator().manual_seed(seed)
     return {

@@ -55,7 +55,7 @@ def _peak(plain: ResolvedRun, rows: int) -> int:
     return replay(baseline(plain.model_copy(update={"training": training}), CUDA)).peak.nbytes
 
 
-def divided(
+def forwards_by_rows(
     batches: Sequence[tuple[Tensor, Tensor]], noise: Noise, rows: int | None
 ) -> tuple[list[tuple[Tensor, Tensor]], Noise]:
     """Return forwards of at most so many rows, and the masks of each in its order.

@@ -24,17 +24,15 @@ from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
 from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure
-from assay.values.batches import batch_failures
-from assay.values.by_rows import divided
+from assay.values.by_rows import forwards_by_rows
 from assay.values.masks import MasksDiffer, Noise
-from assay.values.nearness import Judged
-from assay.values.plain import plain_failures
+from assay.values.nearness import Judged, too_equal, too_wide, wide_groups
 from assay.values.pooled import Pooled
 from assay.values.recorded import Recorded, RecordedStep
+from assay.values.recorded_batches import batch_failures
 from assay.values.rounding import may_reduce_in_16_bits
-from assay.values.too_equal import too_equal, too_wide, wide_groups
-from assay.values.updates import judged_updates
 from assay.values.whole_batch import whole_batch_failures
+from assay.values.without_reference import judged_updates, plain_failures
 
 _Imitation = TypeVar("_Imitation")
 
@@ -236,7 +234,7 @@ class Check:
         weights, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "buffer"))
         noise = self.recorded.noise(step)
         for number, (summed, targets) in self.recorded.evaluated.items():
-            windows, _ = divided(self.recorded.windows(number), noise, self.references.rows)
+            windows, _ = forwards_by_rows(self.recorded.windows(number), noise, self.references.rows)
             found = summed / targets if targets else math.nan
             near, counted = self.references.near.evaluated_at(weights, windows, noise, buffers)
             one = nearness.evaluation(step, number, found, near, close)
@@ -255,7 +253,7 @@ class Check:
 
     def _given(self, step: int) -> tuple[Mapping[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
         """Return what a reference of a step begins with: weights, batches and chance."""
-        batches, noise = divided(self._batches(step), self.recorded.noise(step), self.references.rows)
+        batches, noise = forwards_by_rows(self._batches(step), self.recorded.noise(step), self.references.rows)
         return self.recorded.tensors("weight", step), batches, noise
 
     def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from assay.instruments.counters import DRAWN_ON_CPU, DROPOUT_OF_GPU, drawn_mask, half_again
+from assay.instruments.step_counters import DRAWN_ON_CPU, DROPOUT_OF_GPU, drawn_mask, half_again
 
 if TYPE_CHECKING:
     from assay.config import ResolvedRun
@@ -205,7 +205,7 @@ def given_masks(masks: Sequence[Tensor] | None) -> Iterator[None]:
     given.finish()
 
 
-def packed(mask: Tensor) -> Tensor:
+def pack_mask(mask: Tensor) -> Tensor:
     """Return a mask's bits, eight a byte, as one vector; the last byte is filled up with zeros."""
     flat = mask.reshape(-1)
     flat = torch.nn.functional.pad(flat.to(torch.uint8), (0, -flat.numel() % _BITS)).reshape(-1, _BITS)
@@ -213,7 +213,7 @@ def packed(mask: Tensor) -> Tensor:
     return (flat * powers).sum(1, dtype=torch.uint8)
 
 
-def unpacked(bits: Tensor, shape: Sequence[int]) -> Tensor:
+def unpack_mask(bits: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the mask of a shape from its bits."""
     powers = 2 ** torch.arange(_BITS, dtype=torch.uint8, device=bits.device)
     flat = bits[:, None].bitwise_and(powers).ne(0).reshape(-1)

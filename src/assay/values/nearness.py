@@ -29,17 +29,22 @@ Where the replay rounds the weight itself, few elements can be rounded to anothe
 tenth. Where decay joins the gradient, both may cancel, and Adam turns what is left of rounding into a whole step. So an
 update beyond its bound is replayed once more, with a gradient of which each element is off by a roundoff. Eight times
 the distance of both replays is added to the bound.
+
+Values that are nearer to their references than a program that rounds can be were not rounded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+
+from assay.records.evidence import WIDE_GROUPS
+from assay.reference.expected import Closeness, Expected
 
 if TYPE_CHECKING:
     from assay.reference.expected import Closeness
@@ -284,7 +289,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps / 2
 
 
-def padded(tensor: Tensor, rows: int) -> Tensor:
+def pad_rows(tensor: Tensor, rows: int) -> Tensor:
     """Return the tensor with rows of zeros appended up to `rows`, as the program keeps it."""
     if len(tensor) == rows:
         return tensor
@@ -304,3 +309,34 @@ def over(error: float, bound: float) -> float:
 
 def _norm(tensor: Tensor) -> float:
     return float(torch.linalg.vector_norm(tensor.double()))
+
+
+_FLOAT32_ERROR = 2e-8
+"""Error of a lossy evaluation's group, relative to float32's loss, that rounding hardly ever is below."""
+
+
+def wide_groups(judged: Sequence[Judged], close: Closeness) -> int:
+    """Return how many groups of a lossy evaluation have float32's loss."""
+    if close.rounding is None or close.kind != "lossy":
+        return 0
+    return sum(one.error < _FLOAT32_ERROR for one in judged if one.what == "evaluation")
+
+
+def too_wide(groups: int) -> list[str]:
+    """Return a sentence if so many groups of a lossy run's evaluations have float32's loss that it is no chance."""
+    if groups < WIDE_GROUPS:
+        return []
+    return [f"{groups} evaluated groups have float32's loss, and not that of fewer bits"]
+
+
+def too_equal(judged: Sequence[Judged], expected: Expected) -> list[str]:
+    """Return a sentence on gradients, and on updates, that all lack the error which rounding must cause."""
+    found = []
+    for what, close in (("gradient", expected.gradients), ("update", expected.updates)):
+        errors = [one.shown for one in judged if one.what == what]
+        if errors and max(errors) < close.at_least:
+            found.append(
+                f"no {what} has the rounding error that the optimizations must cause: "
+                f"the largest relative error is {max(errors):.1e}"
+            )
+    return found

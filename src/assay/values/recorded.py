@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.values.masks import MaskCount, Noise, unpacked
-from assay.values.tensors import CPU, Key, TensorReader, record_of
+from assay.values.masks import MaskCount, Noise, unpack_mask
+from assay.values.tensor_file import CPU, Key, TensorReader, record_of
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Recorded:
         own, about = self.ranks[0], self.ranks[0].about["steps"].get(str(step), {})
         shapes = about.get("masks", {}).get("shapes")
         bits = [own.get(Key("mask", step, str(place))).to(self._device) for place in range(len(shapes or ()))]
-        masks = shapes and [unpacked(one, shape) for one, shape in zip(bits, shapes, strict=True)]
+        masks = shapes and [unpack_mask(one, shape) for one, shape in zip(bits, shapes, strict=True)]
         return Noise(dict(self.tensors("noise", step, CPU)), masks)
 
     def mask_counts(self) -> list[MaskCount]:

@@ -31,13 +31,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.model.loss import host
 from assay.parallel.dtensor import is_spread, placed_gradient
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import MicroBatch, Step
 from assay.training.batches import micro_batches_of
 from assay.training.gradients import counted_targets
-from assay.values.masks import MaskKeeper, Source, packed
+from assay.values.masks import MaskKeeper, Source, pack_mask
 from assay.values.shared_memory import SharedMemory
-from assay.values.tensors import Key, TensorWriter, record_of
+from assay.values.tensor_file import Key, TensorWriter, record_of
 
 Part = Literal["beginning", "middle", "evaluation", "end"]
 STEPS = 3
@@ -189,7 +189,7 @@ class StepRecorder:
 
         def keep(mask: Tensor) -> None:
             with self._aside():
-                self._writer.add(Key("mask", self._now, str(len(shapes))), packed(mask))
+                self._writer.add(Key("mask", self._now, str(len(shapes))), pack_mask(mask))
                 shapes.append(list(mask.shape))
 
         with MaskKeeper(keep) as keeper:

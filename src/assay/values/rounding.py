@@ -60,7 +60,7 @@ def may_reduce_in_16_bits() -> bool:
     return bool(settings.allow_bf16_reduced_precision_reduction or settings.allow_fp16_reduced_precision_reduction)
 
 
-def rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def round_to(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the nearest numbers in `dtype`, as a tensor of the old dtype; its largest is scaled into the range."""
     if not tensor.is_floating_point() or tensor.numel() <= 1:
         return tensor
@@ -96,11 +96,11 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             narrow = self._dtype if name == "bmm" else self._narrow
             if narrow is torch.float8_e4m3fn and in_backward():
                 narrow = torch.float8_e5m2  # gradients; the other operand is rounded more than it is in the program
-            return _each(lambda one: rounded(one, self._dtype), func(*_each(lambda one: rounded(one, narrow), args)))
+            return _each(lambda one: round_to(one, self._dtype), func(*_each(lambda one: round_to(one, narrow), args)))
         if self._everywhere and name in _SUMS_OVER_TOKENS:
             return self._summed_over_tokens(func, _SUMS_OVER_TOKENS[name], *args, **kwargs)
         found = func(*args, **kwargs)
-        return _each(lambda one: rounded(one, self._dtype), found) if self._rounds(func, name, found) else found
+        return _each(lambda one: round_to(one, self._dtype), found) if self._rounds(func, name, found) else found
 
     def _summed_over_tokens(self, func: Any, statistics: tuple[int, ...], *args: Any, **named: Any) -> Any:
         """Run a kernel in the narrow dtype, because it may also add up in it. A GPU's keeps statistics in float32."""
@@ -172,7 +172,7 @@ def _each(change: Round, values: Any) -> Any:
     return values
 
 
-def stored(gradients: Iterable[Tensor], rounding: Rounding) -> None:
+def round_in_place(gradients: Iterable[Tensor], rounding: Rounding) -> None:
     """Round, in place, gradients that a program keeps in a narrow dtype, after it divided them by its loss scale."""
     if rounding.everywhere:
         for one in gradients:

@@ -28,15 +28,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from assay.config import ResolvedRun
 from assay.optimizations import expected_of
 from assay.parallel.dtensor import is_spread
+from assay.step.host_copies import copied_to
 from assay.step.program import Step
-from assay.step.transfer import copied_to
 from assay.training.loop import TakeStep
 from assay.training.probes import ActivationNorms
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
 from assay.training.stops import WrongValues
 from assay.values.nearness import unit_roundoff
-from assay.values.rates import rate
+from assay.values.rate_rule import rate
 from assay.values.recorder import used_gradient
 
 _TENSORS, _ELEMENTS = 2, 16

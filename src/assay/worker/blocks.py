@@ -26,10 +26,10 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from assay.config.run import ResolvedRun
-from assay.instruments.memory.process import trim
-from assay.instruments.rates import surroundings
+from assay.instruments.memory.resident_memory import trim
+from assay.instruments.rates import machine_load
 from assay.instruments.rates.gpu_state import GpuSampler
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.records.timing import Block
 from assay.training.loop import Loop
 from assay.training.step_record import StepRecord
@@ -115,7 +115,7 @@ class TimedBlocks:
         self.steady: list[StepRecord] = []
         """Timed steps of the current block."""
         self._phases, self._findings, self._ranks, self._gpu, self._say = phases, findings, ranks, gpu, say
-        self._around: list[tuple[surroundings.Reading, surroundings.Reading]] = []
+        self._around: list[tuple[machine_load.LoadReading, machine_load.LoadReading]] = []
         """Readings before and after each timed piece of the current block."""
         self._clocks: list[float] = []
         """Mean clock of the GPU in each block so far."""
@@ -173,13 +173,13 @@ class TimedBlocks:
         if kind == "steady":
             with self._phases.aside():
                 self._gpu.begin()
-                before = surroundings.read()
+                before = machine_load.read()
             self._clock = self._phases.seconds()["steady"]
             try:
                 work()
             finally:
                 with self._phases.aside():
-                    self._around.append((before, surroundings.read()))
+                    self._around.append((before, machine_load.read()))
                     self._gpu.end()
             return
         work()
@@ -206,7 +206,7 @@ class TimedBlocks:
     def _record(self, lasted: float, peak: int | None, repeated: bool) -> None:
         spent = sum(after.own_seconds - before.own_seconds for before, after in self._around)
         own = self._ranks.gather(json.dumps(spent))
-        around = surroundings.during(self._around, [float(json.loads(said)) for said in own])
+        around = machine_load.during(self._around, [float(json.loads(said)) for said in own])
         gpu, clocks = self._gpu.state(), list(self._clocks)
         self._clocks += [] if gpu is None else [gpu.clock_hertz]
         seconds = [record.seconds for record in self.steady]

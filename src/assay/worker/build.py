@@ -17,7 +17,7 @@ from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.model.own_batches import OwnBatches
 from assay.optimizations import Optimization, check
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.parallel.rendezvous import local_world
 from assay.records.environment import Environment
 from assay.step.program import Step

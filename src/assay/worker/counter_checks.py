@@ -11,7 +11,7 @@ from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.operations import tensors_in
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.records.memory import Memory
 from assay.records.timing import Between, Block
 from assay.records.trace import Trace
@@ -21,8 +21,7 @@ from assay.training.loop import Loop
 from assay.training.step_record import Position, StepRecord
 from assay.training.stops import WrongValues
 from assay.units import format_bytes, format_seconds
-from assay.values.rows import StepRows
-from assay.values.windows import EvaluatedWindows
+from assay.values.read_rows import EvaluatedWindows, StepRows
 from assay.worker.result import RunFindings
 
 

@@ -8,9 +8,9 @@ import torch
 from assay.config.home import Home
 from assay.data.streaming import DocumentBatches
 from assay.errors import UsageError, first_line
-from assay.instruments.gradients.agreement import agreement
+from assay.instruments.gradient_agreement import agreement
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.records.memory import Memory
 from assay.step.graphs import StepGraphs
 from assay.store.run_folder import RunFolder

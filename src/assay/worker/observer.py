@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from assay.instruments.rates.gpu_state import GpuSampler
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.records.events import LogEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block, Quartiles
@@ -15,7 +15,7 @@ from assay.store import history
 from assay.training.evaluation import Evaluation
 from assay.training.probes import RouterStatistics
 from assay.training.step_record import StepRecord
-from assay.values.rates import LearningRates
+from assay.values.rate_rule import LearningRates
 from assay.values.watch import UpdateWatch
 from assay.worker.blocks import TimedBlocks
 from assay.worker.counter_checks import Counters

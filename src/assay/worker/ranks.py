@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import asdict
 
 from assay.instruments.collectives.calls import CollectiveCall, calls
-from assay.instruments.collectives.pipeline_idle import Busy, busy, idle
+from assay.instruments.collectives.pipeline_calls import Busy, busy, idle
 from assay.instruments.collectives.spans import Travel, travel
-from assay.instruments.collectives.wait import TimedCalls, spent
-from assay.parallel.ranks import Ranks
+from assay.instruments.collectives.wait import TimedCalls, collective_times
+from assay.parallel.process_rank import Ranks
 from assay.records.ranks import Idle, RankResult, Sent, Spent
 from assay.records.trace import Trace
 from assay.training.loop import Loop
@@ -49,7 +49,7 @@ def every_rank(loop: Loop, findings: RunFindings, ranks: Ranks) -> tuple[RankRes
 def _spent(listed: tuple[CollectiveCall, ...], profiled: Travel, ranks: Ranks) -> tuple[Spent, ...]:
     own = TimedCalls.of(listed, profiled.spans)
     everyone = [TimedCalls.from_json(said) for said in ranks.gather(own.to_json())]
-    return spent(everyone, ranks.rank)
+    return collective_times(everyone, ranks.rank)
 
 
 def _idle(loop: Loop, ranks: Ranks) -> Idle | None:

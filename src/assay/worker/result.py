@@ -12,7 +12,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Literal
 
 from assay.config.run import ResolvedRun
-from assay.proofs.mispredicted import mispredicted
+from assay.proofs.mispredicted import mispredictions
 from assay.records.environment import Environment
 from assay.records.events import EvaluationEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
@@ -141,7 +141,7 @@ class RunFindings:
             proven_until=self.proven_until if self._proven else None,
             environment=self.environment,
         )
-        if notes := (*self.notes, *mispredicted(result)):
+        if notes := (*self.notes, *mispredictions(result)):
             return result.model_copy(update={"extra": result.extra.model_copy(update={"notes": notes})})
         return result
 

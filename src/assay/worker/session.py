@@ -13,10 +13,10 @@ from functools import partial
 
 import psutil
 
-from assay.instruments.memory.process import return_freed_memory
+from assay.instruments.memory.resident_memory import return_freed_memory
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.optimizations import mesh_of, optimizations_of
-from assay.parallel.ranks import ALONE, joined, local_rank
+from assay.parallel.process_rank import ALONE, join_ranks, local_rank
 from assay.proofs.aside import kept_aside
 from assay.records.events import AGAIN, event_of
 from assay.store import history
@@ -78,7 +78,7 @@ class Session:
         """Run all pieces. Raises the `EarlyEnd` of a run that stops early, once the remaining pieces are done."""
         try:
             self._device = device = device_of(self.run, local_rank())
-            with joined(mesh_of(self.run), device) as self.ranks, closing(GpuSampler(device)) as gpu:
+            with join_ranks(mesh_of(self.run), device) as self.ranks, closing(GpuSampler(device)) as gpu:
                 self.observer = RunObserver(
                     self.channel, self.phases, self.findings, self.ranks, gpu, self.folder.trained
                 )

@@ -8,7 +8,7 @@ all steps are watched.
 
 from collections.abc import Callable, Sequence
 
-from assay.instruments.memory.process import keep_freed_memory
+from assay.instruments.memory.resident_memory import keep_freed_memory
 from assay.optimizations import Optimization
 from assay.proofs import dropout
 from assay.proofs.unchanged import left_settings

@@ -9,14 +9,10 @@ import pytest
 from scipy import stats
 
 from assay.analysis.comparison import analyse
-from assay.analysis.factors.additivity import deviations
-from assay.analysis.factors.changes import ProcessChanges, Scale, SeedChanges
-from assay.analysis.factors.grids import grids
-from assay.analysis.factors.interactions import factor_effects
+from assay.analysis.factors.additivity import deviations, grids
+from assay.analysis.factors.changes import Model, ProcessChanges, Scale, SeedChanges, factor_effects, model
 from assay.analysis.factors.layout import FactorLayout, FactorLevels
-from assay.analysis.factors.terms import Model, model
-from assay.analysis.intervals import Design
-from assay.analysis.quantiles import critical_value
+from assay.analysis.intervals import Design, critical_value
 from assay.records.study import BASELINE
 from support.factorials import factorial, study
 

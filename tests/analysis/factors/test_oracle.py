@@ -11,12 +11,10 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from assay.analysis.comparison import analyse
-from assay.analysis.factors.changes import ProcessChanges, Scale, row_changes
-from assay.analysis.factors.interactions import factor_effects
+from assay.analysis.factors.changes import Model, ProcessChanges, Scale, factor_effects, model, row_changes
 from assay.analysis.factors.layout import Change, layout
-from assay.analysis.factors.terms import Model, model
+from assay.analysis.intervals import critical_value
 from assay.analysis.metrics import metrics
-from assay.analysis.quantiles import critical_value
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, ComparisonRecord
 from assay.studies.aliases import aliases, best_generators, defining_words

@@ -8,7 +8,7 @@ from assay.cost.kernels import CPU
 from assay.cost.simulation.allocator import Ledger
 from assay.cost.simulation.reserved import Interval, kept_workspaces
 from assay.cost.simulation.timeline import replay
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.estimator import estimate
 from assay.hardware.devices import absent_machine

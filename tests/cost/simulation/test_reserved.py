@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from assay.cost import Cost, replay
-from assay.cost.simulation.caching_allocator import SMALL_REQUEST, rounded
-from assay.cost.simulation.reserved import Interval, RecordedLedger, _played, recorded, reserved, with_update
+from assay.cost.simulation.caching_allocator import SMALL_REQUEST, block_bytes
+from assay.cost.simulation.reserved import Interval, RecordedLedger, _played, record_events, reserved_bytes, with_update
 from assay.cost.simulation.timeline import play
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
@@ -30,7 +30,7 @@ def cost(*stack: str) -> Cost:
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_fewer_bytes_than_tensors_have_and_no_more_than_without_reuse(stack: tuple[str, ...]) -> None:
     one = cost(*stack)
-    found = reserved(one, NOTHING)
+    found = reserved_bytes(one, NOTHING)
     assert found is not None
     timeline = replay(one)
     assert timeline.peak.nbytes <= found.low <= found.high
@@ -66,7 +66,7 @@ def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("stack", STACKS[:-1])
 def test_temporaries_of_one_size_change_nothing_where_blocks_are_freed_at_once(stack: tuple[str, ...]) -> None:
     one = cost(*stack)
-    events = recorded(one)
+    events = record_events(one)
     whole, short = (with_update(events, one, repeats=repeats) for repeats in (True, False))
     assert len(short) < len(whole)
     first, second = (_played(one, each, 2**20, 0) for each in (whole, short))
@@ -90,7 +90,7 @@ def test_events_add_up_to_the_peak_of_tensors() -> None:
 
 def test_working_storage_is_reserved_too() -> None:
     one, working = cost(), Interval(8_519_680, 8_519_680 + 4 * 2**20)
-    without, found = reserved(one, NOTHING), reserved(one, working)
+    without, found = reserved_bytes(one, NOTHING), reserved_bytes(one, working)
     assert without is not None
     assert found is not None
     assert found.low - without.low == pytest.approx(working.low, abs=2 * 2**20)
@@ -98,10 +98,10 @@ def test_working_storage_is_reserved_too() -> None:
 
 
 def test_a_captured_graph_is_not_predicted() -> None:
-    assert reserved(replace(cost(), replayed=True), NOTHING) is None
+    assert reserved_bytes(replace(cost(), replayed=True), NOTHING) is None
 
 
 def test_pools_are_apart() -> None:
     one = cost()
-    small = [tensor for tensor in one.held_at_first if rounded(tensor.nbytes) <= SMALL_REQUEST]
+    small = [tensor for tensor in one.held_at_first if block_bytes(tensor.nbytes) <= SMALL_REQUEST]
     assert 0 < len(small) < len(one.held_at_first)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assay.cost import Cost, replay
-from assay.cost.simulation.caching_allocator import rounded
-from assay.cost.simulation.served import mapped, most_bytes
+from assay.cost.simulation.caching_allocator import block_bytes
+from assay.cost.simulation.served import mapped_bytes, most_bytes
 from assay.estimator import estimate
 from assay.hardware import Machine
 from support.runs import run_with, specs_of
@@ -38,7 +38,7 @@ for size in map(int, sys.argv[1:]):
 def test_a_large_request_has_the_pages_that_malloc_maps_for_it() -> None:
     said = subprocess.run([sys.executable, "-c", _ASKED, *map(str, SIZES)], capture_output=True, text=True, check=True)
     for size, taken in zip(SIZES, map(int, said.stdout.split()), strict=True):
-        assert mapped(size) - 4096 <= taken <= mapped(size), size
+        assert mapped_bytes(size) - 4096 <= taken <= mapped_bytes(size), size
 
 
 def cost(*stack: str) -> Cost:
@@ -67,5 +67,5 @@ def test_held_bytes_count_with_their_rounding() -> None:
     plain = cost("sgd")
     more = replace(plain, buffers=tuple(replace(one, name=f"{one.name}.more") for one in plain.pieces.values()))
     assert most_bytes(more, {}, on_gpu=True) - most_bytes(plain, {}, on_gpu=True) == sum(
-        rounded(one.nbytes) for one in plain.pieces.values()
+        block_bytes(one.nbytes) for one in plain.pieces.values()
     )

@@ -98,7 +98,7 @@ def test_a_heading_turns_its_own_order_round() -> None:
 
 
 def test_a_line_has_a_text_for_each_heading() -> None:
-    (line,) = table.shown([entry(1, corpus="x" * 1000)])
+    (line,) = table.run_lines([entry(1, corpus="x" * 1000)])
     assert len(line["cells"]) + 1 == len(table.columns(Query()))
     assert max(map(len, line["cells"])) == 200
 
@@ -109,6 +109,6 @@ def test_cells_are_one_line_unless_they_are_asked_for() -> None:
     assert plain.matching == len(ENTRIES) - 1
     assert choose(ENTRIES, Query(cells="1"), None, studies).matching == len(ENTRIES)
     assert choose(ENTRIES, Query(study="study"), frozenset(studies), studies).matching == 2
-    lines = table.shown([ENTRIES[0], *(one for one in plain.entries if one.run == "study")], {"study"})
+    lines = table.run_lines([ENTRIES[0], *(one for one in plain.entries if one.run == "study")], {"study"})
     assert [line["address"] for line in lines[-1:]] == ["/studies/study"]
     assert lines[0]["address"] == f"/runs/{ENTRIES[0].run}"

@@ -93,19 +93,19 @@ def test_the_index_is_read_without_a_trace(home: Home, ready_run: ReadyRun) -> N
     store = Store(home)
     reconcile(home, store)
     before = sorted(home.root.iterdir())
-    assert watching.indexed(home).keys() == {folder.id}
+    assert watching.indexed_entries(home).keys() == {folder.id}
     assert sorted(home.root.iterdir()) == before
     with closing(sqlite3.connect(home.store)) as writer:  # a row that is only in the log of a living writer
         writer.execute("PRAGMA journal_mode=WAL")
         writer.execute("INSERT INTO runs (run) VALUES ('unfinished')")
         writer.commit()
-        assert watching.indexed(home).keys() == {folder.id}  # it has no checksum
+        assert watching.indexed_entries(home).keys() == {folder.id}  # it has no checksum
 
 
 def test_an_index_that_cannot_be_read_is_none(home: Home, ready_run: ReadyRun) -> None:
     end(made(home, ready_run))
     home.store.write_bytes(b"no database" * 1000)
-    assert watching.indexed(home) == {}
+    assert watching.indexed_entries(home) == {}
     assert [one.status for one in watch(home).entries()] == ["done"]
 
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from assay.api.asking.optimal import FITTED, optimal
+from assay.api.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.answer import answer
 from assay.dashboard.scaling.own_laws import files, studies

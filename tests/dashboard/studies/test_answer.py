@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from assay.analysis.choices.frontier import frontier
+from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import analyse
 from assay.config import Home
 from assay.dashboard.studies.answer import Answers, points

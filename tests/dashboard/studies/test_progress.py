@@ -1,6 +1,6 @@
 """The course of a study: the state of each cell, its ending, and cells that a stopped study left out."""
 
-from assay.dashboard.studies.progress import Course, merged, planned_cells
+from assay.dashboard.studies.progress import Course, merge_cells, planned_cells
 from assay.records.events import event_of
 
 LOG = [
@@ -30,10 +30,10 @@ def test_a_cell_passes_through_its_states() -> None:
 
 
 def test_pieces_of_a_log_say_what_the_whole_says() -> None:
-    whole = merged(Course()(LOG))
+    whole = merge_cells(Course()(LOG))
     for cut in range(len(LOG)):
         course = Course()
-        assert merged([*course(LOG[:cut]), *course(LOG[cut:])]) == whole
+        assert merge_cells([*course(LOG[:cut]), *course(LOG[cut:])]) == whole
     cells, over = whole
     assert over == "complete"
     assert cells["a, seed 0"]["ended"]
@@ -46,7 +46,7 @@ def test_a_resumed_study_is_not_over() -> None:
 
 
 def test_a_cell_without_an_end_is_missing_once_nothing_runs() -> None:
-    cells = merged(Course()(LOG[:4]))[0]
+    cells = merge_cells(Course()(LOG[:4]))[0]
     names = ["a, seed 0", "b, seed 0"]
     assert [one["state"] for one in planned_cells(names, cells, running=True)] == ["first step", "waiting"]
     assert [one["state"] for one in planned_cells(names, cells, running=False)] == ["missing", "missing"]

@@ -124,9 +124,7 @@ def test_the_search_is_a_command_that_is_understood(monkeypatch: pytest.MonkeyPa
     from assay.cli.main import app
 
     asked: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        "assay.api.advising.recommending.recommend", lambda *words, **options: asked.append(options) or Shown()
-    )
+    monkeypatch.setattr("assay.api.recommending.recommend", lambda *words, **options: asked.append(options) or Shown())
     for query in QUESTIONS[:3]:
         _, *words = shlex.split(search_command(read(query), 8 * 10**9))
         assert not app([*words, "--json"], standalone_mode=False)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from assay.api.advising.recommending import MAX_LOSS_CHANGE
+from assay.api.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif import recommendation
 from assay.dashboard.whatif.content import recommended_values
 from assay.dashboard.whatif.question import WhatIfQuestion
-from assay.dashboard.whatif.recommendation import Recommended, Recommender, searched
-from assay.optimizations.base import Numerics
+from assay.dashboard.whatif.recommendation import Recommended, Recommender, search_recommendation
+from assay.optimizations.optimization import Numerics
 from assay.report.blocks import Facts
 
 ON_GPU = WhatIfQuestion(device="a100")
@@ -31,7 +31,7 @@ class Searches:
         self.at_once = self.most = 0
         self.gate = threading.Semaphore(0)
         self.first = Recommended("refused", refusal="nothing fits")
-        monkeypatch.setattr(recommendation, "searched", self)
+        monkeypatch.setattr(recommendation, "search_recommendation", self)
 
     def __call__(self, question: WhatIfQuestion, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
         if most_loss < MAX_LOSS_CHANGE:
@@ -121,8 +121,8 @@ def test_a_preliminary_answer_adds_no_loss(tmp_path: Path) -> None:
         assert isinstance(facts, Facts)
         return dict(facts.rows)["loss"]
 
-    assert loss(searched(question, Home(tmp_path), most_loss=0.0)) == Numerics.REASSOCIATED.value
-    assert loss(searched(question, Home(tmp_path))) == Numerics.LOSSY.value
+    assert loss(search_recommendation(question, Home(tmp_path), most_loss=0.0)) == Numerics.REASSOCIATED.value
+    assert loss(search_recommendation(question, Home(tmp_path))) == Numerics.LOSSY.value
 
 
 def test_a_fault_of_a_search_ends_no_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_search_without_rates_says_what_to_do_and_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subprocess.Popen", lambda *given, **options: pytest.fail("a process is started"))
-    found = searched(WhatIfQuestion(), Home(tmp_path))
+    found = search_recommendation(WhatIfQuestion(), Home(tmp_path))
     assert found.state == "refused"
     assert "assay machine" in found.refusal
 
@@ -163,13 +163,13 @@ from pathlib import Path
 import psutil
 from assay.config import Home
 from assay.dashboard.serving import collect_rarely
-from assay.dashboard.whatif.question import Question
+from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommender
 collect_rarely()
 asker, highest = Recommender(Home(Path(sys.argv[1]))), 0
 for number in range(24):
     preset = ("demo", "gpt2-124m", "llama-tiny")[number % 3]
-    question = Question(preset, (("batch", 8 + number),), device="a100")
+    question = WhatIfQuestion(preset, (("batch", 8 + number),), device="a100")
     while asker.ask(question).state == "searching":
         time.sleep(0.2)
     highest = max(highest, psutil.Process().memory_info().rss)

@@ -70,7 +70,7 @@ def test_a_recommendation_is_searched_and_then_known(tmp_path: Path, monkeypatch
     def known(question: object, home: object, most_loss: float = 1.0) -> recommendation.Recommended:
         return recommendation.Recommended("found", ("Turn on Lion.",), "lion", recommendation.WhatIfQuestion())
 
-    monkeypatch.setattr(recommendation, "searched", known)
+    monkeypatch.setattr(recommendation, "search_recommendation", known)
     client = TestClient(build_app(tmp_path), base_url="http://127.0.0.1")
     states = [client.get("/what-if/recommendation?preset=demo").json() for _ in range(200)]
     assert states[-1]["state"] == "found"

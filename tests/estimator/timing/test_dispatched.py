@@ -5,19 +5,19 @@ import pytest
 from assay import api
 from assay.cost import Cost
 from assay.estimator import estimate
-from assay.estimator.timing.dispatched import Call, Seen, dispatched, kernels, unmeasured
+from assay.estimator.timing.dispatched import Call, Seen, kernels, operator_launches, untimed_operators
 from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS
-from assay.estimator.timing.kernels import backward, forward
+from assay.estimator.timing.launched_kernels import backward, forward
 from assay.estimator.timing.queue import WAIT
 from assay.hardware.devices import absent_machine
-from assay.hardware.kernel_times import (
+from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     LAUNCH_SECONDS,
     UPDATE_LAUNCH_SECONDS,
     Kernel,
     speeds_of,
 )
-from assay.hardware.kernel_times.kernel import FUSED, LISTED, PRODUCT
+from assay.hardware.measured_kernels import FUSED, LISTED, PRODUCT
 
 H200 = speeds_of("h200")
 WIDE = {"float32": 4, "bfloat16": 2, "int64": 8}
@@ -85,7 +85,8 @@ def test_attention_has_its_kernel_and_more_work_in_backward() -> None:
 def test_products_of_float32_are_in_tf32_where_that_is_on() -> None:
     x, weight = seen(8192, 768), seen(768, 3072)
     wide, fast = (
-        next(iter(dispatched([call("mm", [x, weight], [seen(8192, 3072)], tf32=on)], H200))) for on in (False, True)
+        next(iter(operator_launches([call("mm", [x, weight], [seen(8192, 3072)], tf32=on)], H200)))
+        for on in (False, True)
     )
     assert wide.device > 4 * fast.device
 
@@ -101,7 +102,7 @@ def test_lists_are_faster_than_an_operator_for_each_tensor() -> None:
 def test_the_host_takes_as_long_as_in_the_ledgers_parts() -> None:
     x = seen(8, 768)
     parts = ("forward", "backward", "recompute", "update")
-    found = [one.host for one in dispatched([call("add", [x, x], [x], part) for part in parts], H200)]
+    found = [one.host for one in operator_launches([call("add", [x, x], [x], part) for part in parts], H200)]
     forwards = MODULES * LAUNCH_SECONDS
     assert found == [
         forwards,
@@ -113,15 +114,15 @@ def test_the_host_takes_as_long_as_in_the_ledgers_parts() -> None:
 
 def test_a_read_makes_the_host_wait() -> None:
     read = call("_local_scalar_dense", [seen(1)], [])
-    launched, wait = dispatched([read], H200)
+    launched, wait = operator_launches([read], H200)
     assert (launched.device, wait) == (0.0, WAIT)
 
 
 def test_operators_that_were_not_measured_are_named() -> None:
     x = seen(8, 3, 32, 32)
     calls = [call("convolution", [x, seen(8, 3, 3, 3)], [x]), call("add", [x, x], [x])]
-    assert unmeasured(calls) == ("convolution",)
-    assert unmeasured(calls[1:]) == ()
+    assert untimed_operators(calls) == ("convolution",)
+    assert untimed_operators(calls[1:]) == ()
 
 
 def test_another_operator_moves_the_bytes_of_its_tensors() -> None:

@@ -5,7 +5,7 @@ from assay.cost import Cost
 from assay.estimator import estimate
 from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS, GpuStep, gpu_step
 from assay.hardware.devices import absent_machine
-from assay.hardware.kernel_times import LAUNCH_SECONDS, UPDATE_LAUNCH_SECONDS, speeds_of
+from assay.hardware.kernel_seconds import LAUNCH_SECONDS, UPDATE_LAUNCH_SECONDS, speeds_of
 
 H200 = speeds_of("h200")
 

@@ -7,14 +7,14 @@ from assay.cost import Cost
 from assay.estimator import estimate
 from assay.estimator.timing.roofline import OPERATORS_FACTOR, PEAKS_FACTOR, error_factor, step_seconds
 from assay.hardware import Rates
-from assay.hardware.operators import CALLING, MOVING, OperatorSpeed, flash_key, key_of
-from assay.optimizations import resolved
+from assay.hardware.operator_speeds import CALLING, MOVING, OperatorSpeed, flash_key, key_of
+from assay.optimizations import resolve_run
 from support.advice import HERE, RATES, small
 
 
 def ledger(*stack: str) -> Cost:
     specs = tuple(Spec(name=name) for name in stack)
-    return estimate(resolved(small().model_copy(update={"optimizations": specs})), HERE).cost
+    return estimate(resolve_run(small().model_copy(update={"optimizations": specs})), HERE).cost
 
 
 def constant(forward: float, backward: float) -> OperatorSpeed:

@@ -8,9 +8,9 @@ import pytest
 from assay.config import ResolvedRun
 from assay.estimator import estimate
 from assay.estimator.timing.step_time import affine, at_depth, digest
-from assay.hardware.machine import Machine
+from assay.hardware.description import Machine
 from assay.hardware.step_times import StepTimes, depths
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from support.machines import MEASURED
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34, rates={"cpu": MEASURED})
@@ -19,7 +19,7 @@ MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34, rates={"cpu": ME
 def configured(*changes: str, stack: str = "") -> ResolvedRun:
     from assay.api import configure
 
-    return resolved(configure("demo", ["model.vocab_size=64", *changes], [stack] if stack else []))
+    return resolve_run(configure("demo", ["model.vocab_size=64", *changes], [stack] if stack else []))
 
 
 def key(*changes: str, stack: str = "") -> str | None:

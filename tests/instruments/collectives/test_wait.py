@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from assay.instruments.collectives.calls import CollectiveCall, calls
-from assay.instruments.collectives.wait import TimedCalls, spent
+from assay.instruments.collectives.wait import TimedCalls, collective_times
 
 BOTH = CollectiveCall("all_reduce", "dp", (0, 1))
 
@@ -16,7 +16,7 @@ def timed(*calls_and_spans: tuple[CollectiveCall, float, float], host: str = "he
 
 def test_the_early_rank_waits_for_the_late_one() -> None:
     everyone = [timed((BOTH, 1.0, 5.0), (BOTH, 6.0, 7.0)), timed((BOTH, 4.0, 5.5), (BOTH, 6.0, 7.5))]
-    (early,), (late,) = spent(everyone, 0), spent(everyone, 1)
+    (early,), (late,) = collective_times(everyone, 0), collective_times(everyone, 1)
     assert (early.collective, early.axis, early.count) == ("all_reduce", "dp", 2)
     assert (early.seconds, early.wait_seconds) == pytest.approx((5.0, 3.0))
     assert (late.seconds, late.wait_seconds) == pytest.approx((3.0, 0.0))
@@ -28,7 +28,7 @@ def test_a_wait_is_never_longer_than_the_call() -> None:
         timed((CollectiveCall("send", "pp", (0, 1), peer=1), 1.0, 1.5)),
         timed((CollectiveCall("recv", "pp", (0, 1), peer=0), 3.0, 3.25)),
     ]
-    (sent,), (received,) = spent(everyone, 0), spent(everyone, 1)
+    (sent,), (received,) = collective_times(everyone, 0), collective_times(everyone, 1)
     assert (sent.seconds, sent.wait_seconds) == pytest.approx((0.5, 0.5))
     assert (received.collective, received.seconds, received.wait_seconds) == ("recv", 0.25, 0.0)
 
@@ -38,7 +38,7 @@ def test_a_send_is_over_when_it_is_received_whenever_its_caller_asks() -> None:
         timed((CollectiveCall("send", "pp", (0, 1), peer=1), 1.0, 9.0)),
         timed((CollectiveCall("recv", "pp", (0, 1), peer=0), 3.0, 3.5)),
     ]
-    (sent,), (received,) = spent(everyone, 0), spent(everyone, 1)
+    (sent,), (received,) = collective_times(everyone, 0), collective_times(everyone, 1)
     assert (sent.seconds, sent.wait_seconds) == (2.5, 2.0)
     assert (received.seconds, received.wait_seconds) == (0.5, 0.0)
 
@@ -51,14 +51,14 @@ def test_groups_directions_and_axes_are_told_apart() -> None:
         timed((up, 7.0, 8.0), (CollectiveCall("recv", "pp", (0, 1), peer=0), 7.5, 8.0)),
         timed((others, 6.0, 9.0)),
     ]
-    found = {(one.collective, one.axis): one.wait_seconds for one in spent(everyone, 0)}
+    found = {(one.collective, one.axis): one.wait_seconds for one in collective_times(everyone, 0)}
     assert found == pytest.approx({("send", "pp"): 1.0, ("all_reduce", "tp"): 4.0, ("recv", "pp"): 4.0})
 
 
 def test_clocks_of_two_hosts_and_ranks_that_tell_nothing_leave_waits_unknown() -> None:
     here, there = timed((BOTH, 1.0, 5.0)), timed((BOTH, 4.0, 5.0))
     for other in (replace(there, host="there"), timed()):
-        (one,) = spent([here, other], 0)
+        (one,) = collective_times([here, other], 0)
         assert (one.seconds, one.wait_seconds) == (4.0, None)
 
 

@@ -6,30 +6,30 @@ import psutil
 import pytest
 
 from assay.instruments.rates import agreement
-from assay.instruments.rates.agreement import OthersShare, agreed
+from assay.instruments.rates.agreement import OthersShare, repeat_trial
 
 
 def test_one_trial_is_not_enough_however_fast() -> None:
     found = iter([5.0, 1.0, 4.0, 1.2, 1.05, 0.1])
-    assert agreed(lambda: next(found)) == (1.0, True)
+    assert repeat_trial(lambda: next(found)) == (1.0, True)
     assert next(found) == 0.1, "and no trial more than it takes"
 
 
 def test_a_slow_trial_among_the_first_is_overruled() -> None:
     found = iter([90.0, 1.0, 1.0])
-    assert agreed(lambda: next(found)) == (1.0, True)
+    assert repeat_trial(lambda: next(found)) == (1.0, True)
 
 
 def test_a_rate_that_nothing_confirms_is_marked() -> None:
     found = (2.0**-index for index in range(1000))
-    assert agreed(lambda: next(found)) == (2.0 ** -(agreement._MOST - 1), False)
+    assert repeat_trial(lambda: next(found)) == (2.0 ** -(agreement._MOST - 1), False)
 
 
 def test_trials_go_on_while_time_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
     monkeypatch.setattr(agreement.time, "perf_counter", lambda: float(next(clock)))
     found = chain([2.0] * 6, [1.0, 1.0], repeat(3.0))
-    assert agreed(lambda: next(found), seconds=7.5) == (1.0, True)
+    assert repeat_trial(lambda: next(found), seconds=7.5) == (1.0, True)
 
 
 @pytest.mark.parametrize(("busy", "own", "share"), [(30.0, 10.0, 0.5), (10.0, 10.0, 0.0), (90.0, 10.0, 1.0)])

@@ -7,7 +7,7 @@ MUTANTS = (
     Mutant(
         "AdamW's rate",
         "The learning rate is AdamW's in place of the relative one.",
-        replaced("assay.optimizers.recipes:rescheduled", lambda program, factor: program),
+        replaced("assay.optimizers.recipes:scale_schedule", lambda program, factor: program),
     ),
     Mutant(
         "decay of the run",

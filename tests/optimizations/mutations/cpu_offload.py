@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, rewritten
 from optimizations.mutations.rules import forgets_when_saved
 
-_BEFORE, _AFTER = "assay.step.optimizer_offload:_to_host", "assay.step.optimizer_offload:_to_device"
+_BEFORE, _AFTER = "assay.step.stand_in_update:_to_host", "assay.step.stand_in_update:_to_device"
 _BACK = "        weight.copy_(copy, non_blocking=True)"
 _DOWN = "copy.grad.copy_(weight.grad, non_blocking=True)"
 

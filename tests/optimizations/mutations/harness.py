@@ -19,10 +19,10 @@ import torch
 
 from assay.config import Run
 from assay.data.tokenizers import ByteTokenizer
-from assay.instruments.trace import StepTracer
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import optimizations_of
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.proofs import dropout
 from assay.proofs.unchanged import differences, left_settings
 from assay.records.trace import Trace

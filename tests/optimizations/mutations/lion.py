@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 from optimizations.mutations.rules import decays_vectors, only
 
-_UPDATE = "assay.optimizers.lion:Lion.update"
+_UPDATE = "assay.optimizers.recipes:Lion.update"
 
 MUTANTS = (
     Mutant(
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "AdamW's rate",
         "The learning rate is AdamW's, and not a Lion's smaller one.",
-        replaced("assay.optimizers.recipes:rescheduled", lambda program, factor: program),
+        replaced("assay.optimizers.recipes:scale_schedule", lambda program, factor: program),
     ),
     Mutant(
         "decay of the run",

@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 from optimizations.mutations.rules import forgets
 
-_RECIPE, _STEP = "assay.optimizers.muon:muon", "assay.optimizers.bases:Joined.step"
+_RECIPE, _STEP = "assay.optimizers.recipes:muon", "assay.optimizers.bases:Joined.step"
 
 MUTANTS = (
     Mutant(
@@ -40,7 +40,7 @@ MUTANTS = (
         "embedding orthogonal",
         "The embedding takes orthogonal steps, too.",
         replaced(
-            "assay.optimizers.muon:is_hidden_matrix",
+            "assay.optimizers.recipes:is_hidden_matrix",
             lambda name, ndim: ndim == 2,
         ),
     ),
@@ -48,7 +48,7 @@ MUTANTS = (
         "last block left out",
         "The last block's matrices are AdamW's.",
         replaced(
-            "assay.optimizers.muon:is_hidden_matrix",
+            "assay.optimizers.recipes:is_hidden_matrix",
             lambda name, ndim: ndim == 2 and name.startswith(("blocks.0", "blocks.1", "blocks.2")),
         ),
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
-from assay.optimizations import resolve, resolved
+from assay.optimizations import resolve, resolve_run
 from optimizations.mutations.mutant import Mutant
 from support.runs import SHAPE
 
@@ -48,7 +48,7 @@ def run_of(technique: str, mutant: Mutant | None = None) -> Run:
     specs = tuple(resolve(one).spec() for one in Spec.parse_stack(stack))
     divided = any(resolve(one).axes() for one in specs)
     on_gpu = mutant is not None and mutant.gpu
-    return resolved(
+    return resolve_run(
         Run(
             model=ModelConfig(**model),
             training=TrainingConfig(**training),

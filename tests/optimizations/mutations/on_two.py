@@ -25,13 +25,13 @@ def accounts(asked: Sequence[Asked], place: Path) -> list[Account]:
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     """One rank's part in a run."""
     from assay.optimizations import mesh_of
-    from assay.parallel.ranks import joined
+    from assay.parallel.process_rank import join_ranks
     from assay.worker.build import device_of
 
     technique, name, broken, late = case["asked"]
     mutant = mutants_of(technique).get(name, HONEST)
     run = run_of(technique, mutant)
-    with joined(mesh_of(run), device_of(run, int(os.environ["LOCAL_RANK"]))) as ranks:
+    with join_ranks(mesh_of(run), device_of(run, int(os.environ["LOCAL_RANK"]))) as ranks:
         own = account(run, mutant.break_it if broken else lambda patch: None, late=late, ranks=ranks)
         said = ranks.gather(json.dumps(asdict(own)))
         everyone = [json.loads(one) for one in said] if ranks.rank == 0 else []  # which alone is asked

@@ -67,13 +67,13 @@ MUTANTS = (
     Mutant(
         "no policy",
         "The policy is not passed on, so that every product runs twice.",
-        replaced("assay.step.checkpoint:checkpoint", _without_policy),
+        replaced("assay.step.recomputed:checkpoint", _without_policy),
         {"stack": _MATMULS},
     ),
     Mutant(
         "until late",
         "Late in the run everything is kept.",
-        replaced("assay.step.checkpoint:checkpoint", _plain, late=True),
+        replaced("assay.step.recomputed:checkpoint", _plain, late=True),
         late=True,
     ),
 )

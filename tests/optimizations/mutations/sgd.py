@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "AdamW's rate",
         "The learning rate is AdamW's, a hundredth of its own.",
-        replaced("assay.optimizers.recipes:rescheduled", lambda program, factor: program),
+        replaced("assay.optimizers.recipes:scale_schedule", lambda program, factor: program),
     ),
     Mutant(
         "the run's decay",

@@ -11,7 +11,7 @@ import torch
 
 from assay.config import Run
 from assay.optimizations import expected_of
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.step.program import Step
 from assay.training.step_record import StepRecord
 from assay.values.check import check_values

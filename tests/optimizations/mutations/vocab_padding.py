@@ -3,8 +3,8 @@
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 
 _BARRED, _PADDED = (
-    "assay.optimizations.vocab_padding.model:_barred",
-    "assay.optimizations.vocab_padding.model:pad_vocabulary",
+    "assay.optimizations.vocab_padding.padded_model:_barred",
+    "assay.optimizations.vocab_padding.padded_model:pad_vocabulary",
 )
 _APPLY = "assay.optimizations.vocab_padding:VocabPadding.apply"
 
@@ -53,7 +53,9 @@ MUTANTS = (
         "takes part late",
         "Late in the run rows of the padding take part in the softmax.",
         replaced(
-            "assay.optimizations.vocab_padding.model:_barred", lambda tokens, rows, device, dtype: None, late=True
+            "assay.optimizations.vocab_padding.padded_model:_barred",
+            lambda tokens, rows, device, dtype: None,
+            late=True,
         ),
         late=True,
     ),

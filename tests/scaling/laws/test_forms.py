@@ -11,7 +11,7 @@ from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import bootstrap, fit
 from assay.scaling.laws import form_named, forms
 from assay.scaling.laws.base import Constant
-from assay.scaling.points import planned
+from assay.scaling.points import planned_points
 from support.laws import design, drawn, known_law
 
 NAMES = tuple(forms())
@@ -50,7 +50,7 @@ def test_printed_constants_and_values_are_the_same_law(name: str) -> None:
 def test_a_missing_column_is_a_sentence(name: str) -> None:
     law = known_law(name)
     with pytest.raises(UsageError, match="the law needs a column"):
-        law.losses(planned(loss=1.0))
+        law.losses(planned_points(loss=1.0))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if known_law(name).form.optimum(known_law(name).values, 1e21)])
@@ -90,8 +90,8 @@ def test_fits_of_one_paper_are_not_mixed() -> None:
 def test_published_power_laws_have_their_published_losses() -> None:
     """One PF-day costs (3.1e8)^0.05 = 2.66 nats by L(C_min), and (1.6e7)^0.057 = 2.57 by L(C)."""
     day = 1e15 * 86400
-    assert known_law("kaplan-min-compute").losses(planned(min_flops=day))[0] == pytest.approx(3.1e8**0.050)
-    assert known_law("kaplan-compute").losses(planned(counted_flops=day))[0] == pytest.approx(1.6e7**0.057)
+    assert known_law("kaplan-min-compute").losses(planned_points(min_flops=day))[0] == pytest.approx(3.1e8**0.050)
+    assert known_law("kaplan-compute").losses(planned_points(counted_flops=day))[0] == pytest.approx(1.6e7**0.057)
     assert known_law("kaplan-size").loss(1.5e9, np.nan) == pytest.approx((8.8e13 / 1.5e9) ** 0.076)
 
 
@@ -130,7 +130,7 @@ def test_constants_are_known_only_if_the_one_that_decides_them_is() -> None:
 def test_text_that_is_not_repeated_is_the_parametric_law() -> None:
     law, tokens = known_law("repeated"), 1e11
     plain = form_named("hoffmann").of(*list(law.printed.values())[:5])
-    small = planned(parameters=1e8, tokens=tokens, unique_tokens=tokens)
+    small = planned_points(parameters=1e8, tokens=tokens, unique_tokens=tokens)
     assert law.losses(small) == pytest.approx(plain.losses(small))
 
 
@@ -139,13 +139,18 @@ def test_repeated_text_is_worth_less_and_never_more_than_its_limit() -> None:
     law, unique = known_law("repeated"), 1e11
 
     def loss(epochs: float) -> float:
-        return float(law.losses(planned(parameters=1e8, tokens=epochs * unique, unique_tokens=unique))[0])
+        return float(law.losses(planned_points(parameters=1e8, tokens=epochs * unique, unique_tokens=unique))[0])
 
-    new = [float(law.losses(planned(parameters=1e8, tokens=n * unique, unique_tokens=n * unique))[0]) for n in (4, 16)]
+    new = [
+        float(law.losses(planned_points(parameters=1e8, tokens=n * unique, unique_tokens=n * unique))[0])
+        for n in (4, 16)
+    ]
     assert loss(4) == pytest.approx(new[0], rel=0.002)
     assert loss(4) > new[0]
     assert loss(16) - new[1] > 2 * (loss(4) - new[0])
-    most = float(law.losses(planned(parameters=1e8, tokens=16.387756 * unique, unique_tokens=16.387756 * unique))[0])
+    most = float(
+        law.losses(planned_points(parameters=1e8, tokens=16.387756 * unique, unique_tokens=16.387756 * unique))[0]
+    )
     assert loss(1e4) == pytest.approx(most, rel=1e-4)
 
 
@@ -154,7 +159,7 @@ def test_a_broken_law_has_two_exponents() -> None:
     law = form.of(1e-9, 2.0, 0.05, 0.15, 10.0, 0.5)
 
     def exponent(flops: float) -> float:
-        low, high = law.losses(planned(counted_flops=np.array([flops, 1.01 * flops])))
+        low, high = law.losses(planned_points(counted_flops=np.array([flops, 1.01 * flops])))
         return float(-np.log(high / low) / np.log(1.01))
 
     assert exponent(1e10) == pytest.approx(0.05, rel=1e-3)

@@ -11,7 +11,7 @@ from assay.config import Home, Run
 from assay.data.progress import silent
 from assay.errors import UsageError
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.prediction import Predicted
 from assay.records.study import BASELINE, Cell, ComparisonRecord, StudyEnding
 from assay.studies.execution import ready as preparing
@@ -37,7 +37,7 @@ def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Limited:
 
     def known(run: Run, home: Home, progress: object) -> ReadyRun:
         predicted = Predicted(tensors_peak_bytes=990, step_seconds=1.0)
-        return ReadyRun(resolved(run), home.ready().data, "0" * 12, predicted)
+        return ReadyRun(resolve_run(run), home.ready().data, "0" * 12, predicted)
 
     fake_cells(monkeypatch)
     monkeypatch.setattr(preparing, "ready", known)

@@ -2,14 +2,14 @@ import pytest
 
 from assay.config import load
 from assay.hardware import Accelerator, detect
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.environment import Environment
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult
 from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
 
-RUN = resolved(load("demo"))
+RUN = resolve_run(load("demo"))
 HERE = detect()
 TEXT = "digest of the text"
 WITH_GPU = HERE.model_copy(update={"accelerators": (Accelerator(name="NVIDIA H100", memory_bytes=80 * 10**9),)})

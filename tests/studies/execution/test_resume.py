@@ -13,7 +13,7 @@ from assay.executors.base import Ended, News, Planned, RoundEnded, Started, Step
 from assay.executors.news import from_events
 from assay.launch import spawn
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
@@ -41,7 +41,7 @@ class Killed(BaseException):
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
-        return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
+        return ReadyRun(resolve_run(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
 
     monkeypatch.setattr(spawn, "WORKER", (sys.executable, "-S", str(FAKE_WORKER)))
     monkeypatch.setattr(preparing, "ready", no_corpus)

@@ -12,7 +12,7 @@ from assay.errors import UsageError
 from assay.executors.base import News, Turn
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
@@ -33,7 +33,7 @@ BASE = validate(
 
 
 def no_corpus(run: Run, home: Home, progress: object) -> ReadyRun:
-    return ReadyRun(resolved(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
+    return ReadyRun(resolve_run(run), home.ready().data, "0" * 12, Predicted(tensors_peak_bytes=990))
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import os
 from typing import Any
 
 from assay.config.loading import validate
-from assay.optimizations import mesh_of, resolved
-from assay.parallel.ranks import joined
+from assay.optimizations import mesh_of, resolve_run
+from assay.parallel.process_rank import join_ranks
 from assay.step.program import Step
 from assay.training.loop import train_step
 from assay.worker.build import device_of
@@ -18,9 +18,9 @@ def answer(case: Case) -> list[Any]:
     """Names of the types that stay alive, and bytes of tensors that do, for each rank."""
     from support.ranks.process import build_case
 
-    run = resolved(validate(case["run"]))
+    run = resolve_run(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
-    with joined(mesh_of(run), device) as ranks:
+    with join_ranks(mesh_of(run), device) as ranks:
 
         def trained() -> Step:
             step: Step = build_case(case, run, device, ranks)

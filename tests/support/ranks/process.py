@@ -19,13 +19,13 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed.tensor import DTensor
 
 from assay.config.loading import validate
-from assay.instruments.collectives.pipeline_idle import busy
+from assay.instruments.collectives.pipeline_calls import busy
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
-from assay.instruments.trace import StepTracer
-from assay.optimizations import mesh_of, optimizations_of, resolved
+from assay.instruments.step_trace import StepTracer
+from assay.optimizations import mesh_of, optimizations_of, resolve_run
 from assay.parallel.dtensor import local
-from assay.parallel.ranks import joined
+from assay.parallel.process_rank import join_ranks
 from assay.training.build import baseline, build
 from assay.training.checkpoints import checkpoint
 from assay.training.checkpoints.state import weights_at_rest
@@ -49,9 +49,9 @@ def _answer(case: Case) -> dict[str, Any]:
         answer: dict[str, Any] = getattr(import_module(module), function)(case)
         return answer
 
-    run = resolved(validate(case["run"]))
+    run = resolve_run(validate(case["run"]))
     device = device_of(run, int(os.environ["LOCAL_RANK"]))
-    with joined(mesh_of(run), device) as ranks:
+    with join_ranks(mesh_of(run), device) as ranks:
         step = build_case(case, run, device, ranks)
         probes, routers = ActivationNorms(step), RouterStatistics(step)
         records, proof = [], {"evidence": None, "trace": None}

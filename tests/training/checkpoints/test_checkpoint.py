@@ -15,7 +15,7 @@ from assay.config.mesh import Mesh
 from assay.data import Prepared
 from assay.errors import StorageError, UsageError
 from assay.model.weights import read_weights
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints import checkpoint
 from assay.training.step_record import Position

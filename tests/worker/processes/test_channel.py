@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import StorageError
-from assay.platforms import closed
+from assay.platforms import is_closed
 from assay.sealed import open_line
 from assay.worker.processes import channel as channel_module
 from assay.worker.processes.channel import ParentChannel, when_closed
@@ -153,8 +153,8 @@ def test_a_lifeline_is_closed_once_nobody_holds_it() -> None:
     watched, held = os.pipe()
     when_closed(watched, gone.set)
     os.write(held, b"a word that nobody reads\n")
-    assert not closed(watched)
+    assert not is_closed(watched)
     assert not gone.wait(0.1)
     os.close(held)
-    assert closed(watched)
+    assert is_closed(watched)
     assert gone.wait(5)

@@ -12,11 +12,11 @@ from assay.optimizations import forget, search
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.report.wording import not_proven, value_check
+from assay.report.comparison.wording import not_proven, value_check
 from assay.store import history
 from assay.store.run_folder import RunFolder
-from assay.values.places import affordable, drawn
 from assay.values.recorder import StepRecorder
+from assay.values.replayed_steps import affordable, draw_steps
 from assay.worker.proof.middle import COSTS
 from assay.worker.proof.process import ReferenceProcess
 from support.runs import run_folder
@@ -68,7 +68,7 @@ def louder(name: str, kind: str, steps: object) -> str:
 
 def places(kind: str, seed: int = 0) -> tuple[int, ...]:
     """The steps that such a run replays."""
-    return drawn(MIDDLE, affordable(STEPS, len(MIDDLE), *COSTS[kind]), seed)
+    return draw_steps(MIDDLE, affordable(STEPS, len(MIDDLE), *COSTS[kind]), seed)
 
 
 @pytest.mark.parametrize(("name", "kind", "near"), [("lion", "Lion", "exact"), ("bf16_mixed", "Bf16Mixed", "lossy")])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay.instruments.memory.memory_pass import live_tensor_bytes
-from assay.values.tensors import _bits
+from assay.values.tensor_file import _bits
 from assay.worker.proof.moved import _digest, weighted_sum
 
 

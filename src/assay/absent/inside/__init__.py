@@ -5,22 +5,22 @@ It learns when torch is imported, when an optimizer steps, what the host reads, 
 it found as one JSON file, atomically.
 """
 
-from .collectives import Collectives
-from .ending import follow_end
-from .findings import Findings
+from .collective_calls import CollectiveCalls
+from .findings import ObserverFindings
 from .functions import wrap_functions
+from .host_reads import Reads
 from .importing import after_import
-from .library import Library
-from .ranks import follow_ranks
-from .reads import Reads
-from .steps import Steps
+from .loaded_library import Library
+from .process_end import follow_end
+from .process_groups import follow_ranks
+from .script_steps import Steps
 
 
 def start() -> None:
     """Begin to observe this process. Call it once, before the script runs."""
     library = Library()
-    collectives = Collectives()
-    findings = Findings(library, collectives)
+    collectives = CollectiveCalls()
+    findings = ObserverFindings(library, collectives)
     reads = Reads(findings)
     steps = Steps(findings, reads)
     library.observe(reads.read, reads.unknown)

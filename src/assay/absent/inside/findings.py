@@ -6,10 +6,10 @@ import sys
 import time
 from typing import Any
 
-from .collectives import Collectives
-from .library import Library
-from .operators import Operators
-from .places import place_now
+from .collective_calls import CollectiveCalls
+from .loaded_library import Library
+from .script_lines import place_now
+from .step_operators import StepOperators
 
 _PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 _SECONDS = 2
@@ -18,10 +18,10 @@ _MOST_EXHAUSTED = 20
 """Most refused requests of memory that are kept."""
 
 
-class Findings:
+class ObserverFindings:
     """Peaks, steps, reads and the end of one process."""
 
-    def __init__(self, library: Library, collectives: Collectives) -> None:
+    def __init__(self, library: Library, collectives: CollectiveCalls) -> None:
         self.library, self.collectives = library, collectives
         self._is_fork = False
         self._clear()
@@ -37,7 +37,7 @@ class Findings:
         """Reads by line, operator and kind."""
         self.unknown: dict[tuple[str, str, int], dict[str, Any]] = {}
         self.exhausted: list[dict[str, Any]] = []
-        self.operators = Operators()
+        self.operators = StepOperators()
         self.ended: dict[str, Any] = {"how": "running"}
         self.refused: str | None = None
         self._uses_cuda = False

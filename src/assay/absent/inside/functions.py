@@ -9,8 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .library import Library
-from .reads import Reads
+from .host_reads import Reads
+from .loaded_library import Library
 
 MOST_KNOWN = 4096
 """Most elements of an answer of `isnan` whose values are told to the library."""

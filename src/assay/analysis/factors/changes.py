@@ -1,4 +1,18 @@
-"""Changes of all rows of a study for one metric, and intervals of what is computed from several of them.
+"""Changes of all rows of a study for one metric, and the effects and interactions of the model of its factors.
+
+A term names levels of one, two or three factors, none of them the first level. Its column is the product over its
+factors of (1 if the row has the level, else 0) − 1 / (number of levels). With these columns a coefficient is the effect
+in plain words.
+
+- One factor: the mean of the level less the mean of the first level, over all levels of the other factors.
+- Two factors: how much the effect of one differs if the other is at its level instead of its first one. It is zero if
+  their changes add up.
+- Three factors: how much that differs with the third factor.
+
+For two levels, textbooks print half of an interaction of two factors, and a quarter of one of three.
+
+Columns that are equal up to a factor and a constant are aliases: one figure is the sum of their effects. Among the
+others, a coefficient counts only if every solution of the model agrees on it, whatever the other coefficients are.
 
 Effects, interactions and deviations from additivity are contrasts: sums of the rows' changes with weights. Each is
 given on two scales. *Ratio*: the change is log(row / control), so savings that multiply add up. *Points*: the change is
@@ -27,6 +41,7 @@ factor, because the contrasts have no deviation in common. Seeds that lack a row
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations, product
 from math import expm1
 from statistics import fmean
 from typing import NamedTuple
@@ -34,18 +49,88 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analysis.claims import comparable_times, ended_claims
+from assay.analysis.caveats import comparable_times, ended_claims, same_environment
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import LOSS_STEP
-from assay.analysis.flags import same_environment
-from assay.analysis.intervals import Differences
+from assay.analysis.effects import LEAST_SEEDS, LOSS_STEP, typical
+from assay.analysis.factors.layout import Change, FactorLayout, layout
+from assay.analysis.intervals import LEAST_DEGREES, Differences, Floats, critical_values
 from assay.analysis.metrics import Metric, metrics
-from assay.analysis.quantiles import LEAST_DEGREES, Floats, critical_values
 from assay.analysis.row import usable
-from assay.analysis.timed_processes import CONTROLS, designs, observed, rounds
-from assay.analysis.typical import LEAST_SEEDS, typical
+from assay.analysis.timed_processes import CONTROLS, designs, observations, rounds
 from assay.config.base import Frozen
-from assay.records.study import CellResult
+from assay.records.study import BASELINE, CellResult
+
+LARGEST = 3
+"""Most factors of an interaction."""
+_ZERO = 1e-9
+
+
+class Term(NamedTuple):
+    """A main effect or an interaction."""
+
+    changes: tuple[Change, ...]
+    aliases: tuple[tuple[Change, ...], ...] = ()
+    """Effects of at most two factors that the design cannot distinguish from this one."""
+
+
+class Model(NamedTuple):
+    """Effects that a design shows, each as a contrast of the rows' changes."""
+
+    terms: tuple[Term, ...]
+    weights: Floats
+    """Weights of the rows' changes: [terms, rows]."""
+    unknown: tuple[Term, ...]
+    """Effects that the rows do not determine."""
+
+
+def model(design: FactorLayout, rows: Sequence[str], covariance: Floats) -> Model | None:
+    """Return the effects that some rows determine, by least squares with their covariance; None if there are none."""
+    levels = [
+        tuple(dict.fromkeys((factor.levels[0], *(design.rows[name][at] for name in rows))))
+        for at, factor in enumerate(design.factors)
+    ]
+    varied = [at for at, one in enumerate(levels) if len(one) > 1]
+    if len(varied) < 2 or sum(len(levels[at]) - 1 for at in varied) > len(rows):
+        return None
+    indicators = {
+        (at, level): np.array([design.rows[name][at] == level for name in (BASELINE, *rows)]) - 1 / len(levels[at])
+        for at in varied
+        for level in levels[at][1:]
+    }
+    columns = {
+        tuple((design.factors[at].key, level) for at, level in term): np.prod([indicators[one] for one in term], axis=0)
+        for size in range(1, LARGEST + 1)
+        for chosen in combinations(varied, size)
+        for term in product(*([(at, level) for level in levels[at][1:]] for at in chosen))
+    }
+    return _solved(columns, covariance)
+
+
+def _solved(columns: dict[tuple[Change, ...], Floats], covariance: Floats) -> Model | None:
+    """Return the model of these columns, whose first entry is the control's."""
+    terms = _unlike(columns)
+    matrix = np.stack([columns[term.changes][1:] - columns[term.changes][0] for term in terms], axis=1)
+    root = np.linalg.inv(np.linalg.cholesky(covariance))
+    inverse = np.linalg.pinv(root @ matrix, rcond=_ZERO)
+    sure = np.isclose(np.diag(inverse @ root @ matrix), 1.0, atol=1e-6)
+    if not sure.any():
+        return None
+    weights = (inverse @ root)[sure]
+    weights[np.abs(weights) < _ZERO] = 0.0
+    known = tuple(term for term, one in zip(terms, sure, strict=True) if one)
+    return Model(known, weights, tuple(term for term, one in zip(terms, sure, strict=True) if not one))
+
+
+def _unlike(columns: dict[tuple[Change, ...], Floats]) -> list[Term]:
+    """Return the simplest term of each set of aliases; terms that are constant in the design are left out."""
+    sets: dict[bytes, list[tuple[Change, ...]]] = {}
+    for changes, column in columns.items():
+        centred = column - column.mean()
+        size = np.linalg.norm(centred)
+        if size > _ZERO:
+            unit = np.round(centred / size, 6)
+            sets.setdefault((unit * np.sign(unit[np.flatnonzero(unit)[0]]) + 0.0).tobytes(), []).append(changes)
+    return [Term(first, tuple(one for one in others if len(one) < LARGEST)) for first, *others in sets.values()]
 
 
 class Scale(StrEnum):
@@ -187,7 +272,7 @@ def estimates(found: RowChanges, weights: Floats, scale: Scale, family: int) -> 
 def _by_process(
     metric: Metric, cells: Sequence[CellResult], names: Sequence[str], kept: Mapping[int, Sequence[int]]
 ) -> ProcessChanges | None:
-    seen = observed(metric, cells, kept)
+    seen = observations(metric, cells, kept)
     names = [name for name in names if any(one.treatment == name for one in seen)]
     seen = [one for one in seen if one.treatment in (*CONTROLS, *names)]
     if not names or not any(one.treatment in CONTROLS for one in seen):
@@ -232,3 +317,47 @@ def _over_seeds(values: Floats, family: int) -> tuple[float, float]:
         return fmean(known), np.nan
     found = typical(known, family, LOSS_STEP)
     return found.middle, np.nan if found.half is None else found.half
+
+
+class FactorEffect(Frozen):
+    """A main effect, or an interaction of two or three factors."""
+
+    changes: tuple[Change, ...]
+    """The level of each of its factors that is compared with the control's level."""
+    aliases: tuple[tuple[Change, ...], ...]
+    """Effects that the design cannot distinguish from this one; the figure is the sum of all."""
+    ratio: ChangeEstimate
+    """The effect as a ratio less one. An interaction is the ratio of two ratios, less one."""
+    points: ChangeEstimate
+    """The effect in points of the control: the additive scale."""
+
+
+class MetricEffects(Frozen):
+    """Effects of all factors on one metric."""
+
+    metric: str
+    effects: tuple[FactorEffect, ...]
+    unknown: tuple[tuple[Change, ...], ...]
+    """Effects that the measured rows do not determine."""
+    bounded: bool
+    """True if there are processes or seeds enough for intervals."""
+
+
+def factor_effects(comparison: Comparison) -> tuple[MetricEffects, ...]:
+    """Return the effects on every metric, for studies whose rows determine them; the simplest effects are first."""
+    design, found = layout(comparison.record), []
+    for metric in compared_metrics(comparison):
+        changes = row_changes(comparison, metric)
+        solved = None if changes is None else model(design, changes.rows, changes.covariance)
+        if changes is None or solved is None:
+            continue
+        ratio, points = (estimates(changes, solved.weights, scale, len(solved.terms)) for scale in Scale)
+        effects = (
+            FactorEffect(changes=term.changes, aliases=term.aliases, ratio=one, points=other)
+            for term, one, other in zip(solved.terms, ratio, points, strict=True)
+        )
+        unknown = tuple(term.changes for term in solved.unknown)
+        found.append(
+            MetricEffects(metric=metric.name, effects=tuple(effects), unknown=unknown, bounded=changes.bounded)
+        )
+    return tuple(found)

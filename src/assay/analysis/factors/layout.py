@@ -54,7 +54,7 @@ def layout_of(named: Mapping[str, Mapping[str, str]]) -> FactorLayout:
     )
 
 
-def planned(record: ComparisonRecord) -> FactorLayout:
+def planned_layout(record: ComparisonRecord) -> FactorLayout:
     """Return the layout with the rows whose cells a limit of time held back."""
     held_back = {one.treatment: one.levels for one in record.held_back if one.levels}
     return _layout(record, {**held_back, **_levels_by_row(record.cells)})

@@ -10,7 +10,7 @@ from itertools import combinations
 from math import hypot
 from typing import NamedTuple
 
-from assay.analysis.choices.log_change import LogChange, log_change
+from assay.analysis.choose.criteria import LogChange, log_change
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric, metrics
 from assay.config.run import ResolvedRun

@@ -1,6 +1,5 @@
-"""Metrics of a comparison, grouped in files. `base` is their interface, `registry` finds them."""
+"""Metrics of a comparison, grouped in files. `base` is their interface, and finds them."""
 
-from assay.analysis.metrics.base import Metric
-from assay.analysis.metrics.registry import metrics
+from assay.analysis.metrics.base import Metric, metrics
 
 __all__ = ["Metric", "metrics"]

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assay.config.hf.llama import alike
-from assay.config.model import ModelConfig
+from assay.config.model import HEAD_WEIGHT, ModelConfig
 
 OUTPUT = "lm_head.weight"
 """Name of the output projection, which has no prefix in any family."""
-OUR_OUTPUT = "head.projection.weight"
 _QKV = "attention.qkv"
 _LINEAR = ("attention.", "mlp.")
 
@@ -62,7 +61,7 @@ class Naming:
 
     def names(self, ours: str) -> tuple[str, ...]:
         """Return their names of one of our tensors, without the prefix."""
-        if ours == OUR_OUTPUT:
+        if ours == HEAD_WEIGHT:
             return (OUTPUT,)
         block, inner, kind = where(ours)
         layer = f"{self.layer}.{block}." if block else ""

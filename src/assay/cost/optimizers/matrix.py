@@ -13,7 +13,7 @@ from typing import ClassVar
 from assay.cost.gpu_kernels import norm_along, norm_of_one
 from assay.cost.kernels import Gpu
 from assay.cost.optimizers.updates import (
-    AdamW,
+    AdamWUpdate,
     Instant,
     Pieces,
     Product,
@@ -25,7 +25,7 @@ from assay.cost.optimizers.updates import (
     groups,
     like,
 )
-from assay.cost.tensors import DTYPE_BYTES, Tensor
+from assay.cost.tensor import DTYPE_BYTES, Tensor
 
 _STEPS = 5
 """Steps of the iteration."""
@@ -39,13 +39,13 @@ def is_hidden_matrix(name: str, dimensions: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Muon(UpdateRule):
+class MuonUpdate(UpdateRule):
     """Torch's Muon for hidden matrices, and then AdamW for the rest."""
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum for each hidden matrix; AdamW's two moments and step count for every other parameter."""
         hidden, rest = _split(pieces)
-        return (*like(hidden), *AdamW().state(rest))
+        return (*like(hidden), *AdamWUpdate().state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products.
@@ -54,19 +54,19 @@ class Muon(UpdateRule):
         """
         hidden, rest = _split(pieces)
         made = [Instant("Muon", one.name, _iterated(one) + _transposed(one)) for one in hidden.values()]
-        return (*made, *AdamW().instants(rest))
+        return (*made, *AdamWUpdate().instants(rest))
 
     def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
         """Instants as on a CPU, without its block."""
         hidden, rest = _split(pieces)
-        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamW().instants(rest))
+        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamWUpdate().instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
         4.5.
         """
         hidden, rest = _split(pieces)
-        return each(hidden, 13.5, 9).plus(AdamW().traffic(rest))
+        return each(hidden, 13.5, 9).plus(AdamWUpdate().traffic(rest))
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""
@@ -80,7 +80,7 @@ class Muon(UpdateRule):
 
 
 @dataclass(frozen=True)
-class Adafactor(UpdateRule):
+class AdafactorUpdate(UpdateRule):
     """Torch's single-tensor Adafactor."""
 
     passes: ClassVar = 18.4

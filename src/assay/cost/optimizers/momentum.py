@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, each, groups, in_order, like
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 
 
 @dataclass(frozen=True)
-class SGD(UpdateRule):
+class SGDUpdate(UpdateRule):
     """Torch's single-tensor SGD, with weight decay inside the gradient."""
 
     momentum: bool
@@ -36,7 +36,7 @@ class SGD(UpdateRule):
 
 
 @dataclass(frozen=True)
-class Lion(UpdateRule):
+class LionUpdate(UpdateRule):
     """Our Lion. Passes: decay 2, direction 3 + 2 + 3, momentum 3."""
 
     passes: ClassVar = 13.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from assay.cost.kernels import Gpu
-from assay.cost.tensors import BLANK, DTYPE_BYTES, Tensor, altered
+from assay.cost.tensor import BLANK, DTYPE_BYTES, Tensor, alter
 
 Pieces = Mapping[str, Tensor]
 
@@ -91,7 +91,7 @@ class UpdateRule(Protocol):
 
 
 @dataclass(frozen=True)
-class AdamW(UpdateRule):
+class AdamWUpdate(UpdateRule):
     """Torch's single-tensor AdamW.
 
     Passes: decay 2, first moment 3, second moment 2 + 4, root 2, division 2, sum 2, update 4.
@@ -128,7 +128,7 @@ def like(pieces: Pieces, times: int = 1) -> tuple[Tensor, ...]:
     return tuple([one for one in pieces.values() for _ in range(times)])
 
 
-COUNT = altered(BLANK, name="step", dtype="float32", batched=False)
+COUNT = alter(BLANK, name="step", dtype="float32", batched=False)
 """The step count of a parameter."""
 
 
@@ -152,3 +152,16 @@ def in_order(pieces: Pieces) -> Iterator[Tensor]:
 def after_another(group: Sequence[Tensor]) -> Iterator[tuple[int, Tensor]]:
     """Each tensor with the bytes of its predecessor, which the loop variable still holds when its turn begins."""
     yield from zip((0, *(tensor.nbytes for tensor in group)), group, strict=False)
+
+
+@dataclass(frozen=True)
+class OnHost(UpdateRule):
+    """Any rule whose state and update are on the host."""
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """No tensors on the device."""
+        return ()
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """One instant: gradients wait until the last weight has been copied back."""
+        return (Instant("copies to and from the host", "", 0),)

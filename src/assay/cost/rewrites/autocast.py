@@ -10,11 +10,11 @@ widest dtype of its inputs.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay.cost.attention import MATH, returned_in, with_kernel
-from assay.cost.layers import RMS_NORM, composed, is_composed_norm
+from assay.cost.attention_tape import MATH, returned_in, with_kernel
+from assay.cost.layers import RMS_NORM, composed_norm, is_composed_norm
 from assay.cost.operation import Gradient, Operation
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor, altered
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor, alter
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which a CPU computes in float32 whatever the low dtype."""
@@ -35,11 +35,11 @@ def composed_in_float32(operation: Operation, x: Tensor) -> tuple[Operation, Ope
     """An RMS norm of a narrow input `x`: it computes in float32, between two casts."""
     (out,) = operation.outputs
     lifted, wide = (f"{operation.site}:{label}" for label in ("lifted", "wide"))
-    copy = altered(x, name=lifted, dtype="float32", view_of=None)
+    copy = alter(x, name=lifted, dtype="float32", view_of=None)
     holds = (*operation.holds, x.name)
-    result = altered(out, name=wide, dtype="float32")
-    norm = altered(operation.reading({x.name: lifted}), outputs=(result,), holds=holds)
-    return cast_for(operation, x.name, copy), norm, altered(cast_for(operation, wide, out), holds=holds)
+    result = alter(out, name=wide, dtype="float32")
+    norm = alter(operation.reading({x.name: lifted}), outputs=(result,), holds=holds)
+    return cast_for(operation, x.name, copy), norm, alter(cast_for(operation, wide, out), holds=holds)
 
 
 def cast_for(reader: Operation, name: str, copy: Tensor) -> Operation:
@@ -117,7 +117,7 @@ class _Caster:
         # A function that widens its arguments holds the copies until it returns.
         lifts = dtype == "float32"
         held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
-        return altered(
+        return alter(
             operation.reading(renamed),
             holds=(*operation.holds, *held),
             gradients=tuple(gradients),
@@ -136,10 +136,10 @@ class _Caster:
         name = f"{operation.site}:{dtype} of {value.name}"
         while name in self.values:
             name += "'"
-        cast = altered(value, name=name, dtype=dtype, view_of=None, held=held)
+        cast = alter(value, name=name, dtype=dtype, view_of=None, held=held)
         self.values[name] = cast
         self.casts[value.name] = name
-        self.tape.append(altered(cast_for(operation, value.name, cast), gradients=(how,)))
+        self.tape.append(alter(cast_for(operation, value.name, cast), gradients=(how,)))
         return name
 
     def _widest(self, operation: Operation) -> str:
@@ -163,21 +163,21 @@ class _Caster:
             operation = with_kernel(operation, dtype, self.cost.kernels)
         if operation.name == RMS_NORM and dtype != "float32":
             if not is_composed_norm(operation):  # a kernel of its own wants input and weight of one dtype
-                operation = composed(operation, self.values[operation.inputs[0]].cast("float32"))
+                operation = composed_norm(operation, self.values[operation.inputs[0]].cast("float32"))
             *before, operation = composed_in_float32(operation, self.values[operation.inputs[0]])
             self.values.update({tensor.name: tensor for one in before for tensor in (*one.outputs, *one.extras)})
             self.tape.extend(before)
         elif operation.kind == "elementwise":
             extras = tuple(extra if extra.dtype == "bool" else extra.cast(dtype) for extra in operation.extras)
-            operation = self._with_lifted(altered(operation, extras=extras), dtype)
+            operation = self._with_lifted(alter(operation, extras=extras), dtype)
         elif operation.autocast == "low":
-            operation = altered(
+            operation = alter(
                 operation,
                 scratch=operation.scratch.changed(lambda one: one.cast(dtype)),
             )
         outputs = tuple(self._result(output, dtype) for output in operation.outputs)
         self.values.update({tensor.name: tensor for tensor in (*outputs, *operation.extras)})
-        self.tape.append(altered(operation, outputs=outputs))
+        self.tape.append(alter(operation, outputs=outputs))
 
     def _with_lifted(self, operation: Operation, dtype: str) -> Operation:
         """The operation with wide copies of narrow arguments: a product or a sum makes them; a sum on CUDA does not."""
@@ -186,8 +186,8 @@ class _Caster:
             for how in (Gradient.CONVERTED, Gradient.ALIAS)
         )
         lifted = factors if self.cost.kernels.softmax_autocast else (*factors, *summands)
-        wide = (altered(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
-        return altered(operation, scratch=operation.scratch.and_also(wide))
+        wide = (alter(one.cast(dtype), name=f"{operation.site}:{dtype} of {one.name}") for one in lifted)
+        return alter(operation, scratch=operation.scratch.and_also(wide))
 
     def _handed(self, operation: Operation, how: Gradient) -> Iterator[str]:
         return (name for name, one in zip(operation.inputs, operation.gradients, strict=True) if one is how)

@@ -18,9 +18,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 from assay.cost.tape import Tape
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 
 _AXIS = "dp"
 _EXCHANGE = Sending("all_to_all", _AXIS)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.cost.operation import Gradient, Operation, Scratch
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 from assay.cost.tape import Writer
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 
 FORMAT = "float8_e4m3fn"
 """dtype of rounded inputs and weights. Gradients have another of as many bytes."""

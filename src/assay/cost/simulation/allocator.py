@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from assay.cost.operation import Operation
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 
 
 class Moment(NamedTuple):

@@ -109,7 +109,7 @@ class CachingAllocator:
         return block
 
 
-def rounded(nbytes: int) -> int:
+def block_bytes(nbytes: int) -> int:
     """Bytes of the block that serves a request."""
     return -(-nbytes // MIN_BLOCK) * MIN_BLOCK
 

@@ -4,6 +4,14 @@ The rules are autograd's. A result lives while a later operation reads it or bac
 tensors when it has run; `gradients` adds up what it returns. A checkpointed module saves its inputs and, with dropout,
 the generator's state. Backward recomputes it up to the last operation that saves something, and then treats it like any
 other module.
+
+torch 2.13 runs the backward of a stage in two halves (`stage_backward_input` and `stage_backward_weight`). The first
+half runs the graph down to the stage's input and keeps the graph. It frees only the saved tensors above the topmost
+operation with weights. The gradients that reach operations with weights are kept, too. The second half computes the
+weights' gradients from those, from the first operation to the last. Each operation frees its saved tensors, and the
+last one all others. The very first stage returns no gradient: its first half does nothing, and its second half is the
+whole backward. arXiv:2401.10241 divides it likewise. At the turn of a vee two stages on one rank pass their tensors to
+each other without a copy. Each replaces the tensor that the previous step left in the buffer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +29,9 @@ from assay.cost.simulation.allocator import (
     Category,
     Storage,
 )
-from assay.cost.simulation.figures import FLOAT32
 from assay.cost.simulation.fsdp_groups import ShardedGroup
-from assay.cost.simulation.liveness import Returned, Segment, before_product
-from assay.cost.simulation.step_state import Gradients, Holders, PlayedStage, PlayedStep
+from assay.cost.simulation.lifetimes import Returned, Segment, before_product
+from assay.cost.simulation.step_state import FLOAT32, Gradients, Holders, PlayedStage, PlayedStep
 from assay.cost.workspaces import AUTOGRAD, CALLER
 
 
@@ -256,3 +263,73 @@ class Pass(Holders):
         elif how is TRANSPOSED:
             storage.transposed = True
         return storage
+
+
+class Halved(Pass):
+    """One micro-batch through a stage of a pipeline, whose backward runs in two halves."""
+
+    def __init__(self, step: PlayedStep, stage: PlayedStage, *, first: bool, last: bool) -> None:
+        super().__init__(step, stage, first=first, last=last)
+        self.waiting: dict[int, dict[str, Storage]] = {}
+        """Gradients of an operation's results, by its position on the tape, until the weights' gradients are computed
+        from them."""
+
+    def forward(self) -> None:
+        super().forward()
+        if self.stage.leads_here and self.stage.output is not None:
+            self._replace(self.stage.output)
+
+    def input_gradients(self) -> None:
+        """Run the first half: gradients down to the stage's input."""
+        if not self._hands_back():
+            return
+        kept, self.kept = self.kept, {}
+        self._receive()
+        for index in reversed(self.stage.indices):
+            operation = self.cost.tape[index]
+            if self._has_weights(operation):
+                self._wait(index, operation)
+            self._node(index, operation, self._returned(index, weights=False))
+        self.kept = kept
+        for index in [one for one in kept if one > max(self.waiting)]:
+            self._free_saved(index)
+        if self.stage.follows_here:
+            for name in self.gradients.by_name:
+                self._replace(name)
+
+    def weight_gradients(self) -> None:
+        """Run the second half: gradients of the stage's weights."""
+        if not self.waiting:
+            self.backward()
+            return
+        for index, gradients in sorted(self.waiting.items()):
+            self.gradients.by_name.update(gradients)
+            self._node(index, self.cost.tape[index], self._returned(index, weights=True))
+        for index in list(self.kept):
+            self._free_saved(index)
+        self._leave()
+
+    def _hands_back(self) -> bool:
+        """True if an input of the stage has a gradient."""
+        return any(
+            name in self.lasting and name not in self.cost.parameters
+            for index in self.stage.indices
+            for name, _ in self.plan.returned[index]
+        )
+
+    def _has_weights(self, operation: Operation) -> bool:
+        return not self.cost.parameters.keys().isdisjoint(operation.inputs)
+
+    def _wait(self, index: int, operation: Operation) -> None:
+        here = self.gradients.of_results(operation)
+        for storage in here.values():
+            storage.holders += 1
+        self.waiting[index] = here
+
+    def _returned(self, index: int, *, weights: bool) -> Sequence[Returned]:
+        """The gradients that an operation's backward returns of its weights only, or of all but its weights."""
+        return [one for one in self.plan.returned[index] if (one[0] in self.cost.parameters) == weights]
+
+    def _replace(self, name: str) -> None:
+        """Free a buffer's earlier tensor."""
+        self.ledger.drop(Storage(self.sizes[name], Category.ACTIVATION))

@@ -21,8 +21,8 @@ from itertools import chain
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, CachedBlock, CachingAllocator, Full
 from assay.cost.simulation.timeline import play
-from assay.cost.step import Cost
-from assay.cost.work import repeated
+from assay.cost.step_cost import Cost
+from assay.cost.work import recomputed_positions
 from assay.cost.workspaces import libraries, workspaces
 
 _DELAYS = (0, 8)
@@ -74,26 +74,26 @@ def kept_workspaces(cost: Cost, capability: tuple[int, int]) -> int:
     """Return the bytes that libraries keep for both threads from the first step on, on a GPU of a capability."""
     sizes = workspaces(capability)
     ahead = {library for one in cost.tape for library in libraries(one)}
-    again = {library for index in repeated(cost) for library in libraries(cost.tape[index])}
+    again = {library for index in recomputed_positions(cost) for library in libraries(cost.tape[index])}
     back = {library for one in cost.tape for library in libraries(one)[:1]}
     return sum(sizes[library] for used in (ahead, again | back) for library in used)
 
 
-def reserved(cost: Cost, working: Interval) -> Interval | None:
+def reserved_bytes(cost: Cost, working: Interval) -> Interval | None:
     """Return the bytes that the caching allocator reserves; None for a captured graph.
 
     `working` has the bytes that libraries keep from the same allocator.
     """
     if cost.replayed:
         return None
-    events = recorded(cost)
+    events = record_events(cost)
     played = [_played(cost, with_update(events, cost, repeats=delay > 0), working.high, delay) for delay in _DELAYS]
     in_use = min(one.allocated_peak_bytes for one in played) - working.high + working.low
     low = -(-in_use // ROUNDED_SEGMENT) * ROUNDED_SEGMENT
     return Interval(low, max(one.reserved_bytes for one in played))
 
 
-def recorded(cost: Cost) -> list[int]:
+def record_events(cost: Cost) -> list[int]:
     """Return the requests and frees of a step before its update, as in `Recorded.events`."""
     ledger = RecordedLedger()
     play(cost, ledger, update=False)
@@ -114,7 +114,7 @@ def with_update(events: list[int], cost: Cost, *, repeats: bool = True) -> list[
 
 
 def high_within(cost: Cost, events: Sequence[int], working: Interval, limit_bytes: float) -> int | None:
-    """Return the high end of `reserved` if it is at most a limit, else None; the simulation then ends early.
+    """Return the high end of `reserved_bytes` if it is at most a limit, else None; the simulation then ends early.
 
     `events` are those of `with_update`.
     """

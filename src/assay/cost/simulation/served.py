@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Storage
-from assay.cost.simulation.caching_allocator import rounded
+from assay.cost.simulation.caching_allocator import block_bytes
 from assay.cost.simulation.timeline import play
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
 
 _PAGE, _MAPPED = 4096, 64 * 2**10
 _HEADER, _SMALL = 136, 64
@@ -59,7 +59,7 @@ def most_bytes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bo
 
     `scratch` has the bytes that a library may take, by operation and site.
     """
-    ledger = Served([*_sizes(cost.held), _padding(cost)], rounded if on_gpu else mapped, scratch)
+    ledger = Served([*_sizes(cost.held), _padding(cost)], block_bytes if on_gpu else mapped_bytes, scratch)
     play(cost, ledger)
     return ledger.most_bytes
 
@@ -88,7 +88,7 @@ class Update:
 
 def passes(cost: Cost, scratch: Mapping[tuple[str, str], int], *, on_gpu: bool) -> Passes:
     """Return the needs of forwards and backwards of a ledger that updates nothing within backward."""
-    ledger = Served([*_sizes(cost.held_at_first), _padding(cost)], rounded if on_gpu else mapped, scratch)
+    ledger = Served([*_sizes(cost.held_at_first), _padding(cost)], block_bytes if on_gpu else mapped_bytes, scratch)
     play(cost, ledger, update=False)
     return Passes(ledger.most_bytes, ledger.served_bytes)
 
@@ -126,12 +126,12 @@ def _base(name: str, values: Mapping[str, Tensor]) -> str:
 
 def update(cost: Cost, *, on_gpu: bool) -> Update:
     """Return the needs of a ledger's optimizer, without the scratch that a library may take in its products."""
-    taken = rounded if on_gpu else mapped
+    taken = block_bytes if on_gpu else mapped_bytes
     state = sum(taken(one.nbytes) for one in cost.optimizer_state)
     return Update(state, max((taken(one.nbytes) for one in cost.update), default=0))
 
 
-def mapped(nbytes: int) -> int:
+def mapped_bytes(nbytes: int) -> int:
     """Bytes that malloc takes for a request of torch's CPU allocator."""
     if nbytes < _MAPPED:
         return nbytes + _SMALL if nbytes else 0

@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.cost.simulation.allocator import Category, Ledger, Moment
-from assay.cost.simulation.figures import StepNumbers
-from assay.cost.simulation.micro_batch import Pass
-from assay.cost.simulation.split_backward import Halved
-from assay.cost.simulation.step_state import PlayedStep
-from assay.cost.step import Cost
+from assay.cost.simulation.micro_batch import Halved, Pass
+from assay.cost.simulation.step_state import PlayedStep, StepNumbers
+from assay.cost.step_cost import Cost
 
 
 @dataclass(frozen=True)

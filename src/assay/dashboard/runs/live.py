@@ -23,8 +23,8 @@ from assay.records.events import (
     ValuesEvent,
 )
 from assay.records.evidence import ValueProof
+from assay.report.comparison.wording import value_check
 from assay.report.run import proof
-from assay.report.wording import value_check
 from assay.store.run_folder import RunSpec
 from assay.units import format_seconds
 

@@ -8,9 +8,9 @@ from assay.dashboard.runs.results import Results
 from assay.errors import UsageError
 from assay.records.run import RunResult
 from assay.report.blocks import Block, Table
-from assay.report.difference import changed, configurations, environments, figures
+from assay.report.comparison.wording import unit_of_loss, value_check
 from assay.report.run import flat, proof, run_report
-from assay.report.wording import unit_of_loss, value_check
+from assay.report.runs import changed_rows, configurations, environments, figures
 from assay.store.lookup import find
 
 
@@ -50,7 +50,7 @@ def differences(ours: RunResult, theirs: RunResult) -> Iterable[Block]:
             yield Table.of((title, here, there), [(key, *pair) for key, pair in pairs.items()])
         else:
             yield f"No {title} differs."
-    yield Table.of(("figure", here, there, "change"), changed(figures(ours, theirs)), (here, there, "change"))
+    yield Table.of(("figure", here, there, "change"), changed_rows(figures(ours, theirs)), (here, there, "change"))
 
 
 def _proofs(result: RunResult) -> list[str]:

@@ -29,7 +29,7 @@ class Results:
 
     def of(self, folder: RunFolder) -> RunResult:
         """Return the result of a run, or of a living one its beginning. Raises `UsageError` if it cannot be read."""
-        if not ended(folder):
+        if not has_ended(folder):
             return begun_result(folder.spec())
         stamp = _stamp(folder)
         with self._lock:
@@ -48,7 +48,7 @@ class Results:
         return result
 
 
-def ended(folder: RunFolder) -> bool:
+def has_ended(folder: RunFolder) -> bool:
     """True if a run has a result, or no process any more."""
     return folder.stamp() != 0 or not is_running(folder)
 

@@ -146,7 +146,7 @@ def _has(entry: Entry, words: list[str]) -> bool:
     return all(word in searched for word in words)
 
 
-def shown(entries: Sequence[Entry], studies: Container[str] = ()) -> list[dict[str, Any]]:
+def run_lines(entries: Sequence[Entry], studies: Container[str] = ()) -> list[dict[str, Any]]:
     """Return runs as lines of the table: their texts by column, each cut. `studies` has ids of lines for studies."""
     marks = unlike(entries)
     return [

@@ -11,7 +11,7 @@ from assay.dashboard.pages import page
 from assay.dashboard.runs import one, table
 from assay.dashboard.runs.live import RunCourse
 from assay.dashboard.runs.present import why_not
-from assay.dashboard.runs.results import ended
+from assay.dashboard.runs.results import has_ended
 from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.report.runs import UNLIKE, unlike
@@ -28,7 +28,7 @@ def every_run(request: Request) -> Response:
     content: dict[str, Any] = {
         "query": query,
         "columns": table.columns(query),
-        "rows": table.shown(chosen.entries, frozenset(studies.values())),
+        "rows": table.run_lines(chosen.entries, frozenset(studies.values())),
         "unlike": UNLIKE if unlike(chosen.entries) else "",
         "folds": bool(studies) and not query.study,
         "chosen": chosen,
@@ -58,8 +58,8 @@ def run_events(request: Request) -> Response:
     state = state_of(request)
     tail = state.tails.of(folder.events_file, lambda: RunCourse(folder.spec()))
     if why_not(folder):
-        return follow(request, tail, lambda: ended(folder))
-    return follow(request, tail, lambda: ended(folder), lambda: state.present.of(folder))
+        return follow(request, tail, lambda: has_ended(folder))
+    return follow(request, tail, lambda: has_ended(folder), lambda: state.present.of(folder))
 
 
 routes = [

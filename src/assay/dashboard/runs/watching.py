@@ -33,7 +33,7 @@ class Watch:
         self.home = home
         self.interval = interval
         self._looked = float("-inf")
-        self._known = indexed(home)
+        self._known = indexed_entries(home)
         self._growing: dict[str, _Growing] = {}
         self._sorted: list[Entry] = []
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ def _figures(event: LogEvent) -> dict[str, Any]:
     return {}
 
 
-def indexed(home: Home) -> dict[str, Entry]:
+def indexed_entries(home: Home) -> dict[str, Entry]:
     """Return the undamaged entries of the store as it is; none if it is missing, of another layout or unreadable.
 
     A reader of SQLite creates files beside a store whose last writer has closed it. So that nothing is written, such a

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from assay.config.home import Home
-from assay.dashboard.pages import page, rendered
+from assay.dashboard.pages import page, render_page
 from assay.dashboard.scaling.answer import LawPage, answer
 from assay.dashboard.scaling.own_laws import faults, files, studies
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER, POINTS, STUDY, LawQuestion, read
@@ -39,7 +39,7 @@ def _view(request: Request) -> Response:
 def _answered(request: Request) -> Response:
     """An answer for the page's script; a question that is not possible is answered by its sentence."""
     question, found, refusal = _asked(request)
-    html = rendered("scaling-answer.html", **_content(question, found, refusal, request.app.state.home))
+    html = render_page("scaling-answer.html", **_content(question, found, refusal, request.app.state.home))
     rows = dict(found.facts.rows) if found else {}
     said = f"N {rows['parameters, N']}, D {rows['tokens, D']}." if "tokens, D" in rows else refusal
     return JSONResponse({"query": question.query if found else None, "html": html, "said": said, **_figures(found)})

@@ -4,19 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from assay.api.asking.optimal import FITTED, optimal
+from assay.api.optimal import FITTED, optimal
 from assay.config.home import Home
 from assay.dashboard.scaling.figures import losses_figure, sizes_figure
 from assay.dashboard.scaling.own_laws import OwnLaw, law_of
 from assay.dashboard.scaling.question import LawQuestion
-from assay.report.blocks import Block, Facts
-from assay.report.formats import UNKNOWN
+from assay.report.blocks import UNKNOWN, Block, Facts
+from assay.report.optimal import interval, mark, optimal_report
 from assay.report.plan import days
-from assay.report.predicted.optimal import interval, mark, optimal_report
-from assay.scaling.asking.answer import LawAnswer
-from assay.scaling.asking.frontier import Optimum
 from assay.scaling.fitted import REFUSED
-from assay.scaling.points import planned
+from assay.scaling.frontier import Optimum
+from assay.scaling.optimal import LawAnswer
+from assay.scaling.points import planned_points
 from assay.units import format_count
 
 _WHOLE = 100
@@ -98,5 +97,5 @@ def _loss(best: Optimum, own: OwnLaw | None) -> str:
         return "this law states no loss"
     if own is None:
         return f"{best.loss:.3f} nats per token; no interval is published"
-    found = own.law.predict(planned(parameters=best.parameters, tokens=best.tokens), far=True)
+    found = own.law.predict(planned_points(parameters=best.parameters, tokens=best.tokens), far=True)
     return f"{best.loss:.3f}, {float(found.low[0]):.3f} to {float(found.high[0]):.3f} nats per token (95 %)"

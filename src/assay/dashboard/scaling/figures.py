@@ -8,10 +8,9 @@ import numpy as np
 
 from assay.dashboard.scaling.own_laws import Budget, OwnLaw
 from assay.dashboard.scaling.question import LEAST_POWER, MOST_POWER
-from assay.scaling.accounting import Accounting
-from assay.scaling.asking.answer import LawAnswers
-from assay.scaling.asking.frontier import Frontier, LossLaw, minimum
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN
+from assay.scaling.frontier import Frontier, LossLaw, minimum
+from assay.scaling.optimal import LawAnswers
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Accounting
 from assay.scaling.published import FRONTIERS, Line
 from assay.units import format_count, format_power
 

@@ -14,17 +14,17 @@ from statistics import median
 from threading import Lock
 
 from assay.api import study
-from assay.api.asking.optimal import frontier_of
-from assay.api.isoflop.answers import answer
-from assay.api.laws.fitting import fit
+from assay.api.laws import fit
+from assay.api.optimal import frontier_of
+from assay.api.scaling_study import answer
 from assay.config.home import Home
 from assay.config.yaml_text import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
-from assay.errors import UsageError, among, shown
-from assay.scaling.accounting import spent_flops
-from assay.scaling.asking.frontier import Frontier
+from assay.errors import UsageError, among, short_text
 from assay.scaling.fitted import FittedLaw
-from assay.scaling.studied.points import StudyPoint
+from assay.scaling.frontier import Frontier
+from assay.scaling.points import spent_flops
+from assay.scaling.scaling_study import StudyPoint
 from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
 from assay.units import format_count, format_power
@@ -72,7 +72,7 @@ def files(home: Home) -> list[str]:
 
 def faults(home: Home) -> list[str]:
     """Return a sentence on each CSV file of a home's folder of points that is not read."""
-    return [f"{shown(name)} is not read, because {fault}." for name, fault in _found(home) if fault]
+    return [f"{short_text(name)} is not read, because {fault}." for name, fault in _found(home) if fault]
 
 
 def _found(home: Home) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ def law_of(name: str, home: Home) -> OwnLaw:
             return _of_study(folder.id, home.root, tuple(one.stat().st_mtime_ns for one in known))
     file = name.removeprefix(POINTS)
     if file not in files(home):
-        raise UsageError(f"there is no file {shown(file)} in {home.points}{among(file, files(home))}")
+        raise UsageError(f"there is no file {short_text(file)} in {home.points}{among(file, files(home))}")
     path = home.points / file
     with _FITTING:
         return _of_file(path, path.stat().st_mtime_ns)

@@ -6,7 +6,7 @@ from shlex import quote
 from urllib.parse import urlencode
 
 from assay.config.home import Home
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.estimator.cost import USUAL_MFU
 from assay.hardware.devices import DEVICES
 from assay.scaling.published import FRONTIERS
@@ -72,10 +72,10 @@ def read(query: Mapping[str, str]) -> LawQuestion:
     defaults = LawQuestion()
     law = query.get("law") or defaults.law
     if law not in FRONTIERS and not law.startswith((STUDY, POINTS)):
-        raise UsageError(f"there is no law {shown(law)}{among(law, FRONTIERS)}")
+        raise UsageError(f"there is no law {short_text(law)}{among(law, FRONTIERS)}")
     device = query.get("device") or defaults.device
     if device not in DEVICES:
-        raise UsageError(f"there is no device {shown(device)}{among(device, DEVICES)}")
+        raise UsageError(f"there is no device {short_text(device)}{among(device, DEVICES)}")
     devices = _number("devices", query.get("devices"), 1, 1e6) or defaults.devices
     return LawQuestion(
         law=law,
@@ -96,5 +96,5 @@ def _number(name: str, text: str | None, least: float, most: float) -> float | N
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise UsageError(f"{name}={shown(text)} is not possible; give a number from {least:g} to {most:g}")
+        raise UsageError(f"{name}={short_text(text)} is not possible; give a number from {least:g} to {most:g}")
     return value

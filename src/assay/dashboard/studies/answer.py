@@ -8,12 +8,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.analysis.choices.frontier import frontier
+from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import Comparison, analyse
 from assay.errors import UsageError
-from assay.report.blocks import Block, Table
-from assay.report.formats import quantity
-from assay.report.notebook.comparison import rows_table
+from assay.report.blocks import Block, Table, quantity
+from assay.report.comparison.row_table import rows_table
 from assay.report.study.view import StudyView
 from assay.studies.folder import StudyFolder
 
@@ -67,7 +66,7 @@ class Answers:
 
 
 def _answer(folder: StudyFolder) -> Answer | None:
-    from assay.scaling.studied.answer import has_law
+    from assay.scaling.scaling_study import has_law
 
     record = folder.record()
     if record is None or not record.cells or has_law(record):

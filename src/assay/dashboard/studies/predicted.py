@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from assay.api.configuration import on_device
-from assay.api.designs import designed
+from assay.api.designs import design_study
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.dashboard.whatif.question import ABSENT
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.hardware.devices import DEVICES
 from assay.studies.library import names
 from assay.studies.predicted import PredictedStudy, predicted_study
@@ -31,9 +31,9 @@ def read(query: Mapping[str, str]) -> AskedPrediction:
     """Return what an address asks for, empty without a study. Raises `UsageError` for an unknown name."""
     study, device = query.get("study", ""), query.get("device") or _DEVICE
     if study and study not in names():
-        raise UsageError(f"the library has no study {shown(study)}{among(study, names())}")
+        raise UsageError(f"the library has no study {short_text(study)}{among(study, names())}")
     if device not in ABSENT:
-        raise UsageError(f"there is no device {shown(device)}{among(device, ABSENT)}")
+        raise UsageError(f"there is no device {short_text(device)}{among(device, ABSENT)}")
     return AskedPrediction(study, device)
 
 
@@ -43,8 +43,8 @@ def controls(asked: AskedPrediction) -> dict[str, Any]:
     return {"library": names(), "devices": devices, "asked": asked}
 
 
-def predicted(asked: AskedPrediction, home: Home) -> PredictedStudy:
+def predict_study(asked: AskedPrediction, home: Home) -> PredictedStudy:
     """Return the answer. Raises `UsageError` if the study cannot be predicted there."""
-    study, run = designed(asked.study, (), None, home)
+    study, run = design_study(asked.study, (), None, home)
     base, machine = on_device(run, asked.device)
     return predicted_study(study.on(base), base, asked.device, machine, ResolvedRun.with_vocabulary)

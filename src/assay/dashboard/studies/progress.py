@@ -72,7 +72,7 @@ def _after(before: CellState, event: CellEvent) -> CellState:
     return before
 
 
-def merged(batches: Iterable[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], str | None]:
+def merge_cells(batches: Iterable[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], str | None]:
     """Return the newest state of each cell by name, and the ending of the study, if it is over."""
     cells: dict[str, dict[str, Any]] = {}
     over = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assay.config.home import Home
-from assay.dashboard.studies.progress import Course, merged
+from assay.dashboard.studies.progress import Course, merge_cells
 from assay.dashboard.tail import Tail
 from assay.errors import UsageError, legible
 from assay.studies.folder import StudyFolder, StudyPlan, folders
@@ -66,7 +66,7 @@ class Studies:
             planned = self._planned(folder)
         except UsageError as error:
             return StudyLine(folder.id, "", "", legible(str(error), _LONGEST), "damaged", 0, 0)
-        cells, over = merged(self.tail(folder).since(0)[0])
+        cells, over = merge_cells(self.tail(folder).since(0)[0])
         status = "running" if folder.running else over or ("complete" if planned.runs else "stopped")
         ended = len(planned.runs) or sum(one["ended"] for one in cells.values())
         return StudyLine(folder.id, planned.title, planned.kind, planned.question, status, planned.cells, ended)
@@ -76,7 +76,7 @@ class Studies:
         folder = next((one for one in folders(self._home) if one.id == name), None)
         if folder is None:
             return frozenset()
-        cells, _ = merged(self.tail(folder).since(0)[0])
+        cells, _ = merge_cells(self.tail(folder).since(0)[0])
         try:
             return self._planned(folder).runs | {one["run"] for one in cells.values()}
         except UsageError:

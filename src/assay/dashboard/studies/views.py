@@ -12,10 +12,10 @@ from assay.dashboard.pages import page
 from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.dashboard.studies.answer import page_of
-from assay.dashboard.studies.predicted import AskedPrediction, controls, predicted, read
-from assay.dashboard.studies.progress import cell_names, merged, planned_cells
+from assay.dashboard.studies.predicted import AskedPrediction, controls, predict_study, read
+from assay.dashboard.studies.progress import cell_names, merge_cells, planned_cells
 from assay.errors import UsageError
-from assay.report.page.predicted import render_predicted, texts
+from assay.report.study.predicted import render_predicted, texts
 from assay.studies.folder import StudyFolder, find
 
 WRITTEN = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"
@@ -36,7 +36,7 @@ def one_study(request: Request) -> Response:
         request,
         "study.html",
         study=line,
-        cells=planned_cells(cell_names(folder), merged(batches)[0], running=line.status == "running"),
+        cells=planned_cells(cell_names(folder), merge_cells(batches)[0], running=line.status == "running"),
         offset=offset,
         answer=state.answers.of(folder),
         written=folder.page_file.is_file(),
@@ -49,7 +49,7 @@ def predicted_study(request: Request) -> Response:
     try:
         asked = read(request.query_params)
         if asked.study:
-            found = texts(predicted(asked, request.app.state.home))
+            found = texts(predict_study(asked, request.app.state.home))
     except UsageError as reason:
         refusal = str(reason)
     return page(request, "predicted-study.html", answer=found, refusal=refusal, **controls(asked))
@@ -57,7 +57,7 @@ def predicted_study(request: Request) -> Response:
 
 def predicted_page(request: Request) -> Response:
     """The written page of such a study, with heat maps and without any right to run scripts."""
-    found = predicted(read(request.query_params), request.app.state.home)
+    found = predict_study(read(request.query_params), request.app.state.home)
     return HTMLResponse(render_predicted(found), headers={"content-security-policy": WRITTEN})
 
 

@@ -11,11 +11,11 @@ from starlette.routing import Route
 from assay.dashboard.pages import page
 from assay.dashboard.whatif.answer import WhatIfAnswer, answer
 from assay.dashboard.whatif.content import (
+    answer_content,
     answer_values,
-    answered,
     controls,
+    fit_content,
     fit_values,
-    fitted,
     recommended_values,
 )
 from assay.dashboard.whatif.fitting import fitting
@@ -34,8 +34,8 @@ def _view(request: Request) -> Response:
         request,
         "what-if.html",
         **controls(found.question),
-        **answered(found),
-        **fitted(fitting(found.question, request.app.state.home) if found.predicted else ()),
+        **answer_content(found),
+        **fit_content(fitting(found.question, request.app.state.home) if found.predicted else ()),
         techniques=found.techniques,
         values_for_script={name: shown[name] for name in ("memory", "stack")},
     )

@@ -19,7 +19,7 @@ from typing import Any
 from assay import api
 from assay.config.home import Home
 from assay.config.mesh import AXES
-from assay.cost.simulation.composition import CATEGORIES
+from assay.cost.simulation.peak_parts import CATEGORIES
 from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_words
 from assay.dashboard.whatif.places import KnownMachines
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion
@@ -30,8 +30,8 @@ from assay.hardware import Machine
 from assay.hardware.cluster import DATASHEETS
 from assay.optimizations import check_divided, mesh_of
 from assay.report.blocks import Facts, Table
-from assay.report.predicted.composition import parts_table
-from assay.report.predicted.sheet import SHEET_ROOFLINE, by_kernels
+from assay.report.estimate import parts_table
+from assay.report.predictions import SHEET_ROOFLINE, by_kernels
 from assay.units import format_bytes, format_count, format_flops, format_seconds, parse_bytes, with_factor, with_margin
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.config.loading import presets
 from assay.config.run import Spec
-from assay.dashboard.pages import rendered
+from assay.dashboard.pages import render_page
 from assay.dashboard.whatif.answer import WhatIfAnswer
 from assay.dashboard.whatif.fits import WhatIfFit, fit_words, fits_table
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, WhatIfQuestion, commands, value
@@ -35,7 +35,7 @@ def values(question: WhatIfQuestion) -> dict[str, Any]:
     return {**numbers, **dict(question.changes), **chosen}
 
 
-def answered(found: WhatIfAnswer) -> dict[str, Any]:
+def answer_content(found: WhatIfAnswer) -> dict[str, Any]:
     """Return the content of the template of an answer."""
     predicted = found.predicted
     return {
@@ -46,14 +46,14 @@ def answered(found: WhatIfAnswer) -> dict[str, Any]:
     }
 
 
-def fitted(rows: Collection[WhatIfFit]) -> dict[str, Any]:
+def fit_content(rows: Collection[WhatIfFit]) -> dict[str, Any]:
     """Return the content of the template of devices."""
     return {"fits": fits_table(rows) if rows else None}
 
 
 def fit_values(rows: Collection[WhatIfFit]) -> dict[str, Any]:
     """Return the devices for the page's script."""
-    return {"html": rendered("what-if-fit.html", **fitted(rows))}
+    return {"html": render_page("what-if-fit.html", **fit_content(rows))}
 
 
 def answer_values(found: WhatIfAnswer) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def answer_values(found: WhatIfAnswer) -> dict[str, Any]:
     return {
         "read": found.read,
         "query": found.question.query,
-        "html": rendered("what-if-answer.html", **answered(found)),
+        "html": render_page("what-if-answer.html", **answer_content(found)),
         "memory": _figure(found),
         "techniques": [
             {"name": one.name, "on": one.on, "fixed": one.fixed, "why_not": one.why_not} for one in found.techniques
@@ -86,7 +86,7 @@ def recommended_values(found: Recommended, question: WhatIfQuestion) -> dict[str
     other = found.of is not None and found.of.changes != question.changes
     link = None if found.state == "refused" or found.of is None else _with(question, found.stack)
     content = {"found": found, "other": found.of if other else None, "link": link}
-    return {"state": found.state, "html": rendered("what-if-recommendation.html", **content)}
+    return {"state": found.state, "html": render_page("what-if-recommendation.html", **content)}
 
 
 def _with(question: WhatIfQuestion, stack: str) -> str:

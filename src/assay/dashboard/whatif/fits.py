@@ -13,7 +13,7 @@ from assay.dashboard.whatif.question import ABSENT, HERE, WhatIfQuestion
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.estimator.device_memory import OBJECTS, STARTED, device_memory
-from assay.estimator.fit import verdict
+from assay.estimator.memory_fit import fit_within
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check
 from assay.report.blocks import Table
@@ -37,7 +37,7 @@ class WhatIfFit:
     @property
     def verdict(self) -> str:
         """One word on whether it fits, or the reason why that is not known."""
-        return self.why_not if self.need is None else verdict(self.need, self.memory_bytes)
+        return self.why_not if self.need is None else fit_within(self.need, self.memory_bytes).verdict
 
 
 def place_of(question: WhatIfQuestion, found: Estimate) -> tuple[str, int]:

@@ -13,10 +13,10 @@ from typing import get_args
 from urllib.parse import urlencode
 
 from assay.api import configure
-from assay.api.advising.recommending import CALIBRATION_SECONDS
+from assay.api.recommending import CALIBRATION_SECONDS
 from assay.config.loading import presets
 from assay.config.run import Run, Spec
-from assay.errors import UsageError, among, shown
+from assay.errors import UsageError, among, short_text
 from assay.hardware.devices import DEVICES
 from assay.optimizations import catalogue, resolve
 
@@ -197,7 +197,7 @@ def _line(*words: str) -> str:
 
 def _chosen(what: str, name: str, known: tuple[str, ...] | list[str]) -> str:
     if name not in known:
-        raise UsageError(f"there is no {what} {shown(name)}{among(name, known)}")
+        raise UsageError(f"there is no {what} {short_text(name)}{among(name, known)}")
     return name
 
 
@@ -207,5 +207,5 @@ def _number(label: str, text: str | None, least: int, most: int) -> int | None:
         return None
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) < _DIGITS and least <= int(digits) <= most):
-        raise UsageError(f"{label}={shown(text)} is not possible; give a whole number from {least:,} to {most:,}")
+        raise UsageError(f"{label}={short_text(text)} is not possible; give a whole number from {least:,} to {most:,}")
     return int(digits)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from assay.api import recommend
-from assay.api.advising.recommending import MAX_LOSS_CHANGE
+from assay.api.recommending import MAX_LOSS_CHANGE
 from assay.config.home import Home
 from assay.dashboard.whatif.places import known_since, this_machine
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion, search_command
 from assay.errors import UsageError
-from assay.instruments.memory.process import trim
+from assay.instruments.memory.resident_memory import trim
 from assay.report.blocks import Block
 
 _KEPT = 64
@@ -93,10 +93,10 @@ class Recommender:
             try:
                 with self._lock:
                     first = self._nearest(key[0]) is None
-                if first and (early := searched(key[0], self._home, most_loss=0.0)).state == "found":
+                if first and (early := search_recommendation(key[0], self._home, most_loss=0.0)).state == "found":
                     with self._lock:
                         self._early = replace(early, preliminary=True, command="")
-                found = searched(key[0], self._home)
+                found = search_recommendation(key[0], self._home)
             except Exception:  # a fault of one search must not end all later ones
                 logging.getLogger(__name__).exception("the search for a recommendation failed")
                 found = Recommended("refused", of=key[0], refusal=_FAILED)
@@ -125,7 +125,7 @@ def _refusal(question: WhatIfQuestion) -> str:
     return ""
 
 
-def searched(question: WhatIfQuestion, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
+def search_recommendation(question: WhatIfQuestion, home: Home, most_loss: float = MAX_LOSS_CHANGE) -> Recommended:
     """Return the recommendation of a question, searched now. It takes seconds.
 
     Lossy techniques are searched if measurements say that they add at most the fraction `most_loss`.

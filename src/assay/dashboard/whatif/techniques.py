@@ -10,7 +10,7 @@ from assay.config.run import Run, Spec
 from assay.dashboard.whatif.question import WhatIfQuestion, cutting
 from assay.errors import UsageError
 from assay.hardware import Machine
-from assay.optimizations import Optimization, catalogue, check, resolved
+from assay.optimizations import Optimization, catalogue, check, resolve_run
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def techniques(question: WhatIfQuestion, machine: Machine) -> tuple[Technique, .
     """
     try:
         run = question.run()
-        check(resolved(run), machine)
+        check(resolve_run(run), machine)
     except UsageError:
         return _lines(question, None, machine)
     return _lines(question, run, machine)
@@ -62,7 +62,7 @@ def _why_not(kind: type[Optimization], run: Run, machine: Machine) -> str:
     """Return the sentence that refuses a technique with its default fields; empty if none does."""
     try:
         specs = (*run.optimizations, kind().spec())
-        check(resolved(run.model_copy(update={"optimizations": specs})), machine)
+        check(resolve_run(run.model_copy(update={"optimizations": specs})), machine)
     except UsageError as reason:
         return str(reason)
     return ""

@@ -1,6 +1,6 @@
 """The predicted time of a step from the operators that torch dispatched for it, whoever wrote the program.
 
-Kernels are those of the same table as the ledger's (`hardware.kernel_times`), found by torch's own names and shapes.
+Kernels are those of the same table as the ledger's (`hardware.kernel_seconds`), found by torch's own names and shapes.
 An operator that is not named here moves the bytes of its tensors. Those whose FLOPs nobody measured withdraw the time.
 """
 
@@ -10,15 +10,14 @@ from typing import NamedTuple
 
 from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS
 from assay.estimator.timing.queue import WAIT, Queued
-from assay.hardware.kernel_times import (
+from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     LAUNCH_SECONDS,
     PRODUCT_LAUNCH_SECONDS,
     UPDATE_LAUNCH_SECONDS,
-    Kernel,
     Speeds,
 )
-from assay.hardware.kernel_times.kernel import (
+from assay.hardware.measured_kernels import (
     ATTENTION,
     BATCHED,
     EMBEDDED,
@@ -30,6 +29,7 @@ from assay.hardware.kernel_times.kernel import (
     PLAIN,
     PRODUCT,
     WIDENING,
+    Kernel,
 )
 
 _HALF = ("bfloat16", "float16")
@@ -60,12 +60,12 @@ class Call(NamedTuple):
     """True if products of float32 may be in TF32."""
 
 
-def unmeasured(calls: Sequence[Call]) -> tuple[str, ...]:
+def untimed_operators(calls: Sequence[Call]) -> tuple[str, ...]:
     """Return the names of operators without a time."""
     return tuple(sorted({one.name for one in calls if one.name.startswith(_UNMEASURED)}))
 
 
-def dispatched(calls: Sequence[Call], speeds: Speeds) -> Iterator[Queued]:
+def operator_launches(calls: Sequence[Call], speeds: Speeds) -> Iterator[Queued]:
     """Launches of operators. Raises `KeyError` if the device has no products of a dtype of them."""
     for one in calls:
         seconds = [speeds.seconds(_in_format(kernel, one.tf32)) for kernel in kernels(one)]

@@ -1,6 +1,6 @@
 """A step of the ledger on one GPU that was not timed: its kernels, the host that launches them, and both as a queue.
 
-Kernels have the times of operators that were measured on an H200 (`hardware.kernel_times`). The host takes longer for
+Kernels have the times of operators that were measured on an H200 (`hardware.kernel_seconds`). The host takes longer for
 an operator of a model than for one in a chain, because it runs modules of Python around it. How much longer, and what a
 recomputed module costs it besides, was fitted on two steps (docs/measured/predicted_times.md).
 """
@@ -10,19 +10,18 @@ from dataclasses import dataclass
 
 from assay.cost import Cost, Operation
 from assay.cost.operation import Gradient
-from assay.cost.tensors import altered
-from assay.estimator.timing.kernels import added, backward, forward
+from assay.cost.tensor import alter
+from assay.estimator.timing.launched_kernels import backward, forward, gradient_sum
 from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play
-from assay.hardware.kernel_times import (
+from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     COMPILED,
     LAUNCH_SECONDS,
     PRODUCT_LAUNCH_SECONDS,
     UPDATE_LAUNCH_SECONDS,
-    Kernel,
     Speeds,
 )
-from assay.hardware.kernel_times.kernel import FUSED, LISTED, PLAIN, PRODUCT
+from assay.hardware.measured_kernels import FUSED, LISTED, PLAIN, PRODUCT, Kernel
 
 MODULES = 2.1
 """Seconds of the host for an operator of a model, over those of one in a chain; fitted."""
@@ -75,7 +74,7 @@ def passes(cost: Cost, speeds: Speeds) -> tuple[Launches, Launches]:
     further: Launches = ()
     if cost.micro_batches > 1:
         host = MODULES * BACKWARD_LAUNCH_SECONDS
-        sums = (added(one.nbytes, one.dtype) for one in cost.parameters.values())
+        sums = (gradient_sum(one.nbytes, one.dtype) for one in cost.parameters.values())
         further = (*first, *(Queued(host, speeds.seconds(kernel)) for kernel in sums))
     return (_replayed(first), _replayed(further)) if cost.replayed else (first, further)
 
@@ -118,9 +117,9 @@ def _backward(index: int, cost: Cost, speeds: Speeds, known: set[str]) -> list[Q
 
 def _eager(operation: Operation) -> Operation:
     """The operation as it runs without a compiler: it writes each result, and returns each gradient as a tensor."""
-    outputs = tuple(altered(one, view_of=None) for one in operation.outputs)
+    outputs = tuple(alter(one, view_of=None) for one in operation.outputs)
     gradients = tuple(Gradient.FRESH if one is Gradient.INSIDE else one for one in operation.gradients)
-    return altered(operation, compiled=False, outputs=outputs, gradients=gradients)
+    return alter(operation, compiled=False, outputs=outputs, gradients=gradients)
 
 
 def gradients(cost: Cost, index: int, known: set[str]) -> Iterator[Kernel]:
@@ -129,7 +128,7 @@ def gradients(cost: Cost, index: int, known: set[str]) -> Iterator[Kernel]:
     for name, _how in cost.lifetimes.returned[index]:
         if name in known:
             one = cost.values[name]
-            yield added(one.nbytes, one.dtype)
+            yield gradient_sum(one.nbytes, one.dtype)
         known.add(name)
 
 

@@ -9,7 +9,7 @@ from assay.cost import Cost, multiplying
 from assay.estimator.timing.gpu_step import GpuStep, gpu_step
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware import Rates
-from assay.hardware.kernel_times import Speeds, speeds_of
+from assay.hardware.kernel_seconds import Speeds, speeds_of
 
 MARGIN, HOST_MARGIN = 0.20, 0.40
 """Margins on the measured device: the second one where the host bounds a step that is not compiled or captured."""

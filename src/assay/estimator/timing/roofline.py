@@ -11,11 +11,11 @@ and all work counts for the whole step. Every report prints the prediction next 
 
 from dataclasses import dataclass
 
-from assay.cost import Cost, Operation, multiplying, repeated
-from assay.cost.attention import FLASH
-from assay.cost.pipeline.bubble import StageTime
+from assay.cost import Cost, Operation, multiplying, recomputed_positions
+from assay.cost.attention_tape import FLASH
+from assay.cost.pipeline_bubble import StageTime
 from assay.hardware import Rates
-from assay.hardware.operators import CALLING, MOVING, OperatorSpeed, flash_key, key_of
+from assay.hardware.operator_speeds import CALLING, MOVING, OperatorSpeed, flash_key, key_of
 
 OPERATORS_FACTOR, PEAKS_FACTOR = 2.2, 7.0
 """Measured over predicted seconds of a CPU's step, at most, in 95 % of the rows of docs/measured/estimator_accuracy.md.
@@ -65,7 +65,7 @@ def pass_work(cost: Cost, rates: Rates) -> RooflineWork | None:
     """Work of all forwards and backwards of a step; None if the rate of a dtype was not measured."""
     if not multiplying(cost) <= set(rates.matmul_flops):
         return None
-    again = repeated(cost)
+    again = recomputed_positions(cost)
     calling, calling_back = _calling(rates)
     working = launching = 0.0
     for index, operation in enumerate(cost.tape):
@@ -85,7 +85,7 @@ def stage_time(cost: Cost, rates: Rates, sites: tuple[str, ...]) -> StageTime:
 
     A product with a weight spends half of its backward on the weight's gradient.
     """
-    again = repeated(cost)
+    again = recomputed_positions(cost)
     forward = backward = weight = 0.0
     launches = 0
     for index, operation in enumerate(cost.tape):

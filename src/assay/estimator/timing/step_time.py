@@ -93,7 +93,7 @@ def at_depth(run: ResolvedRun, layers: int) -> ResolvedRun:
     return run.model_copy(update={"model": run.model.model_copy(update={"n_layer": layers})})
 
 
-def timed(run: ResolvedRun, machine: Machine) -> StepTimes | None:
+def serving_times(run: ResolvedRun, machine: Machine) -> StepTimes | None:
     """Return the step times that serve a run; None if there are none."""
     found = machine.step_times.get(digest(run, machine.device(run.device)) or "")
     return found if found is not None and found.serves(run.model.n_layer) else None

@@ -48,7 +48,7 @@ class _Listing(TorchDispatchMode):
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # as in `instruments.recorder`: its inner tensors are dispatched here
+            return NotImplemented  # as in `instruments.dispatch_counts`: its inner tensors are dispatched here
         kwargs = kwargs or {}
         library, _, name = func._schema.name.partition("::")
         if library in _LIBRARIES:

@@ -54,7 +54,7 @@ def travel(device: torch.device, one_step: Callable[[], None]) -> Travel:
     marked = sorted(start for name, start, _ in seen if name == _MARK)
     ahead = min((told - start for told, start in zip(marks, marked, strict=True)), default=0.0)
     spans = sorted((start + ahead, end + ahead) for name, start, end in seen if name != _MARK)
-    return Travel(seconds, min(seconds, covered(spans)), tuple(spans))
+    return Travel(seconds, min(seconds, union_length(spans)), tuple(spans))
 
 
 def _marked() -> float:
@@ -62,7 +62,7 @@ def _marked() -> float:
         return time.perf_counter()
 
 
-def covered(spans: Iterable[tuple[float, float]]) -> float:
+def union_length(spans: Iterable[tuple[float, float]]) -> float:
     """Length of the union of (begin, end) spans."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(spans):

@@ -60,7 +60,7 @@ class TimedCalls:
             yield (name, ranks, counts[name, ranks]), call, begin, end
 
 
-def spent(everyone: Sequence[TimedCalls], rank: int) -> tuple[Spent, ...]:
+def collective_times(everyone: Sequence[TimedCalls], rank: int) -> tuple[Spent, ...]:
     """Times of one rank's collectives, from the timings of every rank, sorted by collective and axis."""
     seen: dict[_Key, dict[int, tuple[float, float]]] = {}
     for other, timed in enumerate(everyone):

@@ -28,8 +28,8 @@ from itertools import compress
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from assay.instruments.memory.allocator_history import watch_step
 from assay.instruments.memory.heap import heap_of
-from assay.instruments.memory.history import watched
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.records.memory import PeakBlock
@@ -166,7 +166,7 @@ def _no_collection() -> Iterator[None]:
 def _cuda_pass(device: torch.device, one_step: Callable[[], None], idle_bytes: int) -> MemoryPass:
     # The instant is first, while workspaces are there: the profiler would count those that a step makes anew.
     instant = tensor_peak(one_step, "cuda").instant
-    step = watched(device, one_step)
+    step = watch_step(device, one_step)
     free, total = torch.cuda.mem_get_info(device)
     return MemoryPass(
         tensors_peak_bytes=step.peak.tensors_bytes + idle_bytes,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from assay.instruments.rates.surroundings import own_seconds
+from assay.instruments.rates.machine_load import own_seconds
 
 _DIFFERENCE = 0.1
 _LEAST, _MOST = 3, 30
@@ -25,7 +25,7 @@ class Agreed(NamedTuple):
     """True if a second trial agrees with it."""
 
 
-def agreed(trial: Callable[[], float], seconds: float = 0.0) -> Agreed:
+def repeat_trial(trial: Callable[[], float], seconds: float = 0.0) -> Agreed:
     """Repeat `trial`, which returns its seconds, for at least `seconds` and until the two fastest agree.
 
     If they never agree, stop after 30 trials, unconfirmed.

@@ -29,7 +29,7 @@ _SLOWDOWNS = {
 """Reasons that slow a device beyond its power limit, by their bit (nvml.h, `nvmlClocksEventReason…`)."""
 
 
-class Sample(NamedTuple):
+class GpuSample(NamedTuple):
     """One sample."""
 
     clock_hertz: float
@@ -45,8 +45,8 @@ class GpuSampler:
     def __init__(self, device: torch.device) -> None:
         self._device: torch.device | None = device if device.type == "cuda" else None
         self._process: subprocess.Popen[bytes] | None = None
-        self._samples: list[Sample] = []
-        self._first: list[Sample] = []
+        self._samples: list[GpuSample] = []
+        self._first: list[GpuSample] = []
         """Sample before the first block, which counts only if that block has no other."""
         self._text = ""
         """End of what was read so far: a line that is not whole."""
@@ -80,7 +80,7 @@ class GpuSampler:
             process.kill()
             process.communicate()
 
-    def _read(self) -> list[Sample]:
+    def _read(self) -> list[GpuSample]:
         """Return what was sampled since the last call."""
         assert self._process is not None
         assert self._process.stdout is not None
@@ -103,13 +103,13 @@ class GpuSampler:
         )
 
 
-def samples_of(printed: str) -> list[Sample]:
+def samples_of(printed: str) -> list[GpuSample]:
     """Return the samples that `nvidia-smi` printed. A line without one of the figures is left out."""
     found = []
     for line in printed.splitlines():
         try:
             clock, watts, celsius, reasons = line.split(",")
-            found.append(Sample(1e6 * float(clock), float(watts), float(celsius), int(reasons.strip(), 16)))
+            found.append(GpuSample(1e6 * float(clock), float(watts), float(celsius), int(reasons.strip(), 16)))
         except ValueError:
             continue
     return found

@@ -8,22 +8,66 @@ update compiles itself for each shape of weight, during the first step. Its temp
 at full width.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.cost.optimizers.updates import AdamWUpdate, Instant, Pieces, counts, in_order, like
+from assay.cost.tensor import DTYPE_BYTES, Tensor
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
-from assay.reference.narrow_rules import EightBitAdamW
-from assay.reference.rules import plain_adamw
+from assay.reference.rules import EightBitAdamWRule, plain_adamw
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_SMALLEST, _BLOCK, _CODES = 4096, 256, 256
+
+
+@dataclass(frozen=True)
+class EightBitAdamWUpdate(AdamWUpdate):
+    """torchao's AdamW, in one compiled kernel, which reads weight, gradient and codes and writes weight and codes.
+
+    A moment is coded if it has 4,096 numbers or more, in whole blocks of 256. It has a code of one byte for each number
+    and a float32 scale for each block. Its own table holds the 256 values of the codes. Every other moment is as wide
+    as its weight. The temporaries of the update are the compiler's choice. Both moments of one weight at full width are
+    the most that its arithmetic names, and are assumed here.
+    """
+
+    passes: ClassVar = 4.0
+    launches: ClassVar = 1.0
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Two moments for each parameter, each of one tensor or of three, and its step count."""
+        moments = like(pieces, 2)
+        return (*(part for one in moments for part in _parts(one)), *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Both moments of one parameter, in float32."""
+        width = 2 * DTYPE_BYTES["float32"]
+        return tuple(Instant("AdamW8bit", one.name, width * one.elements) for one in in_order(pieces))
+
+
+def is_coded(moment: Tensor) -> bool:
+    """True if the moment is kept in 8 bits: it is large enough and has whole blocks."""
+    return moment.elements >= _SMALLEST and moment.elements % _BLOCK == 0
+
+
+def _parts(moment: Tensor) -> Iterator[Tensor]:
+    if not is_coded(moment):
+        yield moment
+        return
+    yield moment.cast("uint8")
+    scales = replace(moment, name=f"scale.{moment.name}", shape=(moment.elements // _BLOCK,), dtype="float32")
+    yield scales
+    yield replace(scales, name=f"table.{moment.name}", shape=(_CODES,))
+
 
 _SLACK = 0.01
 """Tolerance of the state's size, relative: tables of codes may have another size."""
@@ -52,7 +96,6 @@ class Adamw8Bit(Optimization):
 
     def _check_weights(self, run: ResolvedRun) -> None:
         from assay.cost import parameters
-        from assay.optimizations.adamw_8bit.ledger import is_coded
 
         if run.model.vocab_size is None:  # unknown until the corpus is prepared; then the check runs once more
             return
@@ -63,9 +106,7 @@ class Adamw8Bit(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
-
-        return cost.updated_by(EightBitAdamW())
+        return cost.updated_by(EightBitAdamWUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.adamw_8bit.step import adamw_8bit
@@ -73,22 +114,21 @@ class Adamw8Bit(Optimization):
         return replace(program, optimizer=adamw_8bit(run.training))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        return expected.changed(rule=EightBitAdamW(**plain_adamw(expected.rule).model_dump()))
+        return expected.changed(rule=EightBitAdamWRule(**plain_adamw(expected.rule).model_dump()))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.cost import DTYPE_BYTES, Tensor
-        from assay.optimizations.adamw_8bit.ledger import EightBitAdamW
-        from assay.proofs.updates import adamw_faults, compiled, updated_by
+        from assay.proofs.optimizer_updates import adamw_faults, compiled_updates, updated_by
 
         # The number of elements decides how a weight's moments are kept.
         numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
         pieces = {one.name: Tensor(one.name, (numbers[one.name],), one.dtype) for one in trace.parameters}
-        expected = sum(one.nbytes for one in EightBitAdamW().state(pieces))
+        expected = sum(one.nbytes for one in EightBitAdamWUpdate().state(pieces))
         # Counted at the storages, because an 8-bit moment reports the dtype of its weight.
         state, wide = trace.memory.optimizer_state_bytes, 2 * trace.memory.parameter_bytes
         observed = f"{state} bytes of state; two moments as wide as the weights take {wide}, in 8 bits {expected}"
         # The update is compiled, unless a dispatch mode had to see its operators.
-        moved = max(compiled(trace), updated_by(trace, "aten.copy_"))
+        moved = max(compiled_updates(trace), updated_by(trace, "aten.copy_"))
         wrong = adamw_faults(trace, run.training)
         if moved != len(trace.parameters):
             observed += f"; {moved} of {len(trace.parameters)} parameters updated"

@@ -11,11 +11,11 @@ from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, lossy
-from assay.reference.narrow_rules import NarrowStateAdamW
+from assay.reference.rules import NarrowStateAdamWRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
@@ -52,9 +52,9 @@ class AdamwBf16State(Optimization):
                 )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.adam import NarrowAdamW
+        from assay.cost.optimizers.adam_variants import NarrowAdamWUpdate
 
-        return cost.updated_by(NarrowAdamW())
+        return cost.updated_by(NarrowAdamWUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.adamw_bf16_state.step import narrow_adamw
@@ -62,11 +62,11 @@ class AdamwBf16State(Optimization):
         return replace(program, optimizer=narrow_adamw(run.training))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        rule = NarrowStateAdamW(**expected.rule.model_dump(exclude={"coupled"}), dtype="bfloat16")
+        rule = NarrowStateAdamWRule(**expected.rule.model_dump(exclude={"coupled"}), dtype="bfloat16")
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import adamw_faults, updated_by
+        from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
         updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)
         state = trace.memory.whole_optimizer_state_bytes - 4 * parameters  # one step count for each parameter

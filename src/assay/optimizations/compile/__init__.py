@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable, Unpredicted
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected
@@ -90,14 +90,14 @@ class Compile(Optimization):
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.float8 import FORMAT
-        from assay.optimizations.compile.ledger import fused
+        from assay.optimizations.compile.ledger import fuse_modules
 
         # Compiled code fuses rounding into its loops, without the copies that the tape lists.
         if any(one.products == FORMAT for one in cost.tape):
             raise Unpredicted("compiled float8 layers")
         if self.regions == "model":
             raise Unpredicted("a model that is compiled as one region")
-        return fused(cost, ("embedding", *cost.block_sites, "head"))
+        return fuse_modules(cost, ("embedding", *cost.block_sites, "head"))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from torch.nn import Identity

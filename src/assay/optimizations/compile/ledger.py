@@ -20,14 +20,14 @@ from dataclasses import replace
 from itertools import chain, groupby
 
 from assay.cost.operation import Gradient, Operation, Scratch
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
 
 _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
 """Operations recomputed from their input, the maximum of each row, and the row's sum."""
 
 
-def fused(cost: Cost, sites: Sequence[str]) -> Cost:
+def fuse_modules(cost: Cost, sites: Sequence[str]) -> Cost:
     """The ledger with each of these modules compiled as one region, or as several around opaque operations."""
     opaque = [one for one in cost.tape if one.opaque]
     sites = tuple(chain.from_iterable(_regions(cost, site, opaque) for site in sites))

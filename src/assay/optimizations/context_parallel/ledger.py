@@ -8,11 +8,11 @@ sliced, and the results are copies. Token ids and targets are indexed, too, in a
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from assay.cost.cores import CORE, exchange_core
 from assay.cost.operation import Gradient, Operation
-from assay.cost.step import Cost
+from assay.cost.rewrites.attention_cores import CORE, exchange_core
+from assay.cost.step_cost import Cost
 from assay.cost.tape import Tape
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 from assay.optimizations.context_parallel.ring_ledger import ring
 
 Core = Callable[[str, Tensor, Tensor, Tensor, Cost], Tape]

@@ -21,12 +21,12 @@ first, in 16 bits, two more such tensors are alive at once. They are not counted
 from collections.abc import Iterator
 
 from assay.cost import layers
-from assay.cost.attention import FLASH
+from assay.cost.attention_tape import FLASH
 from assay.cost.kernels import CPU, Kernels
 from assay.cost.layers import FRESH
 from assay.cost.operation import Collectives, Exchange, Flops, Scratch, Sending
 from assay.cost.tape import Tape, Writer
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 
 _AXIS = "cp"
 _BESIDE_GATHERED_FORWARD, _WIDE_BACKWARD, _NARROW_BACKWARD = 4, 7, 4

@@ -11,18 +11,71 @@ moved to the host as each module's backward ends, while the host waits. Under mi
 until backward. Over ranks, `fully_sharded:offload=true` does the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.cost.operation import Gradient, Operation
+from assay.cost.optimizers.updates import OnHost
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
-    from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
+
+
+def weights_on_host(cost: Cost) -> Cost:
+    """The ledger of a device that holds no weights, gradients or optimizer state between uses.
+
+    Forward holds copies of all weights of a module. Each node of backward copies its own weight again. A recomputed
+    module instead keeps its copies until the backward that follows has finished. Gradients of a module are moved to the
+    host after the last node of its backward.
+    """
+    tape: list[Operation] = []
+    for site, run in groupby(cost.tape, key=lambda one: _unit(one.site)):
+        tape.extend(_fetched(cost, site, tuple(run)))
+    return replace(cost, tape=tuple(tape)).updated_by(OnHost()).holding({})
+
+
+def _fetched(cost: Cost, site: str, run: tuple[Operation, ...]) -> Iterator[Operation]:
+    """A module's operations on copies of its weights, which its frame holds until it ends."""
+    read = {name for one in run for name in one.inputs}
+    copies = {name: replace(one, name=f"{name} for {site}") for name, one in cost.parameters.items() if name in read}
+    yield from (_fetch(site, name, copy) for name, copy in copies.items())
+    names, frame = ({name: copy.name for name, copy in copies.items()}, tuple(one.name for one in copies.values()))
+    for one in (*run[:-1], replace(run[-1], holds=(*run[-1].holds, *frame))):
+        yield (one if one.within(*cost.backward.recomputed) else _dropping(one, copies)).reading(names)
+
+
+def _fetch(site: str, name: str, copy: Tensor) -> Operation:
+    return Operation(
+        name="aten._to_copy",
+        site=site,
+        kind="movement",
+        inputs=(name,),
+        outputs=(copy,),
+        gradients=(Gradient.NONE,),
+        backward="ToCopyBackward",
+    )
+
+
+def _dropping(operation: Operation, copies: Mapping[str, Tensor]) -> Operation:
+    """The operation without saved copies of weights; backward copies each again as a temporary."""
+    back = tuple(copies[name] for name in operation.saves if name in copies)
+    saves = tuple(name for name in operation.saves if name not in copies)
+    return replace(operation, saves=saves, scratch=operation.scratch.and_also(backward=back))
+
+
+def _unit(site: str) -> str:
+    parts = site.split(".")
+    return ".".join(parts[:3] if parts[0] == "blocks" else parts[:1])
+
 
 _FIXED = {
     "copies of what is kept": "has hooks of its own on tensors saved for backward",
@@ -69,13 +122,9 @@ class CpuOffload(Optimization):
         if self.parameters and run.model.n_expert is not None:
             raise Conflict("cpu_offload:parameters=true is proven with dense models only; leave out parameters")
 
-    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+    def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
         if self.parameters:
-            from assay.optimizations.cpu_offload.ledger import weights_on_host
-
             return weights_on_host(cost)
-        from assay.cost.optimizers.on_host import OnHost
-
         return cost.updated_by(OnHost())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
@@ -83,7 +132,7 @@ class CpuOffload(Optimization):
             from assay.optimizations.cpu_offload.step import weights_on_host
 
             return weights_on_host(program)
-        from assay.step.optimizer_offload import update_on_host
+        from assay.step.stand_in_update import update_on_host
 
         return update_on_host(program)
 

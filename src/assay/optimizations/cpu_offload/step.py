@@ -17,9 +17,9 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from assay.model import Block, Embedding
 from assay.model.gpt import Head
-from assay.step.optimizer_offload import norm_on_device
 from assay.step.program import NamedParameters, Program
-from assay.step.saved_results import Keeper
+from assay.step.recomputed import Keeper
+from assay.step.stand_in_update import norm_on_device
 
 
 def weights_on_host(program: Program) -> Program:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
@@ -71,7 +71,7 @@ class ExpertParallel(Optimization):
         return divide_experts(program, program.parallel.axis("dp"))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.shares import divided_as
+        from assay.proofs.sharding import divided_as
 
         held, whole = trace.held(".experts.")
         experts = [one for one in trace.parameters if ".experts." in one.name]

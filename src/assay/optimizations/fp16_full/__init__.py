@@ -8,20 +8,38 @@ summed in float32. Checkpoints and exports keep the dtype.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.cost.optimizers.updates import AdamWUpdate, Instant, Pieces, beside, in_order
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 from assay.reference.expected import Expected, Rounding, lossy, summed_in_16_bits
-from assay.reference.narrow_rules import NarrowStateAdamW
+from assay.reference.rules import NarrowStateAdamWRule
 
 if TYPE_CHECKING:
     from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import NamedParameters, OptimizerLike, Program
+
+_LIFTED = 4
+"""Number of float32 copies during an update: gradient, two moments and weight."""
+
+
+@dataclass(frozen=True)
+class AdamW16Update(AdamWUpdate):
+    """AdamW with moments in the weight's dtype, which updates one tensor at a time in float32."""
+
+    passes: ClassVar = 71.0
+    launches: ClassVar = 18.0
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Float32 copies of one tensor after the other, and a number that divides one."""
+        lifted = (one.cast("float32") for one in in_order(pieces))
+        return tuple(Instant("AdamW16", one.name, _LIFTED * one.nbytes, beside(one)) for one in lifted)
+
 
 _GRADIENT_ERROR, _UPDATE_ERROR = 0.05, 0.5
 """Largest relative errors of one tensor."""
@@ -66,10 +84,11 @@ class Fp16Full(Optimization):
         return "weights in 16 bits lose small updates"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.low_precision import narrowed
-        from assay.optimizations.fp16_full.ledger import AdamW16
+        from assay.cost.rewrites.sixteen_bits import narrow_ledger
 
-        return narrowed(cost, "float16").updated_by(AdamW16()).reading_every(1)  # its scaler reads each step's norm
+        return (
+            narrow_ledger(cost, "float16").updated_by(AdamW16Update()).reading_every(1)
+        )  # its scaler reads each step's norm
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         import torch
@@ -92,7 +111,7 @@ class Fp16Full(Optimization):
         )
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
-        rule = NarrowStateAdamW(
+        rule = NarrowStateAdamWRule(
             **expected.rule.model_dump(exclude={"coupled"}), dtype="half", keeps_root=True, narrow_weight=True
         )
         tokens = run.training.batch_size * run.model.context_length
@@ -102,8 +121,8 @@ class Fp16Full(Optimization):
         )
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.precision import held_in_16_bits, unscaled
+        from assay.proofs.precision import held_in_16_bits, loss_scale_evidence
 
         held, narrow = held_in_16_bits("float16", trace)
-        scaling, divided = unscaled(trace)
+        scaling, divided = loss_scale_evidence(trace)
         return self.evidence(f"{held}; {scaling}", narrow and divided)

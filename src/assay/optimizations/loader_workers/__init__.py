@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import ANOTHER_PROCESS, Trace
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
@@ -57,10 +57,10 @@ class OptimizerInBackward(Optimization):
         return update_in_backward(program)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.updates import updated
+        from assay.proofs.optimizer_updates import whole_updates
 
         largest, parameters = max((one.held_bytes for one in trace.parameters), default=0), len(trace.parameters)
-        whole = min(trace.optimizer.updates_in_backward, updated(trace))
+        whole = min(trace.optimizer.updates_in_backward, whole_updates(trace))
         most, left = trace.memory.gradients_together_bytes, trace.memory.gradient_bytes
         observed = (
             f"{whole} of {parameters} parameters updated in backward; at most "

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import SIDE_STREAM, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -48,9 +48,9 @@ class PinnedPrefetch(Optimization):
         return replace(cost, buffers=(*cost.buffers, *fetched), batch=batch)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.pinned_prefetch.step import prefetched
+        from assay.optimizations.pinned_prefetch.step import prefetch_batches
 
-        return prefetched(program)
+        return prefetch_batches(program)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         copied = trace.batch.prepared.get(SIDE_STREAM, 0)

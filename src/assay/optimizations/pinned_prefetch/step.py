@@ -49,7 +49,7 @@ class Prefetch:
             self._ahead = (index + 1, share), self._copy(self._inner(index + 1, share))
 
 
-def prefetched(program: Program) -> Program:
+def prefetch_batches(program: Program) -> Program:
     """Return the program whose batches are copied from pinned memory, one step ahead."""
     batches = Prefetch(program, from_pinned_memory(program.device))
     return replace(

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unplanned
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout, ScheduleName
-    from assay.cost.pipeline.schedules import Schedule
-    from assay.cost.pipeline.stages import Split
+    from assay.cost.mesh_layout import Layout, ScheduleName
+    from assay.cost.pipeline_schedules import Schedule
+    from assay.cost.pipeline_stages import Split
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -69,7 +69,7 @@ class PipelineParallel(Optimization):
     @property
     def stages(self) -> "Split":
         """Assignment of stages to ranks, and of blocks to stages."""
-        from assay.cost.pipeline.stages import Split
+        from assay.cost.pipeline_stages import Split
 
         dealt = tuple(map(int, self.split.split("-"))) if self.split else ()
         return Split(self.degree, _PLANNED[self.schedule][1], vee=self.schedule == "zero-bubble", dealt=dealt)
@@ -119,14 +119,14 @@ class PipelineParallel(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.pipeline.stages import staged
+        from assay.cost.pipeline_stages import stage_ledger
 
-        return staged(cost, self.stages, self.micro_batches, self._order())
+        return stage_ledger(cost, self.stages, self.micro_batches, self._order())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.pipeline_parallel.step import pipelined
+        from assay.optimizations.pipeline_parallel.step import pipeline_program
 
-        return pipelined(program, program.parallel.axis("pp"), self.stages, self.schedule, self.micro_batches)
+        return pipeline_program(program, program.parallel.axis("pp"), self.stages, self.schedule, self.micro_batches)
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         layers, stages = run.model.n_layer, self.stages
@@ -147,13 +147,13 @@ class PipelineParallel(Optimization):
         return self.evidence(observed, held and counted and ordered)
 
     def _order(self) -> "Schedule":
-        from assay.cost.pipeline import schedules
+        from assay.cost import pipeline_schedules
 
         make: dict[str, Callable[[int, int], Schedule]] = {
-            "gpipe": schedules.gpipe,
-            "1f1b": schedules.one_f_one_b,
-            "interleaved": partial(schedules.interleaved, chunks=self.stages.per_rank),
-            "zero-bubble": schedules.zero_bubble_by_hand,
+            "gpipe": pipeline_schedules.gpipe,
+            "1f1b": pipeline_schedules.one_f_one_b,
+            "interleaved": partial(pipeline_schedules.interleaved_1f1b, chunks=self.stages.per_rank),
+            "zero-bubble": pipeline_schedules.zero_bubble_by_hand,
         }
         return make[self.schedule](self.degree, self.micro_batches)
 

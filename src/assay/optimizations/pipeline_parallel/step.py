@@ -18,14 +18,45 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
-from assay.cost.pipeline.stages import Split
+from assay.cost.pipeline_stages import Split
 from assay.model import GPT
 from assay.model.balance import scale_balance
 from assay.model.loss import NOT_COUNTED
-from assay.optimizations.pipeline_parallel.stages import cut
 from assay.parallel.dtensor import local, placed_gradient
 from assay.parallel.gradient_norm import gradient_norm
 from assay.step.program import MicroBatch, Program, Step
+
+
+class DecoderStage(nn.Module):
+    """Consecutive blocks of a decoder, under their names in the whole model."""
+
+    def __init__(self, model: GPT, blocks: range) -> None:
+        super().__init__()
+        self.embedding = model.embedding if blocks.start == 0 else None
+        self.blocks = nn.ModuleDict({str(index): model.blocks[index] for index in blocks})
+        self.head = model.head if blocks.stop == len(model.blocks) else None
+
+    def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Return `[B, T, n_embd]`, or the summed loss on the last stage, from token ids or the previous stage's output.
+
+        Raises `ValueError` if the last stage has no targets.
+        """
+        if self.embedding is not None:
+            x = self.embedding(x)
+        for block in self.blocks.values():
+            x = block(x)
+        if self.head is None:
+            return x
+        if targets is None:
+            raise ValueError("the last stage needs the targets")
+        loss: Tensor = self.head(x, targets)
+        return loss
+
+
+def cut(model: GPT, split: Split, rank: int) -> tuple[DecoderStage, ...]:
+    """Return the stages of a rank as modules; the caller has checked that the split covers all blocks."""
+    return tuple(DecoderStage(model, split.blocks_of(index, len(model.blocks))) for index in split.of(rank))
+
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zero-bubble": "ZBVZeroBubble"}
 """Names of schedules here and in torch."""
@@ -33,7 +64,7 @@ SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B",
 _FORWARD = ("F", "SEND_F", "RECV_F", "WAIT_SEND_F", "UNSHARD", "RESHARD")
 
 
-def pipelined(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:
+def pipeline_program(program: Program, mesh: DeviceMesh, split: Split, schedule: str, micro_batches: int) -> Program:
     """Return the program of this rank's stages along a one-dimensional `mesh`.
 
     Raises `TypeError` if the program's only part is not a whole `GPT`.

@@ -16,7 +16,7 @@ from pydantic import field_validator
 
 from assay.config import ResolvedRun
 from assay.config.base import absolute
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage, Unavailable
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import DOCUMENTS, Trace
 from assay.reference.expected import Expected, Stream
@@ -24,7 +24,7 @@ from assay.units import format_seconds
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -84,6 +84,14 @@ class Streaming(Optimization):
 
         return () if self.path is None else tuple(map(str, FileDocuments(self.path, run.data).glance()))
 
+    def remarks_on_records(self, run: ResolvedRun) -> tuple[str, ...]:
+        from assay.data.documents import DatasetDocuments, FileDocuments
+
+        if self.path is not None:
+            return tuple(map(str, FileDocuments(self.path, run.data).glance_at_records()))
+        found = DatasetDocuments(self.dataset or "", self.split, run.data.text_field)
+        return tuple(map(str, found.glance_at_records()))
+
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout
 
@@ -91,9 +99,9 @@ class Streaming(Optimization):
         return cost
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.streaming.step import streamed
+        from assay.optimizations.streaming.step import stream_documents
 
-        return streamed(program, run, path=self.path, dataset=self.dataset, split=self.split)
+        return stream_documents(program, run, path=self.path, dataset=self.dataset, split=self.split)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(stream=Stream(path=self.path, dataset=self.dataset, split=self.split))

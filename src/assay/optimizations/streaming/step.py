@@ -6,21 +6,24 @@ from dataclasses import replace
 import torch
 
 from assay.config import ResolvedRun
-from assay.data.documents import FileDocuments, documents_of_dataset
+from assay.data.documents import DatasetDocuments, FileDocuments
 from assay.data.streaming import DocumentBatches
 from assay.records.trace import DOCUMENTS
 from assay.step.prepared import PreparedSequences
 from assay.step.program import MicroBatch, Program, Share
 
 
-def streamed(program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str) -> Program:
+def stream_documents(
+    program: Program, run: ResolvedRun, *, path: str | None, dataset: str | None, split: str
+) -> Program:
     """Return the program that trains on the documents of files, or of a data set if no path is given."""
     shape = (program.encode, run.training.batch_size, run.model.context_length)
+    read: FileDocuments | DatasetDocuments
     if path is not None:
-        files = FileDocuments(path, run.data)
-        source = DocumentBatches(files, *shape, remarks=files.remarks)
+        read = FileDocuments(path, run.data)
     else:
-        source = DocumentBatches(documents_of_dataset(dataset or "", split, run.data.text_field), *shape)
+        read = DatasetDocuments(dataset or "", split, run.data.text_field)
+    source = DocumentBatches(read, *shape, remarks=read.remarks)
     prepared = PreparedSequences(DOCUMENTS)
 
     def batches(step: int, share: Share) -> Sequence[MicroBatch]:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import HeldParameter, Trace
 
 if TYPE_CHECKING:
     from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -63,7 +63,7 @@ class TensorParallel(Optimization):
         return split_matrices(program, program.parallel.axis("tp"))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.shares import divided_as
+        from assay.proofs.sharding import divided_as
 
         held, whole = trace.memory.parameter_bytes, trace.memory.whole_parameter_bytes
         right, parameters = divided_as(trace, trace.parameters, "tp", _split_along), len(trace.parameters)

@@ -18,9 +18,9 @@ from assay.cost.collectives import Communication
 from assay.cost.layers import GROUPED
 from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
 from assay.cost.rewrites.experts import by_experts
-from assay.cost.step import Cost
+from assay.cost.step_cost import Cost
 from assay.cost.tape import Tape
-from assay.cost.tensors import Tensor
+from assay.cost.tensor import Tensor
 from assay.optimizations.tensor_parallel.sequence_ledger import divide_positions
 
 _AXIS = "tp"

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from assay.cost.collectives import Communication
 from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
-from assay.cost.step import Cost
-from assay.cost.tensors import Tensor
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
 
 _AXIS = "tp"
 _GATHER, _SCATTER = Sending("all_gather", _AXIS), Sending("reduce_scatter", _AXIS)

@@ -7,22 +7,61 @@ anything. Over ranks, where checkpoints are written in shards, it is refused.
 """
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Conflict, Numerics, Optimization, Stage
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
+from assay.cost.operation import Flops, Gradient, Operation
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
-    from assay.cost import Cost
     from assay.hardware import Machine
     from assay.step.program import Program
 
+PADDED = (EMBEDDING_WEIGHT, HEAD_WEIGHT)
+"""Weights that have a row for each token."""
 
-_PADDED = ("embedding.token.weight", "head.projection.weight")
+
+def pad_ledger(cost: Cost, tokens: int, rows: int) -> Cost:
+    """The ledger with `rows` rows of the vocabulary in place of its `tokens`.
+
+    The embedding has more rows, the logits have more columns, and a bias masks these.
+    """
+    barred = Tensor("barred", (rows,), batched=False)
+
+    def widened(named: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {n: replace(t, shape=(rows, *t.shape[1:])) if n in PADDED else t for n, t in named.items()}
+
+    def wide(tensor: Tensor) -> Tensor:
+        return replace(tensor, shape=(*tensor.shape[:-1], rows)) if tensor.shape[-1:] == (tokens,) else tensor
+
+    def rewritten(operation: Operation) -> Operation:
+        if operation.site == "head":
+            return replace(operation, outputs=tuple(map(wide, operation.outputs)))
+        if operation.site != "head.projection":
+            return operation
+        x, weight = (cost.values[name] for name in operation.inputs)
+        product = 2 * prod(x.shape[:-1]) * rows * weight.shape[-1]
+        return replace(
+            operation,
+            name="aten.addmm",
+            inputs=(*operation.inputs, barred.name),
+            gradients=(*operation.gradients, Gradient.NONE),
+            outputs=tuple(map(wide, operation.outputs)),
+            flops=Flops(product, 2 * product, 3 * product * (rows - tokens) // rows),
+            backward="AddmmBackward",
+        )
+
+    tape = tuple(map(rewritten, cost.tape))
+    changed = replace(cost, tape=tape, parameters=widened(cost.parameters), tables=(*cost.tables, barred))
+    return changed.holding(widened(cost.pieces))
 
 
 class VocabPadding(Optimization):
@@ -51,13 +90,11 @@ class VocabPadding(Optimization):
                 "vocab_padding runs on one device only; with several ranks set model.vocab_size to the padded size"
             )
 
-    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.optimizations.vocab_padding.ledger import pad_vocabulary
-
-        return pad_vocabulary(cost, run.model.vocabulary, self._rows(run))
+    def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
+        return pad_ledger(cost, run.model.vocabulary, self._rows(run))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.vocab_padding.model import PADDED, pad_vocabulary, zero_padding
+        from assay.optimizations.vocab_padding.padded_model import pad_vocabulary, zero_padding
 
         tokens = run.model.vocabulary
         for part in program.parts:
@@ -76,7 +113,7 @@ class VocabPadding(Optimization):
         padded = columns % self.multiple == 0 and tokens_known <= columns < tokens_known + self.multiple
         # Weights may be kept in 16 bits.
         numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
-        rows = sorted({numbers[name] // width for name in _PADDED if name in numbers})
+        rows = sorted({numbers[name] // width for name in PADDED if name in numbers})
         observed = f"logits of {columns} columns and weights of {rows} rows for a vocabulary of {tokens_known}"
         return self.evidence(observed, padded and rows == [columns])
 

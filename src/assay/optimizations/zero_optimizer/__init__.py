@@ -5,21 +5,82 @@ the number of ranks, and the updated shards are gathered once a step (the first 
 Gradients are summed on every rank during backward and stay whole; the paper's own first stage scatters them instead.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.optimizations.base import Numerics, Optimization, Stage
+from assay.cost.collectives import Communication
+from assay.cost.kernels import CPU, Kernels
+from assay.cost.optimizers.updates import Instant
+from assay.cost.step_cost import Cost
+from assay.cost.tensor import Tensor
+from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import HeldParameter, Trace, Updated
 
 if TYPE_CHECKING:
-    from assay.cost import Cost
-    from assay.cost.analytic.layout import Layout
+    from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
     from assay.step.program import Program
+
+_AXIS = "dp"
+
+
+@dataclass(frozen=True)
+class _Division:
+    """Division of one weight among the ranks."""
+
+    weight: Tensor
+    dimension: int
+    ranks: int
+
+    def piece(self, index: int) -> Tensor:
+        """The shard that one rank updates."""
+        return self.weight.piece(self.ranks, index, self.dimension)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of all shards, padding included."""
+        return self.ranks * self.piece(0).nbytes
+
+    def gathering(self, kernels: Kernels) -> Instant:
+        """Instant of the all-gather: the shards as they arrive, and their copy unless they arrive in place."""
+        rows_in_place = self.dimension == 0 and kernels != CPU
+        return Instant("all_gather", self.weight.name, (1 if rows_in_place else 2) * self.gathered_bytes)
+
+
+def divide_update(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
+    """The ledger of a replica whose optimizer updates shards of the weights; `whole` are the undivided weights.
+
+    A rank updates a shard of each weight, along the first dimension that no other axis divides. Without such a
+    dimension, every replica updates all that it has. The bias of a matrix whose rows tensor parallelism divides is an
+    example. Then the shards of all ranks are gathered, one weight after the other, padded to equal length
+    (arXiv:1910.02054). Shards along columns arrive one behind the other, and are copied once more into place. On a CPU
+    every shard is copied: gloo gathers into a buffer of its own.
+    """
+    index = cost.place[_AXIS]
+    divisions = dict(_divisions(cost, whole))
+    pieces = {name: one.piece(index) for name, one in divisions.items()}
+    sent = [
+        Communication("all_gather", _AXIS, one.gathered_bytes, 1, "updated weights", one.weight.dtype)
+        for one in divisions.values()
+    ]
+    gathers = tuple(one.gathering(cost.kernels) for one in divisions.values())
+    optimizer = replace(cost.optimizer, shards=cost.pieces | pieces, after=gathers)
+    return replace(cost, optimizer=optimizer).sending(*sent)
+
+
+def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _Division]]:
+    for name, weight in cost.pieces.items():
+        if name in cost.sharding.owned:
+            continue
+        # A tied weight's copy at the other end of a pipeline has the shape of its original.
+        lengths = enumerate(zip(weight.shape, whole[weight.name].shape, strict=True))
+        free = next((dimension for dimension, (here, there) in lengths if here == there), None)
+        if free is not None:
+            yield name, _Division(weight, free, cost.mesh.degree(_AXIS))
 
 
 class ZeroOptimizer(Optimization):
@@ -40,14 +101,13 @@ class ZeroOptimizer(Optimization):
     def lay_out(self, layout: "Layout") -> "Layout":
         return replace(layout, zero=1)
 
-    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+    def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
         from assay.cost.parameters import parameters
-        from assay.cost.rewrites.replicas import replicated
-        from assay.optimizations.zero_optimizer.ledger import divided
+        from assay.cost.rewrites.replicated_step import replica_ledger
 
         # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.
         untied = run.model.model_copy(update={"tie_embeddings": False})
-        return divided(replicated(cost), parameters(untied))
+        return divide_update(replica_ledger(cost), parameters(untied))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizations.zero_optimizer.step import divide_state
@@ -56,7 +116,7 @@ class ZeroOptimizer(Optimization):
         return divide_state(whole_replicas(program, program.parallel.axis("dp")))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.replicas import summed_once, wrong_share
+        from assay.proofs.sharding import summed_once, wrong_share
 
         ranks = trace.ranks.get("dp", 1)
         held, whole = trace.memory.optimizer_state_bytes, trace.memory.whole_optimizer_state_bytes
@@ -85,7 +145,7 @@ def _piece(one: HeldParameter, ranks: int, index: int) -> tuple[int, int]:
     A weight is cut along its first dimension that is whole. An expert that dp divides is updated by its owner and not
     gathered.
     """
-    from assay.proofs.shares import chunk
+    from assay.proofs.sharding import chunk
 
     free = next((axis for axis in range(len(one.shape)) if axis not in one.dimensions.values()), None)
     if free is None or "dp" in one.divided_over:

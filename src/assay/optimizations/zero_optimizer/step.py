@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from assay.parallel.dtensor import local
-from assay.step.optimized import Pairs, update_in_place_of
 from assay.step.program import NamedParameters, Program, Step
+from assay.step.stand_in_update import Pairs, update_in_place_of
 
 
 def divide_state(program: Program) -> Program:

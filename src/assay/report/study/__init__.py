@@ -1,1 +1,1 @@
-"""Content about a study beside its comparison: its plan, and what was expected of it."""
+"""A study: its answer in sections, its plan and state, one on several machines, and the library."""

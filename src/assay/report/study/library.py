@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.records.published import PublishedStudy
-from assay.report.blocks import Block, Facts, Table
-from assay.report.formats import UNKNOWN
-from assay.report.study.expectations import expected
-from assay.report.study.published import document_facts, faults, number, printed
+from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.study.sections.stated import document_facts, expectation_text, faults, number, printed_values
 
 if TYPE_CHECKING:
     from assay.studies.base import Study
@@ -35,7 +33,9 @@ def entry_report(entry: "LibraryEntry") -> Iterator[Block]:
         yield from (f"{one.name}: {one.note}" for one in published.columns if one.note)
         wrong = [f"– {one}" for one in faults(published)]
         yield from ("What was wrong with it:", *wrong) if wrong else ()
-    yield from ("What this study expects:", *(f"– {expected(one)}" for one in study.expects)) if study.expects else ()
+    yield from (
+        ("What this study expects:", *(f"– {expectation_text(one)}" for one in study.expects)) if study.expects else ()
+    )
     yield f"`assay study plan {entry.name}` and `assay study run {entry.name}` plan and run it."
 
 
@@ -51,7 +51,7 @@ def values(entry: "LibraryEntry") -> dict[str, Any]:
             for name, one in _all(entry)
         },
         "expects": [one.model_dump(mode="json") for one in study.expects],
-        "published": None if published is None else {**published.model_dump(mode="json"), **printed(published)},
+        "published": None if published is None else {**published.model_dump(mode="json"), **printed_values(published)},
     }
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.report.blocks import Block, Facts, Table
-from assay.report.formats import UNKNOWN
-from assay.report.study.choices.wording import change, plain
+from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.study.sections.wording import change, plain
 
 if TYPE_CHECKING:
     from assay.analysis.factors.machines import Across, Machines

@@ -4,8 +4,8 @@ The terminal prints the content, the page shows it with the figures, and `--json
 where there is content. So a section on interactions says nothing of a study with one factor.
 
 Its functions take the view of the study, and `study.of(ANALYSIS)` is what an analysis finds in its comparison: computed
-once, for content, values and figures. To add a section, write a file in this folder with a `SECTION`, and list it in
-`sections`.
+once, for content, values and figures. To add a section, make one in a file of this folder, and list it in
+`view.all_sections`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from assay.report.blocks import Block
 
 if TYPE_CHECKING:
-    from assay.report.page.panels import Panel
+    from assay.report.kit.drawing import Panel
     from assay.report.study.view import StudyView
 
 

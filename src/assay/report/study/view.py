@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block
-from assay.report.views import View
+from assay.report.kit.view import View
+from assay.report.study.section import Filled, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from assay.report.study.section import Filled
-
 _Found = TypeVar("_Found")
-_BY_KIND = {"isoflop": "assay.report.scaled.view"}
-"""Module with the answer of a kind of study, which is its function `answered`."""
+_BY_KIND = {"isoflop": "assay.report.scaling_study_view"}
+"""Module with the answer of a kind of study, which is its function `answer_view`."""
 
 
 class StudyView(View):
@@ -36,11 +35,10 @@ class StudyView(View):
         return cast(_Found, self._found[analysis])
 
     @cached_property
-    def sections(self) -> "tuple[Filled, ...]":
+    def sections(self) -> tuple[Filled, ...]:
         """The sections that apply to the study, with their content."""
-        from assay.report.study.sections import filled  # loads numpy, which other results do not need
-
-        return filled(self)
+        found = (Filled(section, tuple(section.content(self))) for section in all_sections())
+        return tuple(one for one in found if one.blocks)
 
     @cached_property
     def answer(self) -> str:
@@ -49,7 +47,7 @@ class StudyView(View):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table, the sentences on each row, the footnotes and the sections."""
-        from assay.report.notebook.comparison import comparison_report
+        from assay.report.comparison.row_table import comparison_report
 
         yield from comparison_report(self.comparison)
         for one in self.sections:
@@ -66,7 +64,7 @@ class StudyView(View):
 
     def closing(self) -> Iterator[tuple[str, str]]:
         """Yield label and text of the last lines: the answer, the baseline beside it, and what to run next."""
-        from assay.report.closing.study import closing
+        from assay.report.study.sections.answer import closing
 
         return closing(self)
 
@@ -77,22 +75,46 @@ class StudyView(View):
 
     def page(self) -> tuple[str, dict[str, Any]]:
         """Return the template of a comparison's page, and its content."""
-        from assay.report.page.comparison import content
+        from assay.report.comparison.page import content
 
         return "page.html", content(self)
 
     def figure(self, name: str = "changes") -> "Figure | None":
         """Return a figure of the page as a chart; None if there is nothing to draw."""
-        from assay.report.page.compared import FIGURES
-        from assay.report.page.panels import together
-        from assay.report.page.theme import printed
+        from assay.report.comparison.figures import FIGURES
+        from assay.report.kit.drawing import together, with_print_colours
 
         drawn = together(FIGURES[name](self.comparison))
-        return None if drawn is None else printed(drawn)
+        return None if drawn is None else with_print_colours(drawn)
+
+
+def all_sections() -> tuple[Section, ...]:
+    """Return all sections, in the order of the page. They load numpy, which other results do not need."""
+    from assay.report.study.sections import choices, factor_effects, stated
+    from assay.report.study.sections.answer import ANSWER
+
+    return (
+        ANSWER,
+        stated.PLACEBOS,
+        stated.EXPECTATIONS,
+        stated.PUBLISHED,
+        stated.LADDER,
+        factor_effects.EFFECTS,
+        factor_effects.ADDITIVITY,
+        factor_effects.PERCENT,
+        choices.RANKING,
+        choices.FRONTIER,
+        choices.EQUIVALENCE,
+        choices.TARGET,
+        choices.EXCHANGE,
+        factor_effects.LEARNING_RATES,
+        factor_effects.SIGN_CHANGES,
+        choices.LIMITS,
+    )
 
 
 def view(comparison: Comparison) -> View:
     """Return the view of a comparison: the answer of its kind if it has one, or else its rows and sections."""
     module = _BY_KIND.get(comparison.record.kind)
-    own: View | None = None if module is None else import_module(module).answered(comparison)
+    own: View | None = None if module is None else import_module(module).answer_view(comparison)
     return own or StudyView(comparison)

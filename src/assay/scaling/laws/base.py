@@ -1,4 +1,4 @@
-"""The interface of a law: a form with named constants, and one law of that form once the constants are numbers.
+"""The interface of a law: a form with named constants, and one law of that form; the registry, and shared arithmetic.
 
 A `Form` is a formula such as E + A/N^α + B/D^β. A `Law` is a form with its constants, published or fitted. A form
 states how N and C are counted, and where its formula is from. Fits, bootstraps, extrapolation and profiles know this
@@ -7,19 +7,26 @@ interface only.
 A fit moves one value for each constant: its logarithm where the constant is positive by nature. So A, B and E are
 fitted as logarithms, and exponents as they are. Each printed constant is a monotone function of one value, and so an
 interval of the value is an interval of the constant.
+
+To add laws, drop a file into the folder, or into the folder `scaling` of `ASSAY_EXTENSIONS`.
 """
 
+import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
 from scipy.special import expit, logit
 
+from assay.config.extensions import extension_folder, modules
 from assay.errors import UsageError
-from assay.scaling.points import Floats, Points, planned
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points, planned_points
 
 _NEARLY_ZERO = 1e-4
 """Constants of this size are losses or counts that are nothing."""
@@ -149,7 +156,7 @@ class Law:
     def loss(self, parameters: "Floats | float", tokens: "Floats | float") -> Floats:
         """Return the loss of models with N parameters that train on D tokens, for a law of N, D or both."""
         shape = np.broadcast_shapes(np.shape(parameters), np.shape(tokens))
-        return self.losses(planned(parameters=parameters, tokens=tokens)).reshape(shape)
+        return self.losses(planned_points(parameters=parameters, tokens=tokens)).reshape(shape)
 
     def optimum(self, flops: float) -> tuple[float, float]:
         """Return the N and D with the lowest loss at 6·N·D = `flops`. Raises `UsageError` if the form has none."""
@@ -172,3 +179,88 @@ def log_losses(laws: Sequence[Law], points: Points) -> Floats:
 def log_slopes(law: Law, points: Points) -> Floats:
     """Return for each value of a law the largest change of log L that it causes at any of the points, `[k]`."""
     return np.asarray(np.abs(np.nan_to_num(law.form.log_losses(law.values[None], points)[1][0])).max(axis=0))
+
+
+def log_sum(*terms: Floats) -> tuple[Floats, list[Floats]]:
+    """Return the logarithm of a sum, and the share of each term in it, from the logarithms of the terms.
+
+    Terms are `[fits, points]`. Nothing overflows, unless a term does.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.maximum.reduce(np.broadcast_arrays(*terms))
+        exps = [np.exp(term - most) for term in terms]
+        total = np.asarray(sum(exps))
+        return most + np.log(total), [one / total for one in exps]
+
+
+def columns(values: Floats) -> list[Floats]:
+    """Return each value of fits as a column `[fits, 1]`, which spreads over points."""
+    return [one[:, None] for one in values.T]
+
+
+def slopes(*each: Floats) -> Floats:
+    """Return slopes by each value as one array, `[fits, points, k]`."""
+    return np.stack(np.broadcast_arrays(*each), axis=-1)
+
+
+def line(logs: Floats, losses: Floats) -> tuple[float, float]:
+    """Return the level and the exponent of a power law through points: log L = level − exponent · log x."""
+    slope, level = np.polyfit(logs, np.log(losses), 1)
+    return float(level), float(-slope)
+
+
+def balance(size: tuple[float, float], data: tuple[float, float], flops: float) -> tuple[float, float] | None:
+    """Return the N and D that minimize A/N^α + B/D^β at 6·N·D = `flops`, from (log A, α) and (log B, β).
+
+    It is equation 4 of Hoffmann et al. 2022. None if the loss does not fall with both.
+    """
+    (a, alpha), (b, beta) = size, data
+    if not (alpha > 0 and beta > 0 and np.isfinite((a, b, alpha, beta)).all()):
+        return None
+    each, both = flops / FLOPS_PER_PARAMETER_AND_TOKEN, alpha + beta
+    scale = np.exp((np.log(alpha) + a - np.log(beta) - b) / both)
+    return float(scale * each ** (beta / both)), float(each ** (alpha / both) / scale)
+
+
+_FRAME = {"__init__", "base", "power"}
+_FIRST = ("hoffmann", "kaplan")
+"""Modules whose laws are listed first, in this order. Others follow by name."""
+
+
+def forms() -> dict[str, Form]:
+    """Return every law's form by name.
+
+    Raises `UsageError` for a file of the user's that cannot be imported, has no form, or whose name is taken.
+    """
+    return dict(_known(extension_folder("scaling")))
+
+
+def form_named(name: str) -> Form:
+    """Return the form of a law. Raises `UsageError` with the known names for an unknown one."""
+    known = forms()
+    if name not in known:
+        raise UsageError(f"there is no law {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
+@cache
+def _known(folder: Path | None) -> dict[str, Form]:
+    """Forms of the package and of another folder, whose files are imported once."""
+    others = sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - _FRAME - {*_FIRST})
+    found: dict[str, Form] = {}
+    own = (importlib.import_module(f"{__package__}.{name}") for name in (*_FIRST, *others))
+    for module in (*own, *(modules(folder, "scaling") if folder else ())):
+        _add(module, found)
+    return found
+
+
+def _add(module: ModuleType, found: dict[str, Form]) -> None:
+    """Add the forms that a module defines; one that it imports from an earlier module is none of its own."""
+    defined = {id(value): value for value in vars(module).values() if isinstance(value, Form)}
+    own = [form for form in defined.values() if form not in found.values()]
+    if not own:
+        raise UsageError(f"{module.__file__} defines no law; define an assay.scaling.laws.Form in it")
+    for form in own:
+        if form.name in found:
+            raise UsageError(f"{module.__file__} defines the law {form.name!r}, which exists; choose another name")
+        found[form.name] = form

@@ -15,8 +15,7 @@ from itertools import product
 import numpy as np
 from scipy.special import expit
 
-from assay.scaling.laws.base import Constant, Form
-from assay.scaling.laws.terms import columns, line, log_sum, slopes
+from assay.scaling.laws.base import Constant, Form, columns, line, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
 _LEAST_WIDTH = 0.05

@@ -13,8 +13,7 @@ from itertools import product
 import numpy as np
 from scipy.special import expit, logit
 
-from assay.scaling.laws.base import Constant, Form
-from assay.scaling.laws.terms import balance, columns, log_sum, slopes
+from assay.scaling.laws.base import Constant, Form, balance, columns, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
 _FLOORS, _SHARES = (0.3, 0.7, 0.95), (0.3, 0.7)

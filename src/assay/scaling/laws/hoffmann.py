@@ -10,8 +10,7 @@ from math import exp
 
 import numpy as np
 
-from assay.scaling.laws.base import Constant, Form
-from assay.scaling.laws.terms import balance, columns, log_sum, slopes
+from assay.scaling.laws.base import Constant, Form, balance, columns, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
 _GRID = (

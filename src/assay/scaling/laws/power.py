@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.scaling.laws.base import Form
-from assay.scaling.laws.terms import columns, line, slopes
+from assay.scaling.laws.base import Form, columns, line, slopes
 from assay.scaling.points import Floats, Points
 
 

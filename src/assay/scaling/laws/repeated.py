@@ -13,9 +13,8 @@ from math import exp
 
 import numpy as np
 
-from assay.scaling.laws.base import Constant, Form
+from assay.scaling.laws.base import Constant, Form, columns, log_sum, slopes
 from assay.scaling.laws.hoffmann import HOFFMANN
-from assay.scaling.laws.terms import columns, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
 

@@ -10,8 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from assay.scaling.laws.base import Constant, Form
-from assay.scaling.laws.terms import columns, line, log_sum, slopes
+from assay.scaling.laws.base import Constant, Form, columns, line, log_sum, slopes
 from assay.scaling.points import Floats, Points
 
 _UNIT = np.log(1e18)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.yaml_text import parse_mapping, read_text
-from assay.errors import among, meant, shown
+from assay.errors import among, short_text, suggestion
 
 _FOLDER = Path(__file__).parent
 _KEYS = ("library", "repeats", "wrong")
@@ -34,18 +34,18 @@ def with_published(written: Any) -> Any:
         return written
     for key in written:
         if key not in _KEYS:
-            raise ValueError(f"the key {key!r} is unknown{meant(str(key), list(_KEYS))}")
+            raise ValueError(f"the key {key!r} is unknown{suggestion(str(key), list(_KEYS))}")
     table = _document(written["library"])
     repeats, wrong = written.get("repeats") or {}, written.get("wrong") or ()
     if not isinstance(repeats, Mapping):
-        raise ValueError(f"repeats is {shown(repeats)}; give the document's rows, each with the study's row")
+        raise ValueError(f"repeats is {short_text(repeats)}; give the document's rows, each with the study's row")
     if not isinstance(wrong, list | tuple):
-        raise ValueError(f"wrong is {shown(wrong)}; give a list of sentences")
+        raise ValueError(f"wrong is {short_text(wrong)}; give a list of sentences")
     names = [row["name"] for row in table.get("rows", ())]
     for name in repeats:
         if name not in names:
             hint = among(str(name), names)
-            raise ValueError(f"repeats names the row {shown(name)}, which the document does not have{hint}")
+            raise ValueError(f"repeats names the row {short_text(name)}, which the document does not have{hint}")
     rows = [{**row, "row": repeats.get(row["name"])} for row in table.get("rows", ())]
     return {**table, "rows": rows, "wrong": [*table.get("wrong", ()), *wrong]}
 
@@ -56,7 +56,7 @@ def _document(name: Any) -> dict[str, Any]:
     known = documents()
     if name not in known:
         hint = among(str(name), known)
-        raise ValueError(f"the library has no document {shown(name)}{hint}")
+        raise ValueError(f"the library has no document {short_text(name)}{hint}")
     path = _FOLDER / f"{name}.yaml"
     found: dict[str, Any] = parse_mapping(read_text(path), str(path), "no document", yaml.safe_load)
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, identity
 from assay.data.progress import Progress as Prepare
-from assay.estimator.timing.step_time import timed as times_of
+from assay.estimator.timing.step_time import serving_times as times_of
 from assay.executors.base import RunningCell, Start
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine

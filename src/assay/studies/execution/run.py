@@ -12,7 +12,7 @@ from math import inf
 from assay.config.home import Home
 from assay.config.run import DataConfig, Run
 from assay.data.progress import Progress as Prepare
-from assay.errors import UsageError, shown
+from assay.errors import UsageError, short_text
 from assay.executors import executor
 from assay.executors.base import Conducted, Ended, Listener, News, Planned, Wave, Work
 from assay.executors.local import Local
@@ -20,7 +20,7 @@ from assay.executors.news import to_event
 from assay.hardware import detect
 from assay.launch.prepare import ReadyRun
 from assay.launch.trial import try_own
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged_copies
 from assay.studies.execution.deadline import Deadline, with_rest
@@ -108,7 +108,7 @@ def measure_design(cells: Sequence[Cell], base: Run, how: Execution) -> Comparis
         kind=how.kind,
         title=how.title,
         **how.stated.stated(),
-        base=resolved(base),
+        base=resolve_run(base),
         seeds=tuple(dict.fromkeys(cell.seed for cell in cells)),
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
         protocol=_protocol(how, len({cell.process for cell in cells}), needs),
@@ -236,7 +236,7 @@ def _tell_rung(folder: StudyFolder, plan: StudyPlan, done: Progress, how: Execut
 def _run(name: str, work: Work) -> Conducted:
     ran: object = executor(name).run(work)
     if not isinstance(ran, Conducted):
-        raise UsageError(f"the executor {name!r} returned {shown(ran)}; its method run must return Conducted")
+        raise UsageError(f"the executor {name!r} returned {short_text(ran)}; its method run must return Conducted")
     return ran
 
 

@@ -25,7 +25,7 @@ from assay.config.model import ModelConfig
 from assay.config.run import ResolvedRun, Run
 from assay.cost import parameter_count
 from assay.errors import UsageError
-from assay.optimizations import resolved
+from assay.optimizations import resolve_run
 
 FLOPS_PER_PARAMETER_AND_TOKEN = 6
 """Two FLOPs a weight forward and four backward (Kaplan et al. 2020)."""
@@ -71,7 +71,7 @@ def shape(base: Run, width: int) -> dict[str, int]:
 
 def run_at_width(base: Run, width: int) -> ResolvedRun:
     """Return the base at a width, with the vocabulary if it is known without text."""
-    return resolved(load(base, [f"{key}={value}" for key, value in shape(base, width).items()])).with_vocabulary()
+    return resolve_run(load(base, [f"{key}={value}" for key, value in shape(base, width).items()])).with_vocabulary()
 
 
 def tokens_for(flops: float, parameters: float) -> float:
@@ -98,4 +98,4 @@ def run_of_size(size: ResolvedRun, base: Run, steps: int, rate: float) -> Resolv
         "training.learning_rate": float(f"{training.learning_rate * rate:.4g}"),
         "training.min_learning_rate": float(f"{training.min_learning_rate * rate:.4g}"),
     }
-    return resolved(load(size.asked(), [f"{key}={value}" for key, value in settings.items()]))
+    return resolve_run(load(size.asked(), [f"{key}={value}" for key, value in settings.items()]))

@@ -8,7 +8,7 @@ from assay.config.run import ResolvedRun, Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
-from assay.optimizations import catalogue, check, check_divided, resolved
+from assay.optimizations import catalogue, check, check_divided, resolve_run
 from assay.records.study import BASELINE
 from assay.studies.base import Study
 from assay.studies.design import Treatment
@@ -38,7 +38,7 @@ class ComparisonStudy(Study):
     def rows(self, base: Run) -> tuple[Treatment, ...]:
         """Return the baseline and every treatment. Raises `UsageError` as `treatments`."""
         found = treatments(base, self.treatments)
-        control = Treatment(BASELINE, {OPTIMIZATIONS: NONE}, resolved(base))
+        control = Treatment(BASELINE, {OPTIMIZATIONS: NONE}, resolve_run(base))
         held = ((text, self.held(run, control.run)) for text, run in found.items())
         return (control, *(Treatment(text, {OPTIMIZATIONS: text}, run) for text, run in held))
 
@@ -60,7 +60,7 @@ def treatments(base: Run, texts: Sequence[str]) -> dict[str, ResolvedRun]:
     found: dict[str, ResolvedRun] = {}
     for text in texts:
         label = "+".join(part.strip() for part in text.split("+"))
-        run = resolved(validate({**base.model_dump(exclude_unset=True), "optimizations": label}))
+        run = resolve_run(validate({**base.model_dump(exclude_unset=True), "optimizations": label}))
         if not run.optimizations:
             raise UsageError("an empty --with names no treatment; write --with NAME, or NAME+NAME for a stack")
         same = next((other for other, known in found.items() if known == run), None)
@@ -89,7 +89,7 @@ def _applies(base: Run, name: str, machine: Machine) -> bool:
     run = validate({**base.model_dump(exclude_unset=True), "optimizations": name})
     try:
         check_divided(run)
-        check(resolved(run), machine)
+        check(resolve_run(run), machine)
     except UsageError:
         return False
     return True

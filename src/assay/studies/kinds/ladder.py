@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from assay.errors import shown
+from assay.errors import short_text
 from assay.studies.base import Study
 from assay.studies.factors import OPTIMIZATIONS, Factor, one_line, text
 
@@ -45,7 +45,7 @@ class Ladder(Study):
             bare = [word for word in rung.split() if "=" not in word]
             if _is_overrides(rung) and bare:
                 raise ValueError(
-                    f"the rung {shown(rung)} has {shown(bare[0])}; write key=value, with spaces between them"
+                    f"the rung {short_text(rung)} has {short_text(bare[0])}; write key=value, with spaces between them"
                 )
         return value
 

@@ -7,7 +7,7 @@ what was wrong with it. Its `scales` has a small shape for a CPU with few cores.
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.errors import UsageError, among, meant, shown
+from assay.errors import UsageError, among, short_text, suggestion
 from assay.studies.base import Study
 from assay.studies.reading import FULL, read_study, scales
 
@@ -36,7 +36,7 @@ def entry(name: str) -> LibraryEntry:
     """Return a study of the library. Raises `UsageError` if there is none of this name."""
     if name not in names():
         hint = among(name, names())
-        raise UsageError(f"the library has no study {shown(name)}{hint}")
+        raise UsageError(f"the library has no study {short_text(name)}{hint}")
     path = _FOLDER / f"{name}.yaml"
     return LibraryEntry(name, {scale: read_study(path, scale) for scale in scales(path)})
 
@@ -59,6 +59,6 @@ def find_study_file(source: str | Path) -> Path:
         return _FOLDER / f"{name}.yaml"
     path = Path(source)
     if not path.exists() and "/" not in name and path.suffix not in (".yaml", ".yml"):
-        hint = meant(name, names()) or "; `assay study library` lists the names"
-        raise UsageError(f"there is no study or file named {shown(name)}{hint}")
+        hint = suggestion(name, names()) or "; `assay study library` lists the names"
+        raise UsageError(f"there is no study or file named {short_text(name)}{hint}")
     return path

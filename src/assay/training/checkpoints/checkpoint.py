@@ -27,9 +27,9 @@ from torch import Tensor
 
 from assay.config.mesh import Mesh
 from assay.errors import START_AGAIN, StorageError, UsageError
-from assay.files import is_full, new_folder, refused
+from assay.files import is_full, new_folder, storage_errors
 from assay.model.weights import WEIGHTS, read_safetensors, write_json, write_safetensors
-from assay.parallel.ranks import ALONE, Ranks
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.checkpoints.state import (
     adopt_generators,
@@ -52,6 +52,7 @@ KEPT = 2
 """Number of checkpoints that are kept: the newest, and the previous one to fall back to."""
 
 STATE = "state.json"
+_RESTORE = f"restore the model's code, or {START_AGAIN}"
 
 
 def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE) -> Path:
@@ -175,7 +176,7 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
         weights = read_safetensors(place / WEIGHTS)
         if weights.keys() != parameters.keys():
             name = min(weights.keys() ^ parameters.keys())
-            raise UsageError(f"{place} and the configuration differ in the weight {name!r}; use the checkpoint's own")
+            raise UsageError(f"{place} and the configuration differ in the weight {name!r}; {_RESTORE}")
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
         tensors = read_safetensors(place / OPTIMIZER)
@@ -209,7 +210,7 @@ def _written_by_all(place: Path, ranks: Ranks) -> Iterator[Path]:
             ranks.meet()
     else:
         made = Path(ranks.gather("")[0])
-        with refused(place):
+        with storage_errors(place):
             yield made
         ranks.meet()
     ranks.meet()

@@ -16,8 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import _getdtype
 from torch import Tensor
 
-from assay.errors import UsageError
-from assay.parallel.ranks import Ranks
+from assay.errors import START_AGAIN, UsageError
+from assay.parallel.process_rank import Ranks
 
 _JOINED = "model-00001-of-00001.safetensors"
 """Torch's name for the only file of a consolidated checkpoint."""
@@ -59,7 +59,7 @@ def read_spread(tensors: dict[str, Tensor], path: Path) -> None:
     """Fill each tensor, by name, with this rank's shard from the file. Raises `UsageError` if the file lacks one."""
     missing = next((name for name in tensors if name not in _names(path)), None)
     if missing is not None:
-        raise UsageError(f"{path} has no tensor {missing!r}; use the checkpoint's own configuration")
+        raise UsageError(f"{path} has no tensor {missing!r}; restore the model's code, or {START_AGAIN}")
     _load(tensors, path.parent)
 
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from assay.config.mesh import Mesh
-from assay.errors import UsageError
-from assay.parallel.ranks import Ranks
+from assay.errors import START_AGAIN, UsageError
+from assay.parallel.process_rank import Ranks
 from assay.step.program import NamedParameters, Stateful, Step
 
 
@@ -82,7 +82,9 @@ def load_optimizer(step: Step, tensors: Mapping[str, Tensor]) -> None:
         if kind != "state":
             continue
         if name not in shapes:
-            raise UsageError(f"the checkpoint has optimizer state of {name!r}, which is not a parameter of this run")
+            raise UsageError(
+                f"the checkpoint has optimizer state of {name!r}, which is not a parameter of this run; {START_AGAIN}"
+            )
         # Several ranks write a scalar as a vector of one element.
         scalar = tensor.shape == (1,) and shapes[name] != (1,)
         for index in (index for index, one in names.items() if one == name):

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from assay.model.weights import WEIGHTS
 from assay.parallel.dtensor import is_spread, local, shard_like
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.step.program import Step
 from assay.training.checkpoints.state import stateful_parts
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from assay.errors import StorageError
-from assay.platforms import closed, kill_group
+from assay.platforms import is_closed, kill_group
 from assay.records.status import Status
 from assay.store.result import compose
 from assay.store.run_folder import RunFolder
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     turns = ["--turns", str(options.turns)] if options.turns is not None else []
     folder.begin()
     ends = _launch(folder, options.ranks, turns)
-    if closed(0):
+    if is_closed(0):
         _end_with_the_parent()
     return _conclude(folder, culprit(ends))
 

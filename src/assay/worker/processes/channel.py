@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from assay.files import refused
-from assay.platforms import BINARY, HANG_UP, STOPPING, closed, orphaned
+from assay.files import storage_errors
+from assay.platforms import BINARY, HANG_UP, STOPPING, is_closed, is_orphaned
 from assay.records.events import AGAIN, GO, STOP
 from assay.sealed import seal_line
 from assay.units import json_text
@@ -91,14 +91,14 @@ def when_closed(lifeline: int, act: Callable[[], None]) -> None:
     """Call `act` in a thread once the other end of a pipe is closed."""
 
     def watch() -> None:
-        if closed(lifeline, None):
+        if is_closed(lifeline, None):
             act()
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def _outlive_nobody(parent: int) -> None:
-    while not orphaned(parent):
+    while not is_orphaned(parent):
         time.sleep(_WATCH_SECONDS)
     os._exit(PARENT_GONE)
 
@@ -126,7 +126,7 @@ class _EventsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with refused(path):
+        with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o644)
             self._length = _repair(self._file)
@@ -134,7 +134,7 @@ class _EventsFile:
     def append(self, line: bytes) -> None:
         """Write one line. Raises `StorageError`."""
         line = seal_line(line)
-        with refused(self._path):
+        with storage_errors(self._path):
             try:
                 _write(self._file, line)
             except OSError:

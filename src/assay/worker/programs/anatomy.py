@@ -13,12 +13,12 @@ import torch
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.errors import UsageError
-from assay.instruments.anatomy import TAKEN_STEPS, anatomy
-from assay.instruments.memory.process import keep_freed_memory
-from assay.instruments.timeline.recording import memory_snapshot, operators
-from assay.instruments.trace import StepTracer
+from assay.instruments.dissection import TAKEN_STEPS, anatomy
+from assay.instruments.memory.resident_memory import keep_freed_memory
+from assay.instruments.operator_timeline import memory_snapshot, operators
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Optimization, optimizations_of
-from assay.parallel.ranks import ALONE
+from assay.parallel.process_rank import ALONE
 from assay.records.evidence import Evidence
 from assay.records.status import Status
 from assay.step.program import Step

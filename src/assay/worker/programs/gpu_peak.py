@@ -18,6 +18,7 @@ from assay.config.run import ResolvedRun
 from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError, first_line
 from assay.fake.peak import GpuPeak
+from assay.platforms import fork_writer, read_fork
 from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
 from assay.worker.programs.own import blame_user, checked_step
@@ -46,7 +47,7 @@ def _begin(device: str, library: str | None) -> None:
     """Load the hooks of a GPU that is not there, then torch."""
     if library is None:
         return
-    from assay.absent.devices import absent_device
+    from assay.absent.gpus import absent_device
     from assay.fake import hooks
 
     loaded = hooks.load(Path(library))
@@ -62,18 +63,18 @@ def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, large
     first = _forked(lambda: peak_at(None))
     if not largest or first.batch_size is None:
         return first
-    from assay.absent.largest import Probe, Search, searched
+    from assay.absent.largest import Probe, Search, search_largest
 
-    search = Search(searched(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
+    search = Search(search_largest(lambda rows: _forked(lambda: peak_at(rows)), (Probe(first.batch_size, first),)))
     return first.model_copy(update={"largest_batch": search.best.number if search.best else 0})
 
 
 def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Callable[[int | None], GpuPeak]:
     """Return the function that finds the peak at a batch; None: the batch of the task."""
-    from assay.fake import absent_step, step
+    from assay.fake import absent_step, traced_step
 
-    run_peak = absent_step.run_peak if ran else step.run_peak
-    step_peak = absent_step.step_peak if ran else step.step_peak
+    run_peak = absent_step.run_peak if ran else traced_step.run_peak
+    step_peak = absent_step.step_peak if ran else traced_step.step_peak
     own = run.model.own
 
     def of_run(rows: int | None) -> GpuPeak:
@@ -121,25 +122,16 @@ def _step(own: str, run: ResolvedRun, given: tuple[int, ...]) -> Callable[[], An
 
 def _forked(find: Callable[[], GpuPeak]) -> GpuPeak:
     """Find a peak in a forked process. Raises `UsageError` with its sentence, `RuntimeError` if it dies."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        code = 1
+
+    def peak_text() -> tuple[str, int]:
         try:
-            text = find().model_dump_json()
-            code = 0
+            return find().model_dump_json(), 0
         except UsageError as error:
-            text, code = str(error), Status.UNAVAILABLE.exit_code
+            return str(error), Status.UNAVAILABLE.exit_code
         except Exception as error:
-            text = f"{type(error).__name__}: {first_line(error)}"
-        with os.fdopen(writing, "w") as pipe:
-            pipe.write(text)
-        os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            return f"{type(error).__name__}: {first_line(error)}", 1
+
+    text, code = read_fork(*fork_writer(peak_text))
     if code == Status.UNAVAILABLE.exit_code:
         raise UsageError(text)
     if code:

@@ -57,7 +57,7 @@ def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
 
 def _traced(run: dict[str, Any]) -> Iterator[str]:
     """Trace the step of a run."""
-    from assay.fake.step import trace_on_cpu
+    from assay.fake.traced_step import trace_on_cpu
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with blame_user(resolved.model.own, "model"):
@@ -66,11 +66,11 @@ def _traced(run: dict[str, Any]) -> Iterator[str]:
 
 def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
     """Measure the step that a function returns."""
-    from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
+    from assay.instruments.memory.resident_memory import keep_freed_memory, return_freed_memory
 
     return_freed_memory()
     step = _step(name, folder)
-    from assay.own.measured import measure_step
+    from assay.own.measurement import measure_step
 
     keep_freed_memory()
     with blame_user(name, "step"):
@@ -79,11 +79,11 @@ def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
 
 def _proven(name: str, against: str, folder: str | None, numerics: Kind) -> Iterator[str]:
     """Compare the values of two steps that functions return."""
-    from assay.own.against import compared
+    from assay.own.against import compare_steps
 
     step, baseline = _step(name, folder), _step(against, folder)
     with blame_user(f"{name} or of {against}", "step"):
-        yield compared(step, baseline, numerics).model_dump_json()
+        yield compare_steps(step, baseline, numerics).model_dump_json()
 
 
 def _step(name: str, folder: str | None) -> Callable[[], Any]:

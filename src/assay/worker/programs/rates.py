@@ -10,6 +10,6 @@ from assay.worker.processes.channel import PARENT_GONE, when_closed
 
 if __name__ == "__main__":
     when_closed(0, lambda: os._exit(PARENT_GONE))
-    from assay.instruments.rates.machine import main
+    from assay.instruments.rates.torch_rates import main
 
     raise SystemExit(main())

@@ -15,7 +15,7 @@ def main() -> int:
     """Print the answer."""
     import torch
 
-    from assay.instruments.counters import largest_half_repeated
+    from assay.instruments.step_counters import largest_half_repeated
 
     if not torch.cuda.is_available():
         return NO_GPU

@@ -145,7 +145,7 @@ def _serve(end: socket.socket, run: ResolvedRun, folder: Path) -> NoReturn:
 
 def _settled(run: ResolvedRun, folder: Path) -> Callable[[], Timed]:
     """Return a function that does one turn of a run, whose first steps are done."""
-    from assay.instruments.memory.process import keep_freed_memory, return_freed_memory
+    from assay.instruments.memory.resident_memory import keep_freed_memory, return_freed_memory
 
     return_freed_memory()
     step = _stepper(run, folder)
@@ -165,7 +165,7 @@ def _stepper(run: ResolvedRun, folder: Path) -> Callable[[], Timed]:
     """Build the step of a run on random tokens; return a function that does the next step and returns its times."""
     from assay.data import open_prepared
     from assay.data.random_tokens import write_random
-    from assay.parallel.ranks import ALONE
+    from assay.parallel.process_rank import ALONE
     from assay.training.loop import train_step, train_until_updated
     from assay.training.probes import ActivationNorms
     from assay.worker.build import build_step, device_of, leave_imports_out_of_collections, settle_torch

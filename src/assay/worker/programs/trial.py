@@ -16,7 +16,7 @@ from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.errors import UsageError, first_line
 from assay.optimizations import optimizations_of
-from assay.parallel.ranks import ALONE
+from assay.parallel.process_rank import ALONE
 from assay.records.evidence import Evidence
 from assay.records.status import Status
 from assay.training.loop import train_until_updated

@@ -13,10 +13,10 @@ from functools import partial
 
 import torch
 
-from assay.instruments.gradients.scale import noting
-from assay.instruments.trace import StepTracer
+from assay.instruments.gradient_scale import noting
+from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Optimization
-from assay.parallel.ranks import Ranks
+from assay.parallel.process_rank import Ranks
 from assay.proofs import dropout
 from assay.proofs.unchanged import differences, left_settings
 from assay.records.gradients import ModuleGradient
@@ -112,7 +112,7 @@ def prove_at_end(
         faults = (
             [f"the step at the end differs from the one that was proven at the beginning: {changed}"] if changed else []
         )
-        faults += [text for text in (dropout.repeated(findings.trace, found),) if text]
+        faults += [text for text in (dropout.repeated_masks(findings.trace, found),) if text]
     _raise_first(ranks, faults[0] if faults else "")
     findings.proven_until = "end"
 

@@ -24,7 +24,7 @@ from assay.training.probes import ActivationNorms
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect
-from assay.values.places import affordable, drawn
+from assay.values.replayed_steps import affordable, draw_steps
 from assay.worker.blocks import Piece, block_pieces
 from assay.worker.proof.values import ValueCheck
 
@@ -50,7 +50,7 @@ class Middle:
         count = 0
         if not values.unchecked:
             count = affordable(loop.run.training.steps, len(self.steps), *COSTS[values.kind])
-        self.replayed = frozenset(drawn(self.steps, count, seed))
+        self.replayed = frozenset(draw_steps(self.steps, count, seed))
         values.note(middle_steps=len(self.steps))
         # A block of one step has none to spare.
         timed = self.steps[untimed:] if max(blocks, default=0) > 1 else self.steps[:0]

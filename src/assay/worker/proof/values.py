@@ -27,7 +27,7 @@ from assay.training.stops import Interrupted, Unproven, WrongValues
 from assay.values.masks import source_of_masks
 from assay.values.recorder import STEPS, Part, StepRecorder
 from assay.values.shared_memory import SharedMemory
-from assay.values.tensors import moved_to_files, record_of
+from assay.values.tensor_file import moved_to_files, record_of
 from assay.worker.processes.channel import Channel
 from assay.worker.proof.process import NOT_SHARED, ReferenceProcess, values_folder
 

@@ -1,1 +1,0 @@
-"""Advice on what to turn on within some memory."""

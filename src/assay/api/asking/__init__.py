@@ -1,1 +1,0 @@
-"""Questions to scaling laws: the best size and data, how they grow, and how large a batch helps."""

@@ -1,1 +1,0 @@
-"""Laws of loss for programs: what can be fitted, fits, predictions, and their results."""

@@ -1,1 +1,0 @@
-"""Programs of a user's own, measured and compared."""

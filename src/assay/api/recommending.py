@@ -1,0 +1,323 @@
+"""A recommendation from ledgers of all stacks, timed steps, and a comparison of the best; on one GPU or several."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.advise.advice import Advice
+from assay.advise.placed import LayoutAdvice
+from assay.api.configuration import Source, configure, predictable, title_of
+from assay.api.fitting import budget_of
+from assay.api.step_results import LayoutRecommendation, Recommendation, values_of
+from assay.config.home import Home, home_of
+from assay.config.run import Run
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.advise.evidence import LossChange
+    from assay.advise.problem import Limits
+    from assay.api.run_results import StudyResult
+    from assay.config import ModelConfig
+    from assay.config.run import ResolvedRun
+    from assay.hardware import Machine
+    from assay.hardware.cluster import Cluster
+
+LIKE = 10
+"""Factor between the parameters of two runs up to which one speaks for the loss of the other."""
+BYTES = 256
+
+
+def machine_here(home: Home, threads: int | None, tell: Callable[[str], None]) -> "Machine":
+    """Return this machine with its rates, measured if need be."""
+    from assay.launch.rates import measured_machine
+
+    return measured_machine(home, threads, tell=tell)
+
+
+def machine_of(device: str | None) -> "Machine":
+    """Return an absent machine with the rates of its datasheet, or without a name one that only counts arithmetic."""
+    from assay.advise.arithmetic import counting
+    from assay.hardware.detect import detect
+    from assay.hardware.devices import absent_machine
+
+    return counting(detect()) if device is None else absent_machine(device)
+
+
+def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]":
+    """Return the catalogue's changes of the loss that speak for a run, preferably those on this device.
+
+    They are of runs on the same kind of device, of which the parameters differ by at most a factor of ten.
+    """
+    from assay.advise.evidence import LossChange
+    from assay.analysis.catalogue import device_of, is_processor, read, shipped_path
+
+    found: dict[str, LossChange] = {}
+    on_cpu, size, device = here.device(run.device) == "cpu", _parameters(run.model), device_of(here)
+    for one in sorted(read(shipped_path()).entries, key=lambda entry: entry.device == device):
+        changed = one.changes.get("val_loss")
+        if changed is None or is_processor(one.device) != on_cpu:
+            continue
+        if abs(log(_parameters_of(one.configuration) / size)) <= log(LIKE):
+            source = f"{one.configuration}, {one.device}, {one.date}"
+            found[one.optimization] = LossChange(changed.change, changed.interval, source)
+    return found
+
+
+@cache
+def _parameters_of(configuration: str) -> int:
+    """Return the parameters of an entry of the catalogue: a preset with its settings."""
+    preset, *words = configuration.split()
+    return _parameters(configure(preset, words).with_vocabulary().model)
+
+
+def _parameters(model: "ModelConfig") -> int:
+    """Return the number of parameters; a vocabulary that no text has determined yet counts as bytes."""
+    from assay.cost import parameter_count
+
+    known = model if model.vocab_size else model.model_copy(update={"vocab_size": BYTES})
+    return parameter_count(known)
+
+
+_GPUS_PER_NODE = 8
+
+
+def cluster_of(gpus: int | None, gpus_per_node: int | None, device: str | None, of: str | None) -> "Cluster | None":
+    """Return the cluster of so many GPUs of `device`; None for one GPU, or if no number is given.
+
+    Raises `UsageError` for an impossible number, a missing device, and memory that a plan does not know.
+    """
+    from assay.hardware.cluster import cluster
+
+    if gpus is None:
+        if gpus_per_node is not None:
+            raise UsageError("--gpus-per-node is of several GPUs; give their number with --gpus")
+        return None
+    if gpus < 1:
+        raise UsageError(f"{gpus} GPUs are not possible; give at least one")
+    if device is None:
+        raise UsageError("GPUs are predicted from their datasheet; name them with --device, such as a100")
+    each = _GPUS_PER_NODE if gpus_per_node is None else gpus_per_node
+    if each < 1 or (gpus > each and gpus % each):
+        raise UsageError(f"{gpus} GPUs do not fill nodes of {each}; choose --gpus-per-node so that it divides {gpus}")
+    if gpus == 1:
+        return None
+    if of is not None:
+        raise UsageError("a plan counts the tensors of a rank, and no other memory; leave out --of or --gpus")
+    return cluster(device, max(1, gpus // each), min(gpus, each))
+
+
+def place_layouts(
+    run: "ResolvedRun",
+    here: "Machine",
+    there: "Cluster",
+    limits: "Limits",
+    words: str,
+    training: tuple[float | None, float | None],
+) -> LayoutRecommendation:
+    """Search the layouts of a step. `here` is one device of the cluster, with the rates of its datasheet.
+
+    `training` has the tokens of a whole training and the price of an hour of one GPU.
+    """
+    from assay.advise.layouts import layout_advice
+    from assay.estimator.uncollected import without_collection
+
+    with without_collection():
+        found = layout_advice(run, here, there, limits, words)
+    tokens, price = training
+    return LayoutRecommendation(**values_of(found, LayoutAdvice), tokens=tokens, price=price)
+
+
+_VERIFIED, _STEPS = 3, 34
+"""Stacks that a verification compares with the configuration, and steps of its runs."""
+
+
+def verify_advice(found: Advice, home: Home, tell: Callable[[str], None]) -> "StudyResult | None":
+    """Compare the first stacks with the configuration in short runs; None if none of them adds anything."""
+    from assay.api.study import compare
+
+    points = (found.recommended, *found.frontier)
+    stacks = list(dict.fromkeys(one.title for one in points if one.stack))[:_VERIFIED]
+    if not stacks:
+        return None
+    tell(f"comparing {len(stacks)} stacks with the configuration in runs of {_STEPS} steps")
+    steps = min(_STEPS, found.run.training.steps)
+    short = {"steps": steps, "warmup_steps": min(5, steps - 1), "eval_interval": 0, "eval_batches": 2}
+    changes = [f"training.{key}={value}" for key, value in short.items()]
+    compared = compare(found.run.asked(), *changes, treatments=stacks, seeds=1, home=home)
+    if compared.interrupted:
+        raise KeyboardInterrupt
+    return compared
+
+
+CALIBRATION_SECONDS = 90.0
+"""Time for the stacks that an answer depends on: some twenty plain ones of a small model, and two compiled ones."""
+MAX_LOSS_CHANGE = 0.01
+"""Largest change of the loss by default, in a like run."""
+
+
+def recommend(
+    source: Source = None,
+    *overrides: str,
+    memory_bytes: int | None = None,
+    of: str | None = None,
+    device: str | None = None,
+    gpus: int | None = None,
+    gpus_per_node: int | None = None,
+    tokens: float | None = None,
+    price: float | None = None,
+    max_loss_change: float | None = MAX_LOSS_CHANGE,
+    calibrate: float | None = None,
+    verify: bool = False,
+    machine: "Machine | None" = None,
+    home: Home | Path | str | None = None,
+    on_progress: Callable[[str], None] = lambda message: None,
+) -> Recommendation | LayoutRecommendation:
+    """Find the fastest stack of techniques and micro-batches whose step stays within some memory.
+
+    `memory_bytes`, `of` and `device` are those of `capacity`. Without a device nothing is asked of this machine, and
+    stacks are ranked by arithmetic. Front-runners are timed here for `calibrate` seconds, if that or `verify` is given,
+    which trains the first three. A lossy technique may change the loss by `max_loss_change`; None allows all. Several
+    `gpus` have a layout. A whole training has so many `tokens`, and an hour of one device this `price`. Raises
+    `UsageError`, also if nothing fits.
+    """
+    there = cluster_of(gpus, gpus_per_node, device, of)
+    place, budget = home_of(home), budget_of(memory_bytes, device)
+    _check(max_loss_change, calibrate, tokens, price)
+    _check_here({"--verify": verify, "--calibrate": calibrate}, device)
+    calibrate = CALIBRATION_SECONDS if verify and calibrate is None else calibrate
+    _check_hours(tokens, bool(device or machine or calibrate is not None))
+    run = _resolved(source, overrides, device, place)
+    here, name = _where(device, machine, run, None if calibrate is None else (place, on_progress))
+    limits = _limits(run, here, budget, of or _limited(device), max_loss_change)
+    if there is not None:
+        return place_layouts(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
+    words, seconds = " ".join(_words(source, overrides)), 0.0 if machine else calibrate or 0.0
+    found = _searched(run, here, limits, _Asked(words, name, device is not None, seconds, place, on_progress))
+    study = verify_advice(found, place, on_progress) if verify else None
+    return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens, price=price)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question beside its run and limits."""
+
+    words: str
+    """The configuration in a command."""
+    device: str
+    """Name of the device; empty if none was named and none is asked."""
+    absent: bool
+    seconds: float
+    """Time for steps of front-runners; 0: none are timed."""
+    home: Home
+    tell: Callable[[str], None]
+
+
+def _where(
+    device: str | None,
+    machine: "Machine | None",
+    run: "ResolvedRun",
+    asked: tuple[Home, Callable[[str], None]] | None,
+) -> "tuple[Machine, str]":
+    """Return the machine of an answer, and its name; without a device, this one has a name only if it is `asked`."""
+    from assay.analysis.catalogue import device_of
+    from assay.launch.prepare import threads_of
+
+    if device is None and machine is None and asked is not None:
+        home, tell = asked
+        machine = machine_here(home, threads_of(run), tell)
+    name = device or ("" if machine is None else device_of(machine))
+    return machine or machine_of(device), name
+
+
+def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
+    """Search all stacks. Their ledgers are gone before garbage is collected again."""
+    from assay.estimator.uncollected import without_collection
+
+    with without_collection():
+        return _advised(run, here, limits, asked)
+
+
+def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
+    """Search all stacks, with the front-runners timed first if there is time for that."""
+    from assay.advise.calibration import time_stacks
+    from assay.advise.checking import check_ranking
+    from assay.advise.problem import Problem
+    from assay.advise.recommend import advice
+    from assay.launch.prepare import threads_of
+
+    problem = Problem(run, here, limits)
+    if asked.seconds > 0:
+        here = time_stacks(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
+    if not asked.absent:
+        ranking = problem.rank(here, of_timed=asked.seconds > 0)
+        return advice(problem, ranking, asked.device, asked.words, absent=False)
+    found = check_ranking(problem, lambda: problem.rank(here), asked.device, asked.tell)
+    return advice(problem, found.ranking, asked.device, asked.words, absent=True, checked=found.by)
+
+
+def _limits(run: "ResolvedRun", here: "Machine", budget: int, of: str, most: float | None) -> "Limits":
+    from assay.advise.problem import Limits
+
+    return Limits(budget, of, most, loss_changes(run, here))
+
+
+def _limited(device: str | None) -> str:
+    """Return which memory a budget limits where nothing is said."""
+    return "tensors" if device is None else "device"
+
+
+def _check(max_loss_change: float | None, calibrate: float | None, tokens: float | None, price: float | None) -> None:
+    """Raise `UsageError` for a number that makes no sense."""
+    if max_loss_change is not None and not 0 <= max_loss_change < 1:
+        raise UsageError(
+            f"a change of the loss by {max_loss_change:g} is no limit; give a fraction from 0 to 1, such as 0.01"
+        )
+    if calibrate is not None and not 0 <= calibrate <= 86400:
+        raise UsageError(f"calibration cannot take {calibrate:g} seconds; give 0 to 86400")
+    if tokens is not None and not 0 < tokens <= 1e20:
+        raise UsageError(f"training on {tokens:g} tokens is not possible; give a number such as 1e9")
+    if price is not None and not 0 <= price <= 1e20:
+        raise UsageError(f"price={price:g} is not possible; give a number from 0 to 1e+20")
+    if price is not None and tokens is None:
+        raise UsageError("--price is of a training; say how many --tokens it has")
+
+
+def _check_here(asked: Mapping[str, float | None], device: str | None) -> None:
+    """Raise `UsageError` if an absent device should verify or be timed."""
+    option = next((name for name, value in asked.items() if value), None)
+    if option is not None and device is not None:
+        raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out {option} or --device")
+
+
+def _check_hours(tokens: float | None, timed: bool) -> None:
+    """Raise `UsageError` if a training should have hours, and no device has times."""
+    if tokens is not None and not timed:
+        raise UsageError("hours are of a device; name a GPU with --device, or time steps here with --calibrate 90")
+
+
+def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
+    """Return the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
+    from assay.hardware.devices import device as device_named
+    from assay.optimizations import resolve_run
+
+    asked = configure(source, overrides)
+    if asked.ranks > 1:
+        raise UsageError("stacks are searched for one device; leave out ranks, and give --gpus")
+    # Whatever is wrong is said before the text is prepared.
+    resolve_run(asked)
+    if device is not None:
+        device_named(device)
+    with predictable(asked, home) as run:
+        return resolve_run(run if device is None else run.model_copy(update={"device": "cuda"}))
+
+
+def _words(source: Source, overrides: tuple[str, ...], planned: "ResolvedRun | None" = None) -> list[str]:
+    """Return a configuration as words of a command; a `planned` one also names a vocabulary that its text decided."""
+    named = [title_of(source) if isinstance(source, Run) else str(source)] if source is not None else ["demo"]
+    if planned is not None and configure(source, overrides).with_vocabulary().model.vocab_size is None:
+        overrides = (*overrides, f"model.vocab_size={planned.model.vocab_size}")
+    return [shlex.quote(word) for word in (*named, *overrides)]

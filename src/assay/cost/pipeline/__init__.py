@@ -1,1 +1,0 @@
-"""Pipelines: schedules, the stages of a decoder, and the share of time in which a stage waits."""

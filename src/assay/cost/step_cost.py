@@ -1,0 +1,292 @@
+"""`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
+
+It mirrors the training step: the operations of forward, the tensors that exist throughout, the number of micro-batches,
+the recomputed modules, and the update. `cost.timeline` turns it into bytes by instant. For a step divided over a mesh,
+the ledger is that of one rank: its operations, its shards and its communications.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+from assay.config import ResolvedRun
+from assay.config.mesh import ONE_DEVICE, Mesh
+from assay.cost.collectives import Communication
+from assay.cost.gpt_tape import Forward
+from assay.cost.gpu_kernels import norm_of_one, norms_of_list
+from assay.cost.kernels import CPU, Kernels
+from assay.cost.mixture import between_steps
+from assay.cost.operation import Operation
+from assay.cost.optimizers.updates import COUNT, Instant, OnHost, UpdateRule
+from assay.cost.pipeline_schedules import Action
+from assay.cost.simulation.lifetimes import Lifetimes, lifetimes_of
+from assay.cost.step_parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
+from assay.cost.tape import Tape, replace_site
+from assay.cost.tensor import DTYPE_BYTES, Tensor
+
+_UNREAD = "unread figures"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The ledger of one device's share of one optimizer step."""
+
+    tape: Tape
+    """Forward pass of one micro-batch."""
+    parameters: dict[str, Tensor]
+    """Parameters by name, in the shape and dtype in which operations read them."""
+    pieces: dict[str, Tensor]
+    """This rank's shard of each parameter between steps. From backward to the update, its gradient has the same shape
+    and dtype."""
+    tables: tuple[Tensor, ...]
+    """Constant tensors on the device, such as the mask: neither learned nor part of a batch."""
+    batch: Batch
+    optimizer: OptimizerStep = field(default_factory=OptimizerStep)
+    backward: Backward = field(default_factory=Backward)
+    sharding: Sharding = field(default_factory=Sharding)
+    pipeline: Pipeline = field(default_factory=Pipeline)
+    kernels: Kernels = CPU
+    blocks: int = 0
+    """Number of blocks in the whole model."""
+    micro_batches: int = 1
+    replayed: bool = False
+    """True if forward and backward are replayed as a captured graph, whose memory stays until the next step."""
+    copied_beside: frozenset[str] = frozenset()
+    """Storages that another stream reads. The allocator has them back when that stream is done, for which no host waits
+    before the step ends."""
+    mesh: Mesh = ONE_DEVICE
+    rank: int = 0
+    """Rank whose ledger this is."""
+    sequence_parts: int = 1
+    """Parts into which positions are divided outside the pairs of split matrices, one a tp rank; 1: undivided."""
+    buffers: tuple[Tensor, ...] = ()
+    """Further tensors on the device between steps, such as receive buffers and batches fetched ahead."""
+    summed_over: tuple[str, ...] = ()
+    """Axes over which this rank's gradients are summed after the last backward of a step."""
+    sent: tuple[Communication, ...] = ()
+    """Communications of this rank in a step, without those of operations and groups; `cost.work` lists all."""
+
+    @property
+    def place(self) -> Mapping[str, int]:
+        """The rank's index along each axis."""
+        return self.mesh.at(self.rank)
+
+    @property
+    def order(self) -> tuple[Action, ...]:
+        """Forwards and backwards of this rank's stages, in order; empty without a pipeline."""
+        schedule = self.pipeline.schedule
+        return () if schedule is None else schedule.orders[self.place["pp"]]
+
+    @property
+    def block_sites(self) -> tuple[str, ...]:
+        """Sites of the blocks on this rank, in order."""
+        sites = (operation.site.split(".") for operation in self.tape)
+        return tuple(dict.fromkeys(f"blocks.{parts[1]}" for parts in sites if parts[0] == "blocks"))
+
+    @property
+    def reported_norm_bytes(self) -> int:
+        """Bytes of the activation norms of the first and the last block: two float32 numbers, even of one block."""
+        return 4 * 2
+
+    @property
+    def reported_bytes(self) -> int:
+        """Bytes of the loss and the activation norms, which a step sums over its ranks."""
+        return 4 + self.reported_norm_bytes
+
+    def share(self, axis: str) -> Self:
+        """The ledger of one rank along an axis that divides the batch."""
+        one = self.part(self.mesh.degree(axis))
+        return replace(one, tape=tuple(each for operation in one.tape for each in operation.shared(axis)))
+
+    def part(self, parts: int) -> Self:
+        """The ledger of a step that has one of `parts` equal parts of the batch."""
+        return replace(
+            self,
+            tape=tuple(operation.cut(parts) for operation in self.tape),
+            batch=self.batch.part(parts),
+            buffers=tuple(one.cut(parts) for one in self.buffers),
+            sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
+        )
+
+    def holding(self, pieces: dict[str, Tensor], padding_bytes: int = 0) -> Self:
+        """The ledger with `pieces` as this rank's shards, which the optimizer updates if it has no other shards."""
+        return replace(self, pieces=pieces, sharding=replace(self.sharding, padding_bytes=padding_bytes))
+
+    def updated_by(self, rule: UpdateRule) -> Self:
+        """The ledger with another optimizer."""
+        return replace(self, optimizer=replace(self.optimizer, rule=rule))
+
+    def reporting(self, axis: str) -> Self:
+        """The ledger with the loss and activation norms of a step summed over an axis."""
+        return self.sending(
+            Communication("all_reduce", axis, self.reported_bytes, 1, "the loss and activation norms", "float32")
+        )
+
+    def measuring_norm(self, axis: str, times: int = 1) -> Self:
+        """The ledger with the gradients' squares summed over an axis, in `times` all-reduces of one number."""
+        return self.sending(Communication("all_reduce", axis, 4, times, "the gradient norm", "float32"))
+
+    def reading_every(self, steps: int) -> Self:
+        """The ledger of steps whose figures are read together: the loss, the gradient norm and two blocks' norms.
+
+        Those of all steps but the last are held until the read.
+        """
+        others = tuple(one for one in self.buffers if one.name != _UNREAD)
+        unread = Tensor(_UNREAD, (steps - 1, 4), batched=False)
+        return replace(self, buffers=(*others, unread) if steps > 1 else others)
+
+    @property
+    def read_every(self) -> int:
+        """Number of steps whose figures are read together."""
+        return next((one.shape[0] + 1 for one in self.buffers if one.name == _UNREAD), 1)
+
+    def sending(self, *communications: Communication) -> Self:
+        """The ledger with further communications."""
+        return replace(self, sent=(*self.sent, *communications))
+
+    def recomputing(self, sites: Iterable[str], *, noise: bool) -> Self:
+        """The ledger with these modules recomputed in backward; `noise` is true if they draw random numbers."""
+        kept = self.kernels.generator_bytes if noise else 0
+        return replace(self, backward=self.backward.recomputing(sites, kept))
+
+    def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
+        """The ledger in which `change` rewrites each run of operations at a site that satisfies `inside`."""
+        return replace(self, tape=replace_site(self.tape, inside, lambda run: tuple(change(run))))
+
+    def with_tables_read(self) -> Self:
+        """The ledger without the tables that no operation reads, because the modules that make them are not built."""
+        read = {name for operation in self.tape for name in operation.inputs}
+        return replace(self, tables=tuple(one for one in self.tables if one.name in read))
+
+    def cut(self, micro_batches: int) -> Self:
+        """The ledger with the same batch in `micro_batches` equal parts, one after the other."""
+        tape = tuple(operation.cut(micro_batches) for operation in self.tape)
+        return replace(
+            self, tape=tape, batch=self.batch.cut(micro_batches), micro_batches=self.micro_batches * micro_batches
+        )
+
+    @cached_property
+    def values(self) -> dict[str, Tensor]:
+        """Every tensor by name: parameters, tables, the batch, and the results of operations; not to be changed."""
+        given = (*self.tables, *self.batch.tensors, *self.batch.picked)
+        held = {**self.parameters, **{tensor.name: tensor for tensor in given}}
+        made = (tensor for operation in self.tape for tensor in (*operation.outputs, *operation.extras))
+        return held | {tensor.name: tensor for tensor in made}
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of every tensor of `values`; not to be changed."""
+        return {name: tensor.nbytes for name, tensor in self.values.items()}
+
+    @cached_property
+    def lifetimes(self) -> Lifetimes:
+        """Lifetimes of the tape's storages, and its recomputed segments; computed once."""
+        tables = [tensor.name for tensor in self.tables]
+        return lifetimes_of(self.tape, self.values, self.parameters, tables, self.backward)
+
+    @cached_property
+    def parameter_bytes(self) -> int:
+        """Bytes of this rank's weights, padding included."""
+        return sum(tensor.nbytes for tensor in self.pieces.values()) + self.sharding.padding_bytes
+
+    @property
+    def updated(self) -> dict[str, Tensor]:
+        """Shards that the optimizer updates."""
+        return self.pieces if self.optimizer.shards is None else self.optimizer.shards
+
+    @cached_property
+    def optimizer_state(self) -> tuple[Tensor, ...]:
+        """Tensors that the optimizer keeps between steps on the device."""
+        rule = self.optimizer.rule
+        state = rule.state(self.updated)
+        if self.kernels.gpu is None or rule.counts_on_gpu:
+            return state
+        return tuple([one for one in state if one is not COUNT])
+
+    @cached_property
+    def update(self) -> tuple[Instant, ...]:
+        """Instants of the update that follows backward."""
+        if self.sharding.on_host:
+            return OnHost().instants(self.updated)
+        if self.optimizer.in_backward:
+            return ()
+        return (*self.norms, *self.instants_of(self.updated), *self.optimizer.after)
+
+    def instants_of(self, pieces: Mapping[str, Tensor]) -> tuple[Instant, ...]:
+        """Instants of the update of some shards."""
+        rule, gpu = self.optimizer.rule, self.kernels.gpu
+        return rule.instants(pieces) if gpu is None else rule.instants_on(gpu, pieces)
+
+    @property
+    def norms(self) -> tuple[Instant, ...]:
+        """The norm of each gradient, whose numbers are then stacked; the norm of these is a figure of the step."""
+        pieces, number = self.pieces.values(), DTYPE_BYTES["float32"]
+        stacked = Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number)
+        if self.kernels.gpu is not None:
+            chunks = norms_of_list(one.elements for one in pieces)
+            return (Instant("aten._foreach_norm", "", len(pieces) * number + chunks), stacked)
+        each = (
+            Instant("aten._foreach_norm", one.name, place * number + self._copied_for_norm(one))
+            for place, one in enumerate(pieces, start=1)
+        )
+        return (*each, stacked)
+
+    def norm_of(self, gradient: Tensor) -> Instant:
+        """The norm of a gradient that is used and freed within backward; its number waits for the others."""
+        number = DTYPE_BYTES["float32"]
+        gpu = self.kernels.gpu
+        inside = self._copied_for_norm(gradient) if gpu is None else norm_of_one(gradient.elements, gpu)
+        nbytes = number + inside
+        return Instant("aten.linalg_vector_norm", gradient.name, nbytes, kept_bytes=number)
+
+    def _copied_for_norm(self, gradient: Tensor) -> int:
+        """Bytes of the float32 copy that a CPU makes of a 16-bit gradient."""
+        narrow = gradient.dtype in ("bfloat16", "float16")
+        return gradient.cast("float32").nbytes if narrow else 0
+
+    @cached_property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradients that wait for the update when backward has ended."""
+        return 0 if self.optimizer.in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
+
+    @cached_property
+    def optimizer_state_bytes(self) -> int:
+        """Bytes that the optimizer keeps between steps."""
+        return sum(tensor.nbytes for tensor in self.optimizer_state)
+
+    @cached_property
+    def held_bytes(self) -> int:
+        """Bytes on the device before a step: weights, optimizer state, tables and buffers; gradients are cleared."""
+        lasting = sum(tensor.nbytes for tensor in (*self.tables, *self.buffers))
+        return lasting if self.sharding.on_host else lasting + self.parameter_bytes + self.optimizer_state_bytes
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """Tensors on the device before a step, without the padding of shards."""
+        return self.held_at_first if self.sharding.on_host else (*self.held_at_first, *self.optimizer_state)
+
+    @property
+    def held_at_first(self) -> tuple[Tensor, ...]:
+        """Tensors on the device before the first step, which makes the optimizer state."""
+        weights = () if self.sharding.on_host else self.pieces.values()
+        return (*weights, *self.tables, *self.buffers)
+
+
+def baseline(run: ResolvedRun, kernels: Kernels = CPU) -> Cost:
+    """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
+    forward = Forward(run.model, run.training.batch_size, kernels)
+    tape = forward.tape()
+    learned = forward.parameters
+    cost = Cost(
+        tape=tape,
+        parameters=learned,
+        pieces=learned,
+        tables=tuple(forward.tables.values()),
+        batch=Batch(tuple(forward.batch.values())),
+        kernels=kernels,
+        blocks=run.model.n_layer,
+        buffers=between_steps(run.model),
+    )
+    device = "cpu" if kernels.gpu is None else "cuda"
+    return cost.reading_every(min(run.read_every(device), run.training.steps))

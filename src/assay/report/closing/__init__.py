@@ -1,1 +1,0 @@
-"""The last lines of a command: the result, what it is compared with, and what to run next."""

@@ -1,0 +1,1 @@
+"""The table of a comparison, its figures, its page, and its progress."""

@@ -1,1 +1,0 @@
-"""Predictions without a run as text: what fits, inference, the cost of a training, and scaling laws."""

@@ -1,0 +1,83 @@
+"""Words on predictions: whether a step fits, what its time rests on, and what a training at its pace takes."""
+
+from assay.estimator.cost import Training
+from assay.estimator.memory_fit import Fit, StepBatch
+from assay.estimator.timing.roofline import SHEET_FACTORS
+from assay.estimator.timing.step_time import StepTime
+from assay.hardware.kernel_seconds import MEASURED_ON
+from assay.units import format_bytes, format_count, format_seconds
+
+
+def batch_words(batch: StepBatch) -> str:
+    """Return ``"8 sequences of 1,024 tokens"``, with the micro-batches if there are several."""
+    what = "sequence" if batch.sequences == 1 else "sequences"
+    parts = f", in {batch.micro_batches} micro-batches" if batch.micro_batches > 1 else ""
+    return f"{batch.sequences:,} {what} of {batch.context:,} tokens{parts}"
+
+
+def fit_words(fit: Fit) -> str:
+    """Return whether a step fits, and its need beside the memory of the device."""
+    need = span(format_bytes(fit.need.low), format_bytes(fit.need.high))
+    return f"{fit.verdict}: {need} of {format_bytes(fit.memory_bytes)}, with {batch_words(fit.batch)}"
+
+
+SHEET_ROOFLINE = (
+    "a roofline of the datasheet's peaks: no step is faster, and real ones take {:g} to {:g} times as long"
+).format(*SHEET_FACTORS)
+PREDICTED = f"predicted by operators measured on one {MEASURED_ON.upper()}, on other devices by their datasheets"
+
+
+def by_kernels(device: str) -> str:
+    """Return what a time by kernels on a device, by its key, rests on."""
+    measured = f"by operators measured on one {MEASURED_ON.upper()}"
+    return measured if device == MEASURED_ON else f"{measured}, in proportion to both datasheets"
+
+
+def within(step: StepTime) -> str:
+    """Format seconds and their margin as ``"35.2 ms, within ± 15 %"``."""
+    margin = "" if step.margin is None else f", within ± {step.margin:.0%}".replace("%", " %")
+    return f"{format_seconds(step.seconds)}{margin}"
+
+
+def longer(step: StepTime) -> str:
+    """Return both times of host and device, which work at once, and for which of them a step waits."""
+    assert step.apart is not None
+    host, device = step.apart
+    waits = f"it waits for the {'host' if host > device else 'device'}"
+    return f"{format_seconds(host)} to queue the step, {format_seconds(device)} on the device; {waits}"
+
+
+_UNITS = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0}
+"""Seconds of a unit; each is used from two of it on."""
+
+
+def span(low: str, high: str) -> str:
+    """Return ``"3 to 5"``, or one text if both are equal."""
+    return low if low == high else f"{low} to {high}"
+
+
+def hours_words(found: Training) -> str:
+    """Return the time from and to, such as ``"15 to 35 hours"``; without a known error it is a bound."""
+    low, high = (one * 3600 for one in found.hours)
+    unit, size = next(((name, size) for name, size in _UNITS.items() if high >= 2 * size), ("seconds", 1.0))
+    return f"{_between(low / size, high / size, bound=found.spread is None)} {unit}"
+
+
+def money_words(found: Training) -> str:
+    """Return the money from and to; empty without a price."""
+    return "" if found.money is None else _between(*found.money, bound=found.spread is None)
+
+
+def training_words(found: Training) -> str:
+    """Return the sentence on a training, without its stop."""
+    cost = f" and cost {money_words(found)}" if found.money is not None else ""
+    return f"{format_count(found.tokens)} tokens take {hours_words(found)}{cost}"
+
+
+def _between(low: float, high: float, *, bound: bool) -> str:
+    words = span(_short(low), _short(high))
+    return f"at least {words}" if bound else words
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

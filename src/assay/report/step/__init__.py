@@ -1,1 +1,0 @@
-"""Measurements of one step as text: an anatomy, and gradients."""

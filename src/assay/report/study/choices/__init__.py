@@ -1,1 +1,0 @@
-"""Sections of a study's answer on the choice of a row."""

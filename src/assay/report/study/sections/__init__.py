@@ -1,0 +1,1 @@
+"""Sections of a study's answer: the sentences, the choice of a row, effects of factors, and what was stated before."""

@@ -1,0 +1,352 @@
+"""Figures of a study's sections: rows by time and memory, learning rates, estimates, parts of stacks, heat maps.
+
+Each step of the staircase begins where the one above it ends, as if the changes added up. The bar below is the measured
+change of the whole. There is a panel for each stack and each metric in bytes or seconds.
+
+A field is filled with a colour of the theme, the fainter the smaller its number. So the page's own background shows
+through, and the same figure is readable on light paper and on a dark screen.
+"""
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assay.analysis.choose.criteria import Criterion
+from assay.analysis.choose.learning_rates import BATCH_SIZE, RateSeries, learning_rates
+from assay.analysis.choose.ranking import CriteriaFront, Standing, frontier
+from assay.analysis.factors.additivity import Deviation, Grid, deviations
+from assay.analysis.factors.changes import ChangeEstimate
+from assay.analysis.metrics import metrics
+from assay.report.blocks import UNKNOWN
+from assay.report.kit.drawing import (
+    CHARACTER,
+    INK,
+    MOST,
+    PAPER,
+    SMALL,
+    SOFT,
+    WIDTH,
+    Panel,
+    broken,
+    byte_unit,
+    is_wide,
+    logarithmic,
+    marker,
+    series,
+)
+from assay.report.study.sections.wording import points, row_name, title
+from assay.units import format_percent
+
+if TYPE_CHECKING:
+    from matplotlib.transforms import Bbox
+
+    from assay.report.study.view import StudyView
+
+_PLACES = (
+    (9, 0, "left", "center"),
+    (-9, 0, "right", "center"),
+    (0, 9, "center", "bottom"),
+    (0, -9, "center", "top"),
+    (14, 22, "left", "bottom"),
+    (14, -22, "left", "top"),
+    (-14, 22, "right", "bottom"),
+    (-14, -22, "right", "top"),
+    (0, 40, "center", "bottom"),
+    (0, -40, "center", "top"),
+)
+"""Offsets from a point in typographic points, with alignments; the first that is free is taken."""
+_NEAR = 9
+"""Largest offset of a name that needs no line to its point."""
+_POINT = 7.0
+"""Half the width of a marker, in typographic points."""
+
+
+class Label(NamedTuple):
+    """The name of a point."""
+
+    text: str
+    at: tuple[float, float]
+
+
+def place_labels(axis: Any, labels: Sequence[Label]) -> None:
+    """Write each name beside its point; one for which there is no free place is left out."""
+    axis.get_figure().draw_without_rendering()
+    taken = [_around(axis, label.at) for label in labels]
+    for label in labels:
+        for right, up, across, along in _PLACES:
+            text = axis.annotate(
+                label.text, label.at, (right, up), textcoords="offset points", ha=across, va=along, fontsize=8,
+                color=INK,
+            )  # fmt: skip
+            box = text.get_window_extent()
+            if _inside(box, axis.get_window_extent()) and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                if max(abs(right), abs(up)) > _NEAR:
+                    _line(axis, label.at, (right, up))
+                break
+            text.remove()
+
+
+def _line(axis: Any, at: tuple[float, float], offset: tuple[int, int]) -> None:
+    """Draw a line from a point to its name."""
+    line = {"arrowstyle": "-", "color": SOFT, "linewidth": 0.8}
+    axis.annotate("", at, offset, textcoords="offset points", arrowprops=line)
+
+
+def _around(axis: Any, at: tuple[float, float]) -> "Bbox":
+    from matplotlib.transforms import Bbox
+
+    across, up = axis.transData.transform(at)
+    reach = _POINT * axis.get_figure().dpi / 72
+    return Bbox.from_extents(across - reach, up - reach, across + reach, up + reach)
+
+
+def _inside(box: "Bbox", frame: "Bbox") -> bool:
+    return bool(box.x0 >= frame.x0 and box.x1 <= frame.x1 and box.y0 >= frame.y0 and box.y1 <= frame.y1)
+
+
+_NAMED = 14
+"""Most points that are named in the figure; beyond, only those of the front are."""
+
+
+def front_panels(study: "StudyView") -> tuple[Panel, ...]:
+    """Return memory against the time of all steps; rows on the front are filled, others hollow."""
+    found = study.of(frontier)
+    if not {"memory", "time"} <= {one.name for one in found.criteria}:
+        return ()
+    return (Panel("memory against time", partial(_draw_front, found), 4.4, width=SMALL),)
+
+
+def _draw_front(found: CriteriaFront, axis: Any) -> None:
+    by_name = {one.name: one for one in found.criteria}
+    points = [(number, one) for number, one in enumerate(found.rows) if one.figures]
+    crowded = len(points) > _NAMED
+    scale, unit = byte_unit(min(one.figures["memory"] for _, one in points))
+    labels = []
+    for number, one in sorted(points, key=lambda point: not point[1].on_front):  # the front's names come first
+        at = (one.figures["time"], one.figures["memory"] / scale)
+        fill = {} if one.on_front else {"markerfacecolor": "none", "markeredgewidth": 1.6}
+        axis.plot(*at, color=series(number), marker=marker(number), markersize=9, linestyle="none", **fill)
+        if one.on_front or not crowded:
+            labels.append(Label(_label(one, by_name.get("loss")), at))
+    axis.margins(0.18)
+    if is_wide([one.figures["time"] for _, one in points]):
+        logarithmic(axis)
+    axis.set(xlabel="time of all steps, seconds", ylabel=f"{by_name['memory'].metric.title}, {unit}")
+    place_labels(axis, labels)
+
+
+def _label(one: Standing, loss: Criterion | None) -> str:
+    name = one.row.treatment.replace("+", "\n+ ").replace(", ", ",\n")
+    return name if loss is None else f"{name}\nloss {one.figures['loss']:.3f}"
+
+
+def rate_panels(study: "StudyView") -> tuple[Panel, ...]:
+    """Return the loss by learning rate, a panel for each series with equal axes; rates that diverged are marked."""
+    drawn = [one for one in study.of(learning_rates) if one.best is not None]
+    rates = sorted({rate.rate for one in drawn for rate in one.rates})
+    losses = [rate.loss for one in drawn for rate in one.rates if rate.loss is not None]
+    if not losses:
+        return ()
+    room = 0.08 * (max(losses) - min(losses)) or 0.1
+    ends = min(losses) - room, max(losses) + 2 * room
+    return tuple(
+        Panel(_name(one), partial(_draw_rates, one, number, rates, ends), 2.8) for number, one in enumerate(drawn, 1)
+    )
+
+
+def _draw_rates(one: RateSeries, number: int, rates: list[float], ends: tuple[float, float], axis: Any) -> None:
+    known = [(rate.rate, rate.loss) for rate in one.rates if rate.loss is not None]
+    style = {"color": series(number), "marker": marker(number), "markersize": 7, "markeredgecolor": PAPER}
+    axis.plot([rate for rate, _ in known], [loss for _, loss in known], **style)
+    for rate in (rate.rate for rate in one.rates if rate.diverged):
+        axis.annotate("×", (rate, 0.92), xycoords=("data", "axes fraction"), ha="center", color=series(number))
+    axis.set_xscale("log")
+    axis.set_xlim(rates[0] / 1.3, rates[-1] * 1.3)
+    axis.set_xticks(rates, [f"{rate:g}" for rate in rates], rotation=45 if len(rates) > 4 else 0)
+    axis.minorticks_off()
+    axis.set(xlabel="learning rate", ylabel="validation loss", ylim=ends)
+
+
+def _name(one: RateSeries) -> str:
+    return ", ".join(filter(None, (f"{BATCH_SIZE.removeprefix('training.')} {one.batch_size}", one.others)))
+
+
+_LABEL = 26
+_ZERO = 5e-4
+"""Change below which a figure is printed as 0.0 %."""
+
+
+class Estimates(NamedTuple):
+    """Estimates of one metric by the name of their row."""
+
+    title: str
+    by_row: Mapping[str, ChangeEstimate]
+    exact: bool
+    """True if the metric repeats exactly, so that an estimate needs no interval."""
+
+
+def estimate_panels(found: Sequence[Estimates], label: str) -> tuple[Panel, ...]:
+    """Return panels of estimates in percent with their intervals; empty if there are none."""
+    names = list(dict.fromkeys(name for one in found for name in one.by_row))
+    labels = tuple(textwrap.fill(re.sub(r"(?<=\S)\+", "+ ", name), _LABEL) for name in names)
+    if not names:
+        return ()
+    height = 0.2 + 0.16 * max(1 + one.count("\n") for one in labels)
+    size = 0.8 + height * len(names)
+    return tuple(Panel(one.title, partial(_draw_estimates, one, names, labels, label), size, labels) for one in found)
+
+
+def _draw_estimates(found: Estimates, names: Sequence[str], labels: Sequence[str], label: str, axis: Any) -> None:
+    axis.axvline(0, color=SOFT, linewidth=1)
+    for place, name in enumerate(names):
+        if name in found.by_row:
+            _estimate(axis, place, found.by_row[name], found.exact)
+    axis.grid(axis="y", visible=False)
+    axis.margins(x=0.25)
+    axis.set_yticks(range(len(names)), labels, color=INK)
+    axis.set_ylim(len(names) - 0.4, -0.7)
+    axis.set_xlabel(label)
+    axis.xaxis.get_major_locator().set_params(nbins=5)
+
+
+def _estimate(axis: Any, place: int, one: ChangeEstimate, exact: bool) -> None:
+    low, high = one.interval or (one.value, one.value)
+    sure = abs(one.value) > _ZERO if exact else one.interval is not None and not low <= 0 <= high
+    colour = series(1) if sure else series(0)
+    axis.plot([100 * low, 100 * high], [place, place], color=colour, linewidth=2.2, zorder=2)
+    axis.plot(100 * one.value, place, color=colour, marker=marker(0), markersize=6, markeredgecolor=PAPER, zorder=3)
+    axis.annotate(
+        format_percent(one.value).removesuffix(" %"),
+        (100 * one.value, place),
+        (0, 6),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7.5,
+        color=INK,
+        bbox={"boxstyle": "square,pad=0.1", "facecolor": PAPER, "edgecolor": "none"},  # the line of zero may pass there
+    )
+
+
+_SUM, _WHOLE = "sum of the parts", "all together"
+_MOST_PARTS = 8
+"""Most parts of a stack that is drawn."""
+
+
+def part_panels(study: "StudyView") -> tuple[Panel, ...]:
+    """Return the panels of the stacks in the order of the rows; empty if no row has parts of its own."""
+    known, numbers = metrics(), {name: at for at, name in enumerate(study.comparison.record.treatments, start=1)}
+    found = [
+        (numbers[one.row], one, each.metric)
+        for each in study.of(deviations)
+        if known[each.metric].unit in ("bytes", "seconds")
+        for one in each.deviations
+        if len(one.singles) <= _MOST_PARTS
+    ]
+    found.sort(key=lambda one: one[0])
+    return tuple(_parts_panel(one, metric, numbers) for _, one, metric in found[:MOST])
+
+
+def _parts_panel(one: Deviation, metric: str, numbers: dict[str, int]) -> Panel:
+    names = tuple(broken(name) for name in (*one.singles, _SUM, _WHOLE))
+    lines = max(1 + name.count("\n") for name in names)
+    heading = f"{row_name(one.changes, one.row)}: {title(metric)}"
+    return Panel(heading, partial(_draw_parts, one, names, numbers), 0.8 + (0.12 + 0.14 * lines) * len(names), names)
+
+
+def _draw_parts(one: Deviation, names: tuple[str, ...], numbers: dict[str, int], axis: Any) -> None:
+    ends, coloured = [0.0, *accumulate(one.parts)], zip(one.singles, one.parts, strict=True)
+    bars = [(ends[at], part, series(numbers[name])) for at, (name, part) in enumerate(coloured)]
+    bars += [(0.0, one.expected, SOFT), (0.0, one.change, series(numbers[one.row]))]
+    for place, (start, size, colour) in enumerate(bars):
+        axis.barh(
+            place, 100 * size, left=100 * start, height=0.62, color=colour, alpha=0.45 if colour == SOFT else 0.85
+        )
+        side = 1 if size >= 0 else -1
+        axis.annotate(points(size), (100 * (start + size), place), (4 * side, 0), textcoords="offset points",
+                      ha="left" if side > 0 else "right", va="center", fontsize=8, color=INK)  # fmt: skip
+    for place, end in enumerate(ends[1:]):
+        axis.plot([100 * end, 100 * end], [place, place + 1], color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
+    axis.axvline(0, color=SOFT, linewidth=1)
+    axis.set_yticks(range(len(names)), names, color=INK)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.use_sticky_edges = False  # or a bar that ends at the edge would leave no room for its number
+    axis.margins(x=0.25)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("change, %")
+
+
+_FIELD, _MARGIN = 0.5, 0.2
+"""Least width of a field, and the margin at the right, in inches."""
+_LOWER, _HIGHER = series(1), series(2)
+_STRONGEST = 0.6
+"""Opacity of the field with the largest number; text remains readable on it."""
+_LEAST = 0.05
+"""Smallest number with the full opacity, so that a map of small numbers is pale."""
+_LONG = 14
+"""Longest name of a level on one line, in characters."""
+
+Numbers = Sequence[Sequence[float | None]]
+
+
+def map_panels(grids: Sequence[Grid], title: Callable[[str], str]) -> tuple[Panel, ...]:
+    """Return two maps for each grid: changes against the control, and deviations from additivity.
+
+    `title` returns the heading of a metric.
+    """
+    found = []
+    for grid in grids:
+        changes = [[None if one is None else one.change for one in row] for row in grid.fields]
+        deviations = [[None if one is None else one.deviation for one in row] for row in grid.fields]
+        found.append(_map_panel(grid, changes, f"{title(grid.metric)}: change, %"))
+        found.append(_map_panel(grid, deviations, f"{title(grid.metric)}: deviation from the sum, points"))
+    return tuple(found)
+
+
+def _map_panel(grid: Grid, numbers: Numbers, heading: str) -> Panel:
+    names = tuple(map(_broken, grid.down_levels))
+    across = tuple(map(_stacked, grid.across_levels))
+    lines = max(1 + name.count("\n") for name in across)
+    height = 0.6 + 0.16 * lines + 0.34 * len(names)
+    longest = max(len(line) for name in across for line in name.split("\n"))
+    field = max(_FIELD, CHARACTER * (longest + 1))
+    narrow = Panel(heading, partial(_map, grid, numbers), height, names)
+    return narrow._replace(width=max(WIDTH, narrow.left + field * len(across) + _MARGIN))
+
+
+def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    largest = max([_LEAST, *(abs(one) for row in numbers for one in row if one is not None)])
+    for down, row in enumerate(numbers):
+        for across, one in enumerate(row):
+            if one:
+                colour, strength = (_LOWER if one < 0 else _HIGHER), _STRONGEST * abs(one) / largest
+                field = Rectangle(
+                    (across - 0.48, down - 0.46), 0.96, 0.92, facecolor=colour, alpha=strength, linewidth=0
+                )
+                axis.add_patch(field)
+            axis.text(across, down, UNKNOWN if one is None else points(one), ha="center", va="center", fontsize=8,
+                      color=SOFT if one is None else INK)  # fmt: skip
+    axis.set_xticks(range(len(grid.across_levels)), [_stacked(one) for one in grid.across_levels])
+    axis.set_yticks(range(len(grid.down_levels)), [_broken(one) for one in grid.down_levels], color=INK)
+    axis.set_xlim(-0.5, len(grid.across_levels) - 0.5)
+    axis.set_ylim(len(grid.down_levels) - 0.5, -0.5)
+    axis.set_xlabel(grid.across)
+    axis.grid(visible=False)
+    axis.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_visible(False)
+
+
+def _broken(name: str) -> str:
+    """Return a stack of optimizations on several lines, if it is long."""
+    return name if len(name) <= _LONG else broken(name)
+
+
+def _stacked(name: str) -> str:
+    """Return the name of a column, which has a field's width, with a line for each word."""
+    return _broken(name).replace(" ", "\n")

@@ -1,1 +1,0 @@
-"""The critical batch size: from a noise scale, a loss, or measured steps."""

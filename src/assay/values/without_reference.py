@@ -1,0 +1,206 @@
+"""Checks that need no reference program: replicas, masks, learning rates, options, gradient norms and updates.
+
+Each function yields sentences on what is wrong with a record; none if it is right. Updates are held against the
+optimizer's rule, replayed from the weight before and the program's own gradient.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from assay.config import ResolvedRun
+from assay.reference.expected import Expected
+from assay.reference.rules import Rule, State
+from assay.values import nearness
+from assay.values.nearness import Judged, unit_roundoff
+from assay.values.rate_rule import rate, rate_fault
+from assay.values.recorded import Recorded
+
+_NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
+"""Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
+_DEVIATIONS = 5
+
+
+def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[str]:
+    """Return the sentences of all checks."""
+    return list(
+        chain(
+            _replicas(recorded),
+            _noises(recorded, run),
+            _masks(recorded, run),
+            _options(recorded, expected),
+            _rates(recorded, run, expected),
+            _norms(recorded, run),
+        )
+    )
+
+
+def _replicas(recorded: Recorded) -> Iterator[str]:
+    for kind in ("gradient", "weight"):
+        for step in range(recorded.first, recorded.first + len(recorded.steps) + 1):
+            for name in recorded.differing_replicas(kind, step)[:1]:
+                yield f"the replicas of the {kind} of {name} differ in step {step}"
+            for name, largest in recorded.tensors(f"{kind} padding", step).items():
+                if float(largest) != 0.0:
+                    yield f"rows of {name} that stand for no token are not zero in step {step} ({kind})"
+
+
+def _noises(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
+    """Ranks of one place draw the same dropout masks; all others draw unlike ones."""
+    for step in recorded.steps if run.model.dropout > 0 else ():
+        for one, other, same in recorded.noise_pairs(step.index):
+            if same is not (one.place == other.place):
+                drawn = "the same dropout masks" if same else "different dropout masks"
+                yield f"ranks {one.rank} and {other.rank} draw {drawn} in step {step.index}"
+                return
+
+
+def _masks(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
+    """Masks that were kept drop the share that the run asks for, up to five standard deviations and a kernel's own."""
+    p = run.model.dropout
+    for one in recorded.mask_counts():
+        off = abs(one.zeros - one.due(p))
+        if not one.elements or off > _DEVIATIONS * math.sqrt(one.elements * p * (1 - p)):
+            share = one.zeros / one.elements if one.elements else 0.0
+            yield f"dropout zeroed {share:.4f} of {one.elements} elements instead of {p:g} in step {one.step}"
+            return
+
+
+def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
+    """Yield a sentence on a group whose betas, momentum or decay are not the rule's."""
+    weights = recorded.tensors("weight", recorded.first)
+    for step in recorded.steps:
+        for name, options in step.groups.items():
+            for option, wanted in expected.rule.options(name, weights[name]).items():
+                if options.get(option, wanted) != wanted:
+                    yield f"{option} of {name} is {options[option]} in step {step.index}; the update rule has {wanted}"
+                    return
+
+
+def _rates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> Iterator[str]:
+    for step in recorded.steps:
+        used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
+        faults = (rate_fault(run.training, expected.rate_factor, step.index, one) for one in used)
+        yield from filter(None, faults)
+
+
+def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
+    """Compare the norm of each step's gradients at the optimizer with the reported norm, after clipping.
+
+    A step without an update must have gradients that are not finite.
+    """
+    clip = run.training.gradient_clip
+    for step in recorded.steps:
+        gradients = list(recorded.tensors("gradient", step.index).values())
+        if not step.updated:
+            if math.isfinite(step.log_norm):
+                yield f"step {step.index} made no update, although its gradients were finite"
+            continue
+        squares = sum(float(one.double().square().sum()) for one in gradients)
+        found = squares**0.5
+        norm = math.exp(step.log_norm)
+        clipped = 0 < clip < norm
+        wanted = clip * norm / (norm + 1e-6) if clipped else norm
+        # A CPU rounds the factor of clipping to the gradients' dtype before it multiplies, and a GPU does not.
+        also = norm * _rounded(wanted / norm, gradients) if clipped else wanted
+        # Clipped gradients are rounded: independent errors of the elements add up to this part of the norm.
+        fourth = (
+            sum(float((unit_roundoff(one.dtype) * one.double().square()).square().sum()) for one in gradients) ** 0.5
+        )
+        # On a CPU torch adds up the squares of a tensor in some 16 running sums of float32.
+        summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * unit_roundoff(torch.float32))
+        allowed = (_NORM_ERROR + summed + 3 * fourth / max(squares, 1e-300)) * wanted
+        if min(abs(found - wanted), abs(found - also)) > allowed:
+            yield (
+                f"the optimizer receives gradients of norm {found:.6g} in step {step.index}, and "
+                f"{wanted:.6g} follows from the reported norm"
+            )
+
+
+def _rounded(factor: float, gradients: list[torch.Tensor]) -> float:
+    """Return a factor as gradients of one dtype are multiplied by it; unchanged if they have several."""
+    kinds = {one.dtype for one in gradients}
+    return float(torch.tensor(factor, dtype=torch.float64).to(kinds.pop())) if len(kinds) == 1 else factor
+
+
+def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[Judged]:
+    """Return every weight after every update, and every moment, each with its error relative to its bound.
+
+    One parameter after the other is replayed, so the states of few of them are alive at once.
+    """
+    steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
+    return [one for name in (steps[0].before if steps else ()) for one in _replayed(recorded, steps, name, expected)]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Tensors by name around the update of one step."""
+
+    index: int
+    rate: float
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, recorded: Recorded, index: int, run: ResolvedRun, expected: Expected) -> "_Step":
+        before, after = (recorded.tensors("weight", place) for place in (index, index + 1))
+        now = rate(run.training, index) * expected.rate_factor
+        return cls(index, now, before, after, recorded.tensors("gradient", index))
+
+
+def _replayed(recorded: Recorded, steps: Sequence[_Step], name: str, expected: Expected) -> Iterator[Judged]:
+    """Judge one parameter and its moments after each update."""
+    rule, state = expected.rule, _state(recorded, expected.rule, recorded.first, name)
+    for step in steps:
+        if name not in step.gradients:
+            yield Judged("update", name, step.index, float("inf"), float("inf"))
+            continue
+        if rule.rounds_state:
+            state = _state(recorded, rule, step.index, name) or state
+        weight = step.before[name]
+        rows = recorded.padded_rows.get(name, len(weight))
+        whole, gradient = (nearness.pad_rows(one, rows) for one in (weight, step.gradients[name]))
+        earlier = dict(state)
+        replayed = rule.update(name, whole, gradient, state, step.rate)[: len(weight)]
+        compared = partial(
+            nearness.update,
+            step.index,
+            name,
+            weight,
+            step.after[name],
+            replayed,
+            expected.updates,
+            rounded=rule.rounds_weight,
+        )
+        judged = compared()
+        if judged.failed and not rule.rounds_weight:
+            off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, step.rate)
+            judged = compared(shaken=off[: len(weight)])
+        yield judged
+        kept = _state(recorded, rule, step.index + 1, name)
+        for key in sorted(kept.keys() - {"steps"}):
+            coarse = rule.rounds_state or weight.dtype.itemsize < 4
+            yield nearness.state(step.index, f"{key} of {name}", kept[key], state[key], rounded=coarse)
+
+
+def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
+    """Return a gradient of which each element is off by a roundoff of float32, up or down.
+
+    Where decay cancels a gradient, one element can be most of an update's error. So none may stay as it is by chance.
+    """
+    noise = torch.Generator().manual_seed(seed)
+    signs = torch.randint(2, gradient.shape, generator=noise).to(gradient.device).double() * 2 - 1
+    return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
+
+
+def _state(recorded: Recorded, rule: Rule, step: int, name: str) -> State:
+    """Return the optimizer's state of one parameter before a step, in the replay's form; empty if it has none."""
+    entries, own = recorded.tensors("state", step), f"{name}|"
+    found = {one.removeprefix(own): entries[one] for one in entries if one.startswith(own)}
+    return rule.adopt(found) if found else {}

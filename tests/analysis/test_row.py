@@ -1,0 +1,46 @@
+"""One row: the price of a first step, and when it is earned back."""
+
+import pytest
+
+from assay.analysis.comparison import analyse
+from assay.analysis.row import BreakEven, break_even
+from assay.records.timing import Quartiles
+from support.comparisons import FACTORS, TREATMENTS, record
+
+FASTER, SLOWER = TREATMENTS[0], TREATMENTS[1]
+
+
+def test_the_price_over_the_seconds_saved_a_step() -> None:
+    def quick(first: float, steady: float) -> dict[str, object]:
+        return {
+            "first_step_seconds": first,
+            "step_seconds": Quartiles(median=steady, lower=steady, upper=steady, count=9),
+        }
+
+    (cell,) = record(seeds=1).of(FASTER)
+    pairs = [
+        (cell.result.model_copy(update=quick(0.3, 0.1)), cell.result.model_copy(update=quick(first, 0.06)))
+        for first in (8.26, 3.0)
+    ]
+    # 8.26 − 0.06 − (0.3 − 0.1) seconds, at 0.04 seconds a step; the dearer of the two seeds counts.
+    priced = break_even(pairs, 0.1, 0.06)
+    assert priced is not None
+    assert priced.price_seconds == pytest.approx(8.0)
+    assert priced.steps in (200, 201)
+    never = break_even(pairs, 0.1, 0.12)
+    assert never == BreakEven(price_seconds=priced.price_seconds, steps=None)
+    assert break_even(pairs[1:], 0.3, 0.2) is None
+    assert break_even([], 0.1, 0.06) is None
+
+
+def test_a_row_has_it_where_its_first_step_is_longer() -> None:
+    changes = {name: {"first_step_seconds": 9.0} for name in (FASTER, SLOWER)}
+    changes |= {name: {"first_step_seconds": 0.1} for name in ("baseline", TREATMENTS[2])}
+    found = {row.treatment: row.break_even for row in analyse(record(changes=changes)).rows}
+    assert found[FASTER] is not None
+    steady = 0.052 * (1 - FACTORS[FASTER][2])
+    assert found[FASTER].steps == pytest.approx(8.9 / steady, rel=0.1)
+    assert found[SLOWER] is not None
+    assert found[SLOWER].steps is None
+    assert found[TREATMENTS[2]] is None
+    assert all(row.break_even is None for row in analyse(record()).rows)

@@ -1,0 +1,55 @@
+"""Speeds of single operators: each is measured, and a slower operator has a lower speed."""
+
+import time
+
+import pytest
+import torch
+
+from assay.hardware.operator_speeds import CALLING, FLASH_DEPTHS, MOVING, flash_key, key_of
+from assay.instruments.rates import timed_operators
+from support.advice import RATES
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"_SIZES": (2**15, 2**16), "_FRESH": 2**17, "_CHAIN_BYTES": 2**17, "_ROWS": 32, "_LENGTH": 16}
+    for name, value in (small | {"_LENGTHS": (8, 16)}).items():
+        monkeypatch.setattr(timed_operators, name, value)
+
+
+def test_every_operator_has_speeds_in_both_directions_at_ascending_sizes() -> None:
+    found = timed_operators.measure_operators(RATES)
+    names = ("mm", "bmm", "gelu", "_softmax", "clone", "_to_copy")
+    assert {key_of(f"aten.{name}", dtype) for name in names for dtype in timed_operators.DTYPES} <= found.keys()
+    assert {flash_key(depth, dtype) for depth in FLASH_DEPTHS for dtype in timed_operators.DTYPES} <= found.keys()
+    assert found[MOVING] == found[key_of("aten.clone", "float32")]
+    for speed in found.values():
+        assert list(speed.at) == sorted(speed.at)
+        assert len(speed.at) == len(speed.forward) == len(speed.backward)
+        assert min(*speed.forward, *speed.backward) > 0
+    assert 1e3 < found[CALLING].forward[0] < 1e7
+
+
+def test_a_link_that_waits_is_found_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seconds are those of one link, forward and backward apart, without its launch."""
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            time.sleep(0.002)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            time.sleep(0.006)
+            return gradient
+
+    rates = RATES.model_copy(update={"launch_seconds": 0.001, "backward_launch_seconds": 0.002})
+    chain = timed_operators._chain(torch.ones(4, requires_grad=True), lambda x, place: Slow.apply(x), 3)
+    forward, backward = timed_operators._seconds(chain, rates)
+    assert forward >= 0.001
+    assert backward >= 0.004
+
+
+def test_a_time_that_is_all_launch_leaves_a_share() -> None:
+    assert timed_operators._without(1e-6, 2e-6) == pytest.approx(0.2e-6)

@@ -1,0 +1,182 @@
+"""Progress of a comparison: the board of its cells, and its lines."""
+
+import io
+
+import pytest
+
+from assay.config import load
+from assay.executors.base import Interrupting, News, Planned
+from assay.records.status import Status
+from assay.records.study import Cell
+from assay.report.comparison.progress import Board, Live, StudyLines, Untimed
+from assay.studies.drift import nudged_copies
+from assay.studies.plan import waves
+from support.designs import conduct, design
+from support.fake_child import Stage
+from support.scaled import STUDY, base
+
+BOARD_CELLS = STUDY.cells(base())
+
+
+def test_the_longest_cell_decides_while_others_are_short() -> None:
+    now = [0.0]
+    left = Untimed(clock=lambda: now[0])
+    control, again, longest, *others = BOARD_CELLS
+    assert left.seconds_left(BOARD_CELLS) is None
+    left.start(control)
+    left.start(longest)
+    now[0] = 2.0
+    left.end(control)
+    times = _work(longest) / _work(control)
+    assert times > 100
+    rest = left.seconds_left([longest, *others[-4:]])
+    assert rest is not None
+    assert abs(rest - (2.0 * times - 2.0)) < 1e-6, "it has worked for two seconds already"
+    assert left.seconds_left([]) == 0.0
+    left.end(again)
+    assert left.seconds_left([]) == 0.0
+
+
+def _work(cell: Cell) -> float:
+    from assay.studies.isoflop.sizes import flops_of
+
+    return flops_of(cell.run, "total")
+
+
+PROGRESS_CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
+
+
+def hear(tell: object, deaths: dict[str, tuple[str, Status]] | None = None, resident: int = 9) -> None:
+    stage = Stage()
+    stage.deaths = deaths or {}
+    conduct(waves(PROGRESS_CELLS, resident), stage.start, stage.blocks, tell)  # type: ignore[arg-type]
+
+
+def test_pieces_count_down_to_nothing_even_when_cells_die() -> None:
+    board, seen = Board(), []
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        seen.append(board.pieces[0])
+
+    hear(tell, {PROGRESS_CELLS[2].name: ("block 2", Status.KILLED)})
+    assert board.pieces == (56, 56)
+    assert seen == sorted(seen)
+    assert board.progress().startswith("8 of 8 cells")
+    assert board.ended[PROGRESS_CELLS[2].name] == "killed"
+
+
+def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
+    board, states, stage = Board(), set(), Stage()
+    stage.disturbed = {(PROGRESS_CELLS[0].name, "block 3")}
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        states.update(board.states.values())
+
+    conduct(waves(PROGRESS_CELLS, 9), stage.start, stage.blocks, tell)
+    assert board.pieces == (56, 56)
+    assert "block repeated 1×" in states
+
+
+def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.report.comparison import progress as module
+
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    board, left = Board(), []
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        left.append(board.seconds_left())
+        clock[0] += 1.0
+
+    hear(tell)
+    assert left[0] is None
+    assert left[-1] == 0
+    known = [value for value in left if value is not None]
+    assert known[-1] <= known[0]
+
+
+def test_the_last_finite_loss_of_a_running_cell_is_told() -> None:
+    board, seen = Board(), list[str]()
+
+    def tell(news: News) -> None:
+        board.hear(news)
+        seen.append(board.loss())
+
+    hear(tell, {PROGRESS_CELLS[2].name: ("block 2", Status.KILLED)})
+    steps = PROGRESS_CELLS[0].run.training.steps
+    assert set(seen) - {""} == {f"loss 2.5000 after 4 of {steps} steps: {cell.name}" for cell in PROGRESS_CELLS}
+    assert (seen[0], seen[-1]) == ("", "")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_board_with_a_long_name_is_no_wider_than_its_terminal(width: int) -> None:
+    from rich.console import Console
+
+    stack = "sdpa_attention+bf16_mixed+activation_checkpointing+gradient_accumulation:micro_batches=4"
+    cells, live, stage, lines = design(load("demo"), [stack], seeds=2), Live(), Stage(), list[str]()
+
+    def tell(news: News) -> None:
+        live(news)
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(live._draw())
+        lines.extend(console.export_text().splitlines())
+
+    conduct(waves(cells, 9), stage.start, stage.blocks, tell)
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("loss 2.5000 after 4 of ") and line.rstrip().endswith("…") for line in lines)
+
+
+def test_a_nudged_baseline_stands_below_the_cells_of_its_seed() -> None:
+    from rich.console import Console
+
+    live = Live()
+    cells = design(load("demo"), ["sdpa_attention", "activation_checkpointing"], seeds=3)
+    live(Planned((*waves(cells, 9), *((one,) for one in nudged_copies(cells, accelerated=False))), 5))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(live._draw())
+    drawn = console.export_text()
+    assert [drawn.count(f"seed {seed}") for seed in range(3)] == [1, 1, 1]
+    assert all(f"\n{name} " in drawn for name in ("baseline (nudged)", "activation_checkpointing"))
+
+
+def test_plain_lines_say_what_runs_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with StudyLines() as lines:
+        lines.prepare("reading the corpus", None)
+        lines.prepare("tokenizing", 0.5)
+        hear(lines, {PROGRESS_CELLS[3].name: ("start", Status.OUT_OF_MEMORY)})
+        lines(Interrupting())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "reading the corpus" in err
+    assert "tokenizing" not in err
+    assert "sdpa_attention, seed 1: starting" in err
+    assert "seed 0: round 5" in err
+    assert err.count("round 3") == 2
+    assert "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 cells" in err
+    assert "Ctrl-C again" in err
+
+
+def test_a_board_that_is_drawn_shows_states_and_ends_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    live = Live()
+    shown: list[str] = []
+
+    def tell(news: News) -> None:
+        live(news)
+        console = Console(width=100, record=True, file=io.StringIO())
+        console.print(live._draw())
+        shown.append(console.export_text())
+
+    with live:
+        hear(tell, {PROGRESS_CELLS[3].name: ("block 1", Status.KILLED)}, resident=3)
+    joined = "\n".join(shown)
+    assert "▶ block 3/5" in joined
+    assert "loss 2.5000 after 4 of " in joined
+    assert "✗ killed" in shown[-1]
+    assert "waiting" not in shown[-1]
+    assert "10 of 10 cells" in shown[-1]
+    assert capsys.readouterr().out == ""
