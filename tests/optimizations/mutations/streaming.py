@@ -10,7 +10,10 @@ RUN = {
 }
 
 _AT, _TAKE = "assay.data.streaming:DocumentBatches.at", "assay.data.streaming:DocumentBatches._take"
-_READ, _STREAMED = "assay.data.streaming:DocumentBatches._read_from", "assay.optimizations.streaming.step:stream_documents"
+_READ, _STREAMED = (
+    "assay.data.streaming:DocumentBatches._read_from",
+    "assay.optimizations.streaming.step:stream_documents",
+)
 _ROWS = "np.ascontiguousarray(one.reshape(shape)[index::count])"
 
 MUTANTS = (
