@@ -30,7 +30,7 @@ def test_drawn_steps_of_an_h200_are_predicted_for_its_torch(monkeypatch: pytest.
     from ledger_draws import MACHINE, drawn  # type: ignore[import-not-found]
 
     file = json.loads((ROOT / "benchmarks/data/h200/peaks.json").read_text())
-    for place in ("estimator.gpus", "optimizations.selective_checkpointing"):  # which older ones cannot have
+    for place in ("estimator.estimate", "optimizations.selective_checkpointing"):  # which older ones cannot have
         monkeypatch.setattr(f"assay.{place}.torch_version", lambda: file["about"]["versions"]["torch"])
     steps = {int(number): one["requested_peak"] for number, one in file["items"].items()}
     assert len(steps) == 17

@@ -5,8 +5,8 @@ separate because it is traced, and the next two because caches and clocks settle
 blocks, and the remainder of the division is added to the warm-up. The first step of a block of several steps is not
 timed.
 
-Some steps of the warm-up and of the blocks are replayed by a reference (`values.places`), and in one the heap is
-counted. Such a step is not timed, and the step after it settles.
+Some steps of the warm-up and of the blocks are replayed by a reference (`values.replayed_steps`), and in one the heap
+is counted. Such a step is not timed, and the step after it settles.
 
 A run of few steps has fewer or shorter pieces, and a run of one step is only traced. If the update of the traced step
 is skipped, the next one is traced as well, and the later pieces become shorter.

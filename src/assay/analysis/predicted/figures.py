@@ -1,7 +1,7 @@
 """Figures of a predicted step on a GPU, each as `assay estimate` has it.
 
 Where only bounds are known, the figure that is compared is the upper one. MFU is the model's own FLOPs for each second
-over the peak of the dtypes in which the step multiplies (`hardware.peaks`).
+over the peak of the dtypes in which the step multiplies (`hardware.devices`).
 """
 
 from collections.abc import Callable
