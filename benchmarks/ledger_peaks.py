@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -133,7 +134,7 @@ def absent_rows(runs: Mapping[int, Run], python: str) -> list[Row]:
     answers = taken(rows, python, [])
     asked = [python, "-c", "import torch; print(torch.__version__)"]
     version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    with patch("assay.estimator.estimate.torch_version", lambda: version):
+    with patch.object(import_module("assay.estimator.estimate"), "torch_version", lambda: version):
         return drawn_rows(runs, answers)
 
 

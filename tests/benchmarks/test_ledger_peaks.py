@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,16 @@ def test_drawn_steps_of_an_h200_are_predicted_for_its_torch(monkeypatch: pytest.
     from ledger_draws import MACHINE, drawn  # type: ignore[import-not-found]
 
     file = json.loads((ROOT / "benchmarks/data/h200/peaks.json").read_text())
-    for place in ("estimator.gpus", "optimizations.selective_checkpointing"):  # which older ones cannot have
-        monkeypatch.setattr(f"assay.{place}.torch_version", lambda: file["about"]["versions"]["torch"])
+    for place in ("estimator.estimate", "optimizations.selective_checkpointing"):  # which older ones cannot have
+        monkeypatch.setattr(
+            import_module(f"assay.{place}"), "torch_version", lambda: file["about"]["versions"]["torch"]
+        )
     steps = {int(number): one["requested_peak"] for number, one in file["items"].items()}
     assert len(steps) == 17
     away = {n: estimate(drawn(n), MACHINE).requested_bytes.high - peak for n, peak in steps.items()}
     assert max(away.values()) <= 192
     assert min(away.values()) >= 0
-    monkeypatch.setattr("assay.estimator.estimate.torch_version", lambda: "2.12.0")
+    monkeypatch.setattr(import_module("assay.estimator.estimate"), "torch_version", lambda: "2.12.0")
     assert estimate(drawn(11), MACHINE).requested_bytes.high < steps[11] - 3_000_000
 
 

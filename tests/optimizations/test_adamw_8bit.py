@@ -6,17 +6,22 @@ import pytest
 import torch
 from torchao.optim.subclass_8bit import OptimState8bit
 
-from assay.config import ModelConfig, Run, Spec
+from assay.config import ModelConfig, Run, Spec, TrainingConfig
+from assay.cost import Tensor, parameters
+from assay.cost.optimizers.updates import Pieces
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Conflict, Unavailable, adamw_8bit, resolve
+from assay.optimizations.adamw_8bit import EightBitAdamWUpdate
+from assay.optimizations.adamw_8bit.step import adamw_8bit as coded_adamw
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.recipes import adamw
 from assay.step.program import Step
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
+from support.optimizers import PIECES, state_bytes
 from support.runs import run_with
 from support.steps import build_step, losses, traced
 from support.swapped import proof_of, traced_with
@@ -136,3 +141,34 @@ def test_the_rest_of_a_model_whose_weights_mostly_stay_wide_is_proven() -> None:
     assert evidence.verdict, evidence.observed
     assert not proof_of(run, traced_with(adamw(run.training), run)).verdict
     assert not proof_of(run, traced_with(narrow_adamw(run.training), run)).verdict
+
+
+GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
+
+
+def predicted(pieces: Pieces) -> int:
+    return sum(one.nbytes for one in EightBitAdamWUpdate().state(pieces))
+
+
+def test_gpt2_124m_by_hand() -> None:
+    matrices = (50257 + 1024) * 768 + 12 * 12 * 768 * 768
+    vectors = 12 * (2 * 2 + 3 + 1 + 4 + 1) * 768 + 2 * 768
+    assert matrices + vectors == 124_439_808
+    codes, scales, tables = matrices, 4 * matrices // 256, (2 + 12 * 4) * 4 * 256
+    counts = 4 * (2 + 12 * (4 + 8) + 2)
+    by_hand = 2 * (codes + scales + tables + 4 * vectors) + counts
+    assert by_hand == 253_595_624
+    assert predicted(parameters(GPT2)) == by_hand
+
+
+@pytest.mark.parametrize(
+    ("shape", "moment"),
+    [((4095,), 4 * 4095), ((16, 255), 4 * 4080), ((4096,), 4096 + 64 + 1024), ((4097,), 4 * 4097), ((5, 1024), 6224)],
+)
+def test_small_tensors_and_those_that_blocks_do_not_divide_stay_wide(shape: tuple[int, ...], moment: int) -> None:
+    assert predicted({"w": Tensor("w", shape, batched=False)}) == 2 * moment + 4
+
+
+def test_torchao_keeps_what_is_predicted() -> None:
+    with torch.compiler.set_stance("force_eager"):
+        assert state_bytes(coded_adamw(TrainingConfig())) == predicted(PIECES)

@@ -1,7 +1,7 @@
 """Figures of predicted rows on a GPU, their changes, deviations from additivity, and ranks by predicted time.
 
 Where only bounds are known, the figure that is compared is the upper one. MFU is the model's own FLOPs for each second
-over the peak of the dtypes in which the step multiplies (`hardware.peaks`).
+over the peak of the dtypes in which the step multiplies (`hardware.devices`).
 
 Bytes and FLOPs are counted, so each of their changes counts. A predicted time has a margin. Of two rows the faster one
 must take less time by at least the larger of both margins. A smaller change may have the other sign, and is not ranked.

@@ -1,8 +1,8 @@
 """Published closed forms of a GPT on many devices, in the papers' own letters: for models too large to run here.
 
-The ledger (`cost.step`) counts every tensor of one device. These forms count what dominates at scale. Published tables
-were made with them, so a plan can be compared with those. The letters are: L layers, width h, a heads, sequence s,
-batch B or micro-batch b, vocabulary V, t tensor-parallel ranks, c context-parallel ranks.
+The ledger (`cost.step_cost`) counts every tensor of one device. These forms count what dominates at scale. Published
+tables were made with them, so a plan can be compared with those. The letters are: L layers, width h, a heads, sequence
+s, batch B or micro-batch b, vocabulary V, t tensor-parallel ranks, c context-parallel ranks.
 
 - FLOPs of one forward: 24BLsh² (1 + s/6h) + 2BshV. Backward is twice that. Recomputing everything adds the layers'
   forward once more, which is equation 3 of arXiv:2104.04473. Its rate of FLOP/s includes them, so it is not an MFU.

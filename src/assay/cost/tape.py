@@ -1,7 +1,7 @@
 """The forward pass as data: a tuple of operations, a writer that appends them, and a rewrite of one module's.
 
-`cost.gpt` writes the baseline's tape, the `predict` of optimizations rewrites it, and `cost.timeline` plays it forwards
-and backwards to count live bytes. It holds shapes and names only, so rewriting a tape is list editing.
+`cost.gpt_tape` writes the baseline's tape, the `predict` of optimizations rewrites it, and `cost.timeline` plays it
+forwards and backwards to count live bytes. It holds shapes and names only, so rewriting a tape is list editing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ On a GPU:
 - *Working storage* is what cuBLAS and cuBLASLt keep for their products, for each of two threads, from torch's own
   allocator (`cost.workspaces`).
 - *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
-- The *context* of CUDA has the driver's structures and the kernels that were loaded (`hardware.memory`). Kernels are
+- The *context* of CUDA has the driver's structures and the kernels that were loaded (`hardware.devices`). Kernels are
   loaded when they are first used. One process on an older CUDA took 287,047,680 bytes, and 666,632,192 with all of
   torch's kernels (pytorch/pytorch#86509). An RTX 6000 Ada took 426 MiB before its first kernel, with CUDA 13
   (unslothai/unsloth-zoo#1053). No maker publishes it by device, so what an H200 took counts for all of them. NCCL's

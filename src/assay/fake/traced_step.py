@@ -1,8 +1,8 @@
 """The peak of a training step, from its program on fake tensors: they have shapes, and neither values nor memory.
 
-The step is built and taken under torch's fake mode. A ledger of storages (`instruments.memory.ledger`) counts a later
-one, in which the optimizer's state exists. So a model of any size is traced in seconds, and any model is, also one that
-the estimator's arithmetic does not know.
+The step is built and taken under torch's fake mode. A ledger of storages (`instruments.memory.storage_ledger`) counts a
+later one, in which the optimizer's state exists. So a model of any size is traced in seconds, and any model is, also
+one that the estimator's arithmetic does not know.
 
 Caveats: a value that the host reads to decide something stops the trace (`known_values`). A step whose shapes depend on
 values, such as a mixture that sends tokens to experts, cannot be traced, and neither can compiled code. On a CPU the

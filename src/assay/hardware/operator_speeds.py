@@ -1,8 +1,8 @@
 """Speeds of single operators by their size: what peaks leave out.
 
 A small product is slower than a large one, and an exponential is slower than a copy. A tensor in a cache is read
-faster, and fresh memory is written slowly. `instruments.rates.operators` measures these speeds, and the roofline of a
-step reads them.
+faster, and fresh memory is written slowly. `instruments.rates.timed_operators` measures these speeds, and the roofline
+of a step reads them.
 """
 
 from functools import lru_cache

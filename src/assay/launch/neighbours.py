@@ -7,7 +7,7 @@ left all of that before it was seen is known by a variable of its environment. T
 between is in the account of the one that waited for it.
 
 The kernel counts in hundredths of a second. A process that leaves its session, its parent and its environment is
-another program here. It still disturbs the rounds of others (`instruments.rates.surroundings`).
+another program here. It still disturbs the rounds of others (`instruments.rates.machine_load`).
 """
 
 import os

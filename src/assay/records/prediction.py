@@ -53,7 +53,7 @@ class Predicted(Record):
     model_flops: int | None = None
     """FLOPs that the model of one step needs, without recomputation: the numerator of MFU. None in older records."""
     peak_flops: float | None = None
-    """FLOP/s of all devices of the run at the peak of the dtypes in which they multiply (`hardware.peaks`), the
+    """FLOP/s of all devices of the run at the peak of the dtypes in which they multiply (`hardware.devices`), the
     denominator; None if it is unknown. Older records have the 16-bit peak of a GPU, or a CPU's highest rate."""
     step_seconds: float | None = None
     """Seconds from timed steps of few blocks, or from measured rates of this machine and, on several ranks, of its

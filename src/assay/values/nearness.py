@@ -44,10 +44,9 @@ import torch
 from torch import Tensor
 
 from assay.records.evidence import WIDE_GROUPS
-from assay.reference.expected import Closeness, Expected
 
 if TYPE_CHECKING:
-    from assay.reference.expected import Closeness
+    from assay.reference.expected import Closeness, Expected
     from assay.values.baseline import Computed
 
 GRADIENT_RATIO = 8.0

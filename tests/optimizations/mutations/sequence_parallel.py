@@ -15,7 +15,7 @@ from optimizations.mutations.spread import CLIPPED, NORM_OF_PIECES
 
 RUN = {"stack": "sequence_parallel+tensor_parallel"}
 
-_NAME, _STYLES = "sequence_parallel", "assay.optimizations.tensor_parallel.sequence:block_styles"
+_NAME, _STYLES = "sequence_parallel", "assay.optimizations.tensor_parallel.step:block_styles"
 
 
 def _kept_apart(parameter: Tensor) -> Tensor | None:

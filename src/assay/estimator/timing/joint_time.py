@@ -59,7 +59,7 @@ _EQUAL = StageTime(1.0, 1.0, 1.0)
 
 
 def bubble_share(schedule: Schedule) -> float:
-    """Share of a step that each of equal stages idles; `cost.pipeline.bubble_fraction` where that has a formula."""
+    """Share of a step that each of equal stages idles; `bubble_fraction` where that has a formula."""
     return play(schedule, [_EQUAL] * schedule.stages).idle_share
 
 

@@ -2,11 +2,11 @@
 
 An operation takes the longer of its arithmetic and its memory traffic (Williams, Waterman and Patterson 2009).
 Arithmetic is FLOPs over the rate of products; traffic is bytes of arguments and results over a bandwidth. Both are
-those of the operator and its size, if these were measured (`hardware.operators`). So narrow products, exponentials,
-fused attention, and copies in caches or to fresh memory have speeds of their own. Elsewhere, as on GPUs, the peaks of a
-large product and of a large copy count. Caches and narrow products are then left out. On a CPU the time to launch an
-operation is added, because host and device are one. An accelerator's host works ahead, so the longer of all launches
-and all work counts for the whole step. Every report prints the prediction next to the measured time.
+those of the operator and its size, if these were measured (`hardware.operator_speeds`). So narrow products,
+exponentials, fused attention, and copies in caches or to fresh memory have speeds of their own. Elsewhere, as on GPUs,
+the peaks of a large product and of a large copy count. Caches and narrow products are then left out. On a CPU the time
+to launch an operation is added, because host and device are one. An accelerator's host works ahead, so the longer of
+all launches and all work counts for the whole step. Every report prints the prediction next to the measured time.
 """
 
 from dataclasses import dataclass

@@ -15,8 +15,8 @@ is therefore the same on every processor (`instruments.tensor_peak`).
 
 On CUDA the caching allocator's history gives the peak and its blocks, and the profiler the instant. Workspaces of
 cuBLAS and blocks that wait for another stream come from the same allocator. Both are counted apart, and the tensors'
-peak excludes them (`instruments.memory.history`). The history also lacks the memory that captured graphs keep for their
-replays, because no tensor has it; it is added.
+peak excludes them (`instruments.memory.allocator_history`). The history also lacks the memory that captured graphs keep
+for their replays, because no tensor has it; it is added.
 """
 
 import gc

@@ -7,18 +7,28 @@ shards. Torch's own styles do the splitting; this file assigns them to modules.
 
 Every expert of a mixture is such a pair too, and all are split in the same way. Routers read the whole residual stream
 on every rank, so they agree on the routing.
+
+Sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198) divides positions between split matrices. Tensor
+parallelism all-reduces a pair's outputs. Here a reduce-scatter gives each rank the sum for its part of the positions
+only, and an all-gather precedes the next pair. Backward does the reverse. Both together have the traffic of the
+all-reduce. Torch's own styles do the work; this file assigns them to modules. The input of a pair stays a `DTensor`
+until its first product, so that its gradient, a partial sum, is never all-reduced.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleOutput,
     RowwiseParallel,
+    SequenceParallel,
     loss_parallel,
     parallelize_module,
 )
@@ -26,10 +36,64 @@ from torch.distributed.tensor.parallel import (
 from assay.model import Block, Embedding
 from assay.model.gpt import Head
 from assay.model.moe import Experts
-from assay.optimizations.tensor_parallel import sequence
 from assay.parallel.dtensor import local, placed_gradient, spread
 from assay.parallel.gradient_norm import gradient_norm
 from assay.step.program import Program, Step
+
+_POSITIONS = Shard(1)
+"""Placement of `[B, T, n_embd]` with divided positions."""
+
+
+def block_styles() -> dict[str, ParallelStyle]:
+    """Return a block's styles, which replace those by which tensor parallelism all-reduces a pair's outputs."""
+    gathered = PrepareModuleInput(input_layouts=_POSITIONS, desired_input_layouts=Replicate())
+    scattered = PrepareModuleInput(input_layouts=Partial(), desired_input_layouts=_POSITIONS, use_local_output=True)
+    summands = RowwiseParallel(output_layouts=Partial(), use_local_output=False)
+    norm = SequenceParallel(use_local_output=True)
+    return {
+        "attention_norm": norm,
+        "attention": gathered,
+        "attention.projection": summands,
+        "attention.dropout": scattered,
+        "mlp_norm": norm,
+        "mlp": gathered,
+        "mlp.down": summands,
+        "mlp.dropout": scattered,
+    }
+
+
+def divide_embedding(embedding: Embedding, mesh: DeviceMesh) -> None:
+    """Reduce-scatter the token embeddings, so that each rank has its positions, and add their learned positions."""
+    if embedding.position is not None:
+        distribute_module(embedding.position, mesh)
+    styles = {
+        "token": RowwiseParallel(input_layouts=Replicate(), output_layouts=_POSITIONS, use_local_output=False),
+        "dropout": PrepareModuleInput(
+            input_layouts=_POSITIONS, desired_input_layouts=_POSITIONS, use_local_output=True
+        ),
+    }
+    parallelize_module(embedding, mesh, styles)
+
+
+def divide_norm(head: Head, mesh: DeviceMesh) -> None:
+    """Apply the last norm to each rank's positions, and gather them for the projection to the vocabulary."""
+    parallelize_module(head, mesh, {"norm": SequenceParallel()})
+    gathered = PrepareModuleOutput(
+        output_layouts=_POSITIONS, desired_output_layouts=Replicate(), use_local_output=False
+    )
+    parallelize_module(head, mesh, {"norm": gathered})
+
+
+def over_parts(inner: Callable[[Tensor], Tensor], mesh: DeviceMesh) -> Callable[[Tensor], Tensor]:
+    """Sum the squared activation norms over ranks; the loss is already equal on every rank."""
+
+    def reduce(sums: Tensor) -> Tensor:
+        sums = inner(sums).clone()
+        if sums.ndim and len(sums) > 1:
+            dist.all_reduce(sums[1:], group=mesh.get_group())
+        return sums
+
+    return reduce
 
 
 def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
@@ -38,16 +102,16 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
     for part in program.parts:
         for module in list(part.modules()):
             if isinstance(module, Block):
-                parallelize_module(module, mesh, _block_plan(module) | (sequence.block_styles() if divided else {}))
+                parallelize_module(module, mesh, _block_plan(module) | (block_styles() if divided else {}))
             elif isinstance(module, Experts):
                 _split_experts(module, mesh)
             elif isinstance(module, Head):
                 parallelize_module(module, mesh, {"projection": _split_logits()})
                 _return_plain_loss(module)
                 if divided:
-                    sequence.divide_norm(module, mesh)
+                    divide_norm(module, mesh)
             elif isinstance(module, Embedding) and divided:
-                sequence.divide_embedding(module, mesh)
+                divide_embedding(module, mesh)
             elif isinstance(module, Embedding):
                 parallelize_module(module.token, mesh, RowwiseParallel(input_layouts=Replicate()))
         _tie_again(part, program.weights.tied)
@@ -64,7 +128,7 @@ def split_matrices(program: Program, mesh: DeviceMesh) -> Program:
         gradient_norm=gradient_norm,
         step_contexts=(*program.step_contexts, loss_parallel),
         finish_gradients=(*program.finish_gradients, finish),
-        parallel=replace(program.parallel, reduce_loss=sequence.over_parts(reduce, mesh) if divided else reduce),
+        parallel=replace(program.parallel, reduce_loss=over_parts(reduce, mesh) if divided else reduce),
     )
 
 
