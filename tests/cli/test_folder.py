@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
         ("inference", "--device", "t4"),
         ("cost", "--tokens", "1B", "--device", "t4"),
         ("compare", "--device", "t4", "--with", "fp16_mixed"),
-        ("estimate", "--trace"),
+        pytest.param(("estimate", "--trace"), marks=pytest.mark.slow),
         pytest.param(("capacity", "--memory", "60MB"), marks=pytest.mark.slow),
         pytest.param(("recommend", "--device", "t4", "--max-loss-change", "0"), marks=pytest.mark.slow),
         ("recommend", "--device", "h100", "--gpus", "2"),

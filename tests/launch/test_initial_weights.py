@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from assay import api
 from assay.config import Home, ModelConfig, Run, load, validate
 from assay.config.hf import config_from_hf
 from assay.config.hf.tensors import naming_of
@@ -350,3 +351,12 @@ def test_old_masks_of_gpt2_are_no_weights(home: Home, tmp_path: Path) -> None:
     minus = {"h.0.attn.masked_bias": np.array(-np.inf, np.float32)}
     save_file(theirs(folder) | minus, folder / "model.safetensors")
     check_finite(with_initial_weights(asked(folder), home))
+
+
+def test_a_comparison_is_refused_before_this_machine_is_measured(home: Home, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "made")
+    tensors = {name: np.full(one.shape, np.nan, np.float32) for name, one in parameters(SMALL).items()}
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(UsageError, match="is NaN or infinite in"):
+        api.compare(f"model.init_from={folder}", "data.tokenizer=byte", home=home)
+    assert not list(home.root.rglob("machine.json"))

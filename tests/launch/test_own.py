@@ -128,6 +128,12 @@ def frozen(config):
     return model
 
 
+def endless(config):
+    model = Words(config.vocab_size)
+    model.embed.weight.data[0, 0] = float("-inf")
+    return model
+
+
 def bare(config):
     with torch.device("meta"):
         return Words(config.vocab_size)
@@ -194,6 +200,7 @@ def test_a_trace_that_fails_is_a_reason(folder: Path, name: str, says: str) -> N
         ("drifting", "batches of models.py:drifting returned two different batches for step 0"),
         ("alone", "has validation and no batches"),
         ("frozen", "embed.weight of models.py:frozen needs no gradient.* assay measure takes a training step"),
+        ("endless", "embed.weight of models.py:endless is NaN or infinite, so the run would diverge"),
         ("bare", "embed.weight of models.py:bare is on the meta device and has no value to start from"),
         ("foreign", "blocks of models.py:foreign has a Layer that is no module of its model"),
     ],

@@ -56,6 +56,17 @@ def test_columns_are_named_where_headings_are_not_known(tmp_path: Path) -> None:
     assert same(read_points(path, named="n=wide:M,d=long: all,loss=bad:bits"))
 
 
+@pytest.mark.parametrize("loss", ["val_bpb", "train (final) (bits)", "Mean (bpb)"])
+def test_a_named_heading_keeps_the_unit_that_it_tells(tmp_path: Path, loss: str) -> None:
+    path = table(tmp_path, f"Size (M),Seen [1e9],{loss}", 1e6, 1e9, math.log(2))
+    assert same(read_points(path, named=f"n=Size (M),d=Seen [1e9],loss={loss}"))
+
+
+def test_parentheses_without_a_unit_and_a_unit_that_is_said_count_as_they_are(tmp_path: Path) -> None:
+    path = table(tmp_path, "N (non-embedding),D (seen),val_bpb", 1, 1, 1)
+    assert same(read_points(path, named="n=N (non-embedding),d=D (seen),loss=val_bpb:nats"))
+
+
 @pytest.mark.parametrize(
     ("named", "says"),
     [

@@ -49,12 +49,17 @@ def own_source(name: str) -> Run:
 
 
 def with_initial_weights(run: Run, home: Home) -> Run:
-    """Return the run with the model shape of its initial weights; their reader is imported only if they are named."""
+    """Return the run with the model shape of its initial weights, which are checked.
+
+    Their reader is imported only if they are named. Raises `UsageError`.
+    """
     if run.model.init_from is None:
         return run
-    from assay.launch.initial_weights import with_initial_weights
+    from assay.launch.initial_weights import check_finite, with_initial_weights
 
-    return with_initial_weights(run, home)
+    found = with_initial_weights(run, home)
+    check_finite(found)
+    return found
 
 
 def with_initial_shape(run: Run, home: Home) -> Run:

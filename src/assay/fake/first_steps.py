@@ -74,13 +74,18 @@ def check_program(run: ResolvedRun, *, with_techniques: bool) -> None:
 
 
 def _check_values(program: Program, run: ResolvedRun) -> None:
-    """Raise `UsageError` if a model has no values to begin a training with, because it is on the meta device."""
+    """Raise `UsageError` if a model has no values to begin a training with, or some that are NaN or infinite."""
     named = ((name, one.shape) for part in program.parts for name, one in part.named_parameters())
     first = {name: program.weights.initialize(name, shape) for name, shape in named}
     if bare := [name for name, value in {**first, **program.weights.buffers}.items() if value.is_meta]:
         raise UsageError(
             f"{bare[0].removeprefix('model.')} of {run.model.own} is on the meta device and has no value to start "
             "from; make the model on the CPU to train it (assay estimate --trace predicts it as it is)"
+        )
+    if unfit := [name for name, value in first.items() if not torch.isfinite(value).all()]:
+        raise UsageError(
+            f"{unfit[0].removeprefix('model.')} of {run.model.own} is NaN or infinite, so the run would diverge; make "
+            "the model with other values"
         )
 
 

@@ -231,8 +231,24 @@ def _named(table: PointsTable, text: str) -> dict[str, Column]:
         heading, unit = (heading, unit.strip()) if colon else (rest, "")
         if heading not in table.rows[0]:
             raise UsageError(f"{table.path} has no column {heading!r}{among(heading, filter(None, table.rows[0]))}")
+        unit = unit or _unit_of(kind, heading)
         found[kind] = Column(heading, _converting(kind, unit, heading), unit)
     return found
+
+
+def _unit_of(kind: str, heading: str) -> str:
+    """Return the unit that a heading tells: of a known loss, or in parentheses; empty if it tells none."""
+    for unit, known in _LOSSES.items() if kind == "loss" else ():
+        if heading.strip().lower() in known:
+            return unit
+    matched = _IN_UNIT.fullmatch(heading.strip())
+    if matched is None:
+        return ""
+    try:
+        _converting(kind, matched[2], heading)
+    except UsageError:
+        return ""
+    return matched[2]
 
 
 def _known(table: PointsTable, kind: str, known: tuple[str, ...]) -> Column | None:
