@@ -8,10 +8,10 @@ later pieces become shorter.
 
 A timed block is consecutive steps; other cells of a comparison run between two blocks. The first step of a block finds
 memory and caches as the other cells left them. So it is not timed, and memory is measured over it. A step that is
-replayed by a reference (`values.replayed_steps`), or in which the heap is counted, is not timed. The step after it settles. In
-a block of one step, that step is both timed and measured. The other activity of the machine is read before and after
-the timed steps, outside their time. The clock of the phase runs on between two steps, so work that a program does there
-is known as well (`Block.between_seconds`).
+replayed by a reference (`values.replayed_steps`), or in which the heap is counted, is not timed. The step after it
+settles. In a block of one step, that step is both timed and measured. The other activity of the machine is read before
+and after the timed steps, outside their time. The clock of the phase runs on between two steps, so work that a program
+does there is known as well (`Block.between_seconds`).
 
 A disturbed block is repeated after the run has been evaluated and saved. Its steps are discarded, so repeating changes
 nothing in the training.

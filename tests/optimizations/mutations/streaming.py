@@ -10,11 +10,8 @@ RUN = {
 }
 
 _AT, _TAKE = "assay.data.streaming:DocumentBatches.at", "assay.data.streaming:DocumentBatches._take"
-_READ = (
-    "assay.data.streaming:DocumentBatches._read_from"
-_STREAMED =
-    "assay.optimizations.streaming.step:stream_documents",
-)
+_READ = "assay.data.streaming:DocumentBatches._read_from"
+_STREAMED = "assay.optimizations.streaming.step:stream_documents"
 _ROWS = "np.ascontiguousarray(one.reshape(shape)[index::count])"
 
 MUTANTS = (

@@ -9,7 +9,7 @@ from assay.config.run import Spec
 from assay.records.events import event_of
 from assay.store.run_folder import RunFolder
 from assay.tracking.base import LONGEST_TEXT, safe, text
-from assay.tracking.content import Series, ending, sheet
+from assay.tracking.sender import Series, ending, sheet
 from tracking.conftest import EVENTS, RATE, STARTED, Recorded
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.config import Home
-from assay.dashboard.guard import COOKIE
+from assay.dashboard.app import COOKIE
 from support.dashboards import client
 
 TOKEN = "0123456789abcdef"
