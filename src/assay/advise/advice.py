@@ -80,6 +80,8 @@ class Counts:
     """Compatible stacks with their micro-batches."""
     idle: tuple[str, ...]
     """Elements that no prediction can favour; stacks with them are counted, and need no ledger."""
+    measured: tuple[str, ...]
+    """Elements of the recommended stack, and those that no prediction can favour, each with a measured gain."""
     unseen: tuple[str, ...]
     """Elements left out because their time is not predicted, each with what is missing."""
     unadvised: tuple[str, ...]

@@ -123,9 +123,12 @@ def sources(problem: Problem, stack: Positions) -> tuple[str, ...]:
 
 def _counts(problem: Problem, ranking: Ranking) -> Counts:
     idle = problem.ledgers.idle
+    of_interest = (*problem.named(ranking.best.stack), *problem.named(tuple(sorted(idle))))
+    gains = ((one, one.one.measured_gain(problem.run, problem.machine)) for one in of_interest)
     return Counts(
         candidates=problem.candidates,
         idle=tuple(str(problem.found[i]) for i in sorted(idle)),
+        measured=tuple(f"{one}: {gain}" for one, gain in gains if gain),
         unseen=tuple(f"{one}: {one.one.unseen}" for one in problem.unseen),
         unadvised=tuple(f"{one}: {why}" for one, why in problem.unadvised),
         refused=tuple(map(str, problem.refused)),

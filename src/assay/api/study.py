@@ -96,7 +96,7 @@ __all__ = [
     "compare",
     "follow",
     "library",
-    "listed",
+    "listing_of",
     "ls",
     "machines",
     "new",
@@ -238,7 +238,7 @@ def stop(name: str, home: Home | Path | str | None = None, wait_seconds: float =
         if time.monotonic() > end:
             raise UsageError(f"the study {folder.id} is still saving (process {holder.pid}); look again later")
         time.sleep(_POLL_SECONDS / 5)
-    return listed(folder.id, place)
+    return listing_of(folder.id, place)
 
 
 def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
@@ -269,7 +269,7 @@ def ls(home: Home | Path | str | None = None) -> "list[Listed]":
     return [list_one(folder, place) for folder in reversed(folders(place))]
 
 
-def listed(name: str, home: Home | Path | str | None = None) -> "Listed":
+def listing_of(name: str, home: Home | Path | str | None = None) -> "Listed":
     """Return one study as in the list of all. Raises `UsageError` if there is none of this name."""
     from assay.studies.execution.study_listing import list_study as list_one
     from assay.studies.folder import find

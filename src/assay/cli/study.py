@@ -310,13 +310,13 @@ def report_study(study: _Name, page: Page = None) -> None:
 @app.command("follow")
 def follow_study(study: _Name) -> None:
     """Show the progress of a study that another process runs, until it ends."""
-    from assay.api.study import follow, listed
+    from assay.api.study import follow, listing_of
     from assay.cli.console import note
     from assay.report.comparison.progress import watcher
 
     with watcher() as watch:
         for news in follow(study):
             watch(news)
-    found = listed(study)
+    found = listing_of(study)
     hint = "" if found.status in ("complete", "running") else f"; `assay study resume {found.id}` runs the rest"
     note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} cells have ended{hint}")

@@ -9,7 +9,7 @@ from assay.hardware.links import Link
 from assay.hardware.operator_speeds import OperatorSpeed
 from assay.hardware.step_times import LOADED, StepTimes
 
-AMPERE, ADA = (8, 0), (8, 9)
+AMPERE, ADA, HOPPER = (8, 0), (8, 9), (9, 0)
 """Lowest compute capabilities: the first with bfloat16 and TF32, the second with float8."""
 
 SHEET = "datasheet"

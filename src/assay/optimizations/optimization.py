@@ -167,6 +167,10 @@ class Optimization(Setting):
         """Return why advice leaves it out unless the configuration asks for it; empty: it does not."""
         return ""
 
+    def measured_gain(self, run: ResolvedRun, machine: Machine) -> str:
+        """Return a gain that was measured on such a machine and that no prediction tells; empty: none is known."""
+        return ""
+
     def remarks(self, run: ResolvedRun) -> tuple[str, ...]:
         """Return sentences on what it will not read of its own input, as far as is known before a run."""
         return ()

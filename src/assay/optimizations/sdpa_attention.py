@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from assay.config import ResolvedRun
-from assay.hardware import AMPERE
+from assay.hardware import AMPERE, HOPPER
 from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable, Unplanned
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -70,6 +70,11 @@ class SdpaAttention(Optimization):
             return {}
         said = f"sdpa_attention:backend={self.backend} computes in 16 bits only; add bf16_mixed, or use "
         return {"16-bit products": said + "backend=efficient"}
+
+    def measured_gain(self, run: ResolvedRun, machine: "Machine") -> str:
+        if self.backend != "auto" or machine.device(run.device) != "cuda" or machine.older_than(HOPPER) is not None:
+            return ""
+        return "with backend=cudnn a step of GPT-2 124M took 5 % less time on an H200, 25.8 ms in place of 27.2"
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if machine.device(run.device) != "cpu":

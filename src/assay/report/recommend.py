@@ -166,6 +166,8 @@ def _left_out(found: "Advice") -> Iterator[str]:
         yield f"Left out, because their time is not predicted: {'; '.join(counts.unseen)}."
     if counts.idle:
         yield f"Not tried, because no prediction can tell their effect: {', '.join(counts.idle)}."
+    if counts.measured:
+        yield f"Measured, but not predicted: {'; '.join(counts.measured)} (docs/measured/gpu.md)."
 
 
 def _verdict(found: "Advice", measured: Measured) -> str:

@@ -6,7 +6,19 @@ import pytest
 
 from assay.analysis.comparison import analyse
 from assay.report.comparison.figures import FIGURES
-from assay.report.kit.drawing import DARK, LIGHT, SMALL, WIDTH, Panel, alone, broken, series, svg, together, variable
+from assay.report.kit.drawing import (
+    DARK,
+    LIGHT,
+    SMALL,
+    WIDTH,
+    Panel,
+    alone,
+    series,
+    svg,
+    together,
+    variable,
+    wrap_row_name,
+)
 from support.comparisons import record
 
 
@@ -61,7 +73,7 @@ def test_the_baseline_keeps_its_colour_and_neighbours_differ() -> None:
     ],
 )
 def test_names_are_broken_where_a_reader_would(name: str, lines: list[str]) -> None:
-    assert broken(name).split("\n") == lines
+    assert wrap_row_name(name).split("\n") == lines
 
 
 def test_panels_together_have_one_legend() -> None:

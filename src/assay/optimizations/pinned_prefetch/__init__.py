@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
+from assay.hardware import HOPPER
 from assay.optimizations.optimization import Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import SIDE_STREAM, Trace
@@ -38,6 +39,11 @@ class PinnedPrefetch(Optimization):
                 "pinned_prefetch copies batches to a GPU while it computes, and a CPU needs no such copy; "
                 "use a CUDA device"
             )
+
+    def measured_gain(self, run: ResolvedRun, machine: "Machine") -> str:
+        if machine.device(run.device) != "cuda" or machine.older_than(HOPPER) is not None:
+            return ""
+        return "a step of GPT-2 124M took 2 % less time on an H200, 27.2 ms in place of 27.9"
 
     def lay_out(self, layout: "Layout") -> "Layout":
         return layout

@@ -40,13 +40,13 @@ from assay.report.kit.drawing import (
     SOFT,
     Curve,
     Panel,
-    broken,
     byte_unit,
     is_wide,
     logarithmic,
     marker,
     series,
     smooth,
+    wrap_row_name,
 )
 from assay.units import format_bytes, format_percent
 
@@ -73,7 +73,7 @@ def name_rows(axis: Any, names: Sequence[str]) -> None:
 
 def break_names(rows: Sequence[str]) -> tuple[str, ...]:
     """Return the names of rows as an axis shows them."""
-    return tuple(map(broken, rows))
+    return tuple(map(wrap_row_name, rows))
 
 
 def height(names: Sequence[str]) -> float:

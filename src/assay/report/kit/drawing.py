@@ -248,7 +248,7 @@ def together(panels: Sequence[Panel]) -> "Figure | None":
         return figure
 
 
-def broken(name: str) -> str:
+def wrap_row_name(name: str) -> str:
     """Return the name of a row on several lines, one for each technique, its fields and each level of a factor."""
     parts = re.sub(r":(?=\S)", ":\n", name.replace("+", "\n+ ").replace(", ", ",\n")).split("\n")
     short = (one if len(one) <= _NAME else one.replace("=", "=\n", 1) for part in parts for one in _lines(part))

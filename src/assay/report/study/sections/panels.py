@@ -30,12 +30,12 @@ from assay.report.kit.drawing import (
     SOFT,
     WIDTH,
     Panel,
-    broken,
     byte_unit,
     is_wide,
     logarithmic,
     marker,
     series,
+    wrap_row_name,
 )
 from assay.report.study.sections.wording import points, row_name, title
 from assay.units import format_percent
@@ -251,7 +251,7 @@ def part_panels(study: "StudyView") -> tuple[Panel, ...]:
 
 
 def _parts_panel(one: Deviation, metric: str, numbers: dict[str, int]) -> Panel:
-    names = tuple(broken(name) for name in (*one.singles, _SUM, _WHOLE))
+    names = tuple(wrap_row_name(name) for name in (*one.singles, _SUM, _WHOLE))
     lines = max(1 + name.count("\n") for name in names)
     heading = f"{row_name(one.changes, one.row)}: {title(metric)}"
     return Panel(heading, partial(_draw_parts, one, names, numbers), 0.8 + (0.12 + 0.14 * lines) * len(names), names)
@@ -344,7 +344,7 @@ def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
 
 def _broken(name: str) -> str:
     """Return a stack of optimizations on several lines, if it is long."""
-    return name if len(name) <= _LONG else broken(name)
+    return name if len(name) <= _LONG else wrap_row_name(name)
 
 
 def _stacked(name: str) -> str:
