@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.report.page.theme import LIGHT, PRINTED
+from assay.report.kit.drawing import LIGHT, PRINTED
 
 from assay.api import scaling
 from assay.api.runs import import_archive
