@@ -22,14 +22,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.report.kit.drawing import LIGHT, PRINTED
-
 from assay.api import scaling
 from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
 from assay.report import view
 from assay.report.blocks import Table
+from assay.report.kit.drawing import LIGHT, PRINTED
 from assay.report.kit.page import write_page
 
 if TYPE_CHECKING:
