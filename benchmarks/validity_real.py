@@ -32,7 +32,7 @@ Row = dict[str, Any]
 def pair(home: Home) -> Row:
     """Two processes of one seed: their log ratio, and the logarithms of their blocks."""
     record = _measure((BASELINE, AGAIN), 1, home)
-    kept = rounds(record.cells)
+    kept = rounds(record.cells, record.rounds)
     before, after = (record.of(name)[0] for name in (BASELINE, AGAIN))
     logs = [figure(STEP_SECONDS, one.result, kept[one.wave]) for one in (before, after)]
     if None in logs:
