@@ -123,7 +123,7 @@ def test_all_on_a_gpu_are_caught(one: Named, tmp_path: Any) -> None:
 @pytest.mark.parametrize("one", _named(ON_A_GPU))
 def test_a_trace_on_a_gpu_catches_what_does_nothing(one: Named, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts of the proof that ask for values are left out, so an absent GPU can run it."""
-    for part, says_nothing in {"_checked": None, "unmoved": (), "state_fault": ""}.items():
+    for part, says_nothing in {"_checked": None, "unmoved_parameters": (), "state_fault": ""}.items():
         monkeypatch.setattr(harness, part, lambda *given, said=says_nothing: said)
     (found,) = judged([one], tmp_path)
     assert found.control.failures == []
