@@ -1,6 +1,7 @@
 """What a run starts from is looked through before anything starts, and nothing of it needs torch."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from assay.config.hf import config_from_hf
 from assay.config.hf.tensors import naming_of
 from assay.cost.parameters import parameters
 from assay.errors import UsageError
+from assay.launch import initial_weights
 from assay.launch.initial_weights import check_finite, with_initial_shape, with_initial_weights
 from assay.launch.prepare import ready
 from assay.launch.spawn import start
@@ -330,6 +332,22 @@ def test_weights_that_are_no_numbers_are_refused_before_the_run(
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(UsageError, match=r"^blocks\.1\.mlp\.up\.weight is NaN or infinite in 2 of 160 numbers in "):
         ready(run, home)
+
+
+def test_weights_are_read_once_for_all_cells_and_again_when_they_are_written(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(initial_weights, "non_finite_in", lambda tensors: read.append("read") or "")
+    folder = exported(tmp_path / "made")
+    run = with_initial_weights(load(None, [f"model.init_from={folder}", "data.tokenizer=byte"]), home)
+    for _ in range(3):
+        check_finite(run)
+    assert read == ["read"]
+    file = folder / "model.safetensors"
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1))
+    check_finite(run)
+    assert read == ["read", "read"]
 
 
 def test_bfloat16_has_its_own_exponent(tmp_path: Path) -> None:

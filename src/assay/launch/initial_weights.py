@@ -7,6 +7,7 @@ the safetensors files, so no torch is needed.
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,11 +62,21 @@ def check_finite(run: Run) -> None:
     folder = Path(run.model.init_from)
     hugging_face = is_hugging_face(folder)
     unused = naming_of(run.model).unused if hugging_face else ()
-    tensors = tensors_in(_files(folder, hugging_face=hugging_face))
-    if fault := non_finite_in({name: one for name, one in tensors.items() if not name.endswith(unused)}):
+    files = tuple((file, file.stat().st_mtime_ns) for file in _files(folder, hugging_face=hugging_face))
+    if fault := _fault_of(files, unused):
         raise UsageError(
             f"{fault} in model.init_from={folder}, so the run would diverge; name weights from before that"
         )
+
+
+@lru_cache(maxsize=4)
+def _fault_of(files: tuple[tuple[Path, int], ...], unused: tuple[str, ...]) -> str:
+    """Return which tensor of files, as they were written at these times, is not finite; empty if all are.
+
+    All cells of a study begin with the same weights, so they are read once.
+    """
+    tensors = tensors_in(file for file, _ in files)
+    return non_finite_in({name: one for name, one in tensors.items() if not name.endswith(unused)})
 
 
 def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
