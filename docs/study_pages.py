@@ -22,14 +22,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from assay.api import scaling
 from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
 from assay.report import view
 from assay.report.blocks import Table
+from assay.report.comparison.row_table import method_of, rows_table
 from assay.report.kit.drawing import LIGHT, PRINTED
 from assay.report.kit.page import write_page
+from assay.scaling.points import read_points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,15 +86,10 @@ def _of_record(archive: Path) -> tuple[str, dict[str, bytes]]:
 def _of_points(points: Path) -> tuple[str, dict[str, bytes]]:
     """Return what a README shows of the points of a study of scaling: the law that is fitted to them today."""
     with points.open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    largest = max(float(row["flops"]) for row in rows if row["role"] == "fitted")
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = Path(folder) / "chosen.csv"
-        with chosen.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, rows[0])
-            writer.writeheader()
-            writer.writerows(row for row in rows if row["role"] in ("fitted", "held out"))
-        law = scaling.fit(chosen, law=LAW, below_flops=1.01 * largest)
+        roles = np.array([row["role"] for row in csv.DictReader(stream)])
+    read = read_points(points)
+    largest = read.compute[roles == "fitted"].max()
+    law = scaling.fit(read.where(np.isin(roles, ("fitted", "held out"))), law=LAW, below_flops=1.01 * largest)
     blocks = [markdown(one) if isinstance(one, Table) else str(one) for one in law.report()]
     text = "\n\n".join(["## The law of its points", "![Losses and the law](law.png)", *blocks])
     return text, {"law.png": _png(law.plot(), 80)}
@@ -98,10 +97,7 @@ def _of_points(points: Path) -> tuple[str, dict[str, bytes]]:
 
 def _written(name: str, shown: "StudyView", figures: dict[str, bytes]) -> str:
     """Return the part of a README that comes from the record: the answer, the figures and the table."""
-    table, *notes = shown.blocks()
-    assert isinstance(table, Table)
     pictures = [f"![{FIGURES[one.removesuffix('.png')][0]}]({one})" for one in figures]
-    changes = [text for text in notes if isinstance(text, str) and text.startswith("Changes are relative")]
     commands = (
         f"assay runs import docs/studies/{name}/{ARCHIVE}",
         f"assay study show {name}",
@@ -110,7 +106,8 @@ def _written(name: str, shown: "StudyView", figures: dict[str, bytes]) -> str:
     )
     answer = shown.answer or "No row is chosen."
     question = f"> {shown.comparison.record.question}"
-    blocks = ["## The answer of its record", question, answer, *pictures, markdown(table), *changes, "## All of it"]
+    table = [markdown(rows_table(shown.comparison)), method_of(shown.comparison)]
+    blocks = ["## The answer of its record", question, answer, *pictures, *table, "## All of it"]
     return "\n\n".join([*blocks, "\n".join(["```", *commands, "```"])])
 
 

@@ -78,11 +78,12 @@ def footnotes(comparison: Comparison) -> list[str]:
     errors = (_prediction_errors(comparison), _differing_blocks(comparison))
     predicted = (*untold, *errors, _predicted_under_load(comparison))
     measured = (_smallest_change(comparison), *predicted, _scratch(comparison), _missing(comparison))
-    found = [_method(comparison), _evaluated_on(comparison), *measured]
+    found = [method_of(comparison), _evaluated_on(comparison), *measured]
     return [sentence for sentence in (comparison.record.started_from, *found, *comparison.caveats) if sentence]
 
 
-def _method(comparison: Comparison) -> str:
+def method_of(comparison: Comparison) -> str:
+    """Return the sentence on what changes are relative to, and what brackets are."""
     record = comparison.record
     each = f", {record.protocol.blocks} interleaved blocks in each" if record.timed else ""
     return (
