@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from assay.analysis.caveats import (
@@ -23,6 +24,7 @@ from assay.analysis.metrics import metrics
 from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Figure, Row, effects, figures, repaid, row_columns, row_json, usable
+from assay.analysis.row_names import row_names
 from assay.analysis.timed_processes import CONTROLS, Resolution, Timed, rounds, timed_changes
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
@@ -52,6 +54,11 @@ class Comparison(Frozen):
     """Environment of the baseline."""
     caveats: tuple[str, ...]
     """Sentences on the comparison as a whole."""
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Short name of each row for a reader, by its treatment."""
+        return row_names(self.record)
 
     @property
     def run(self) -> ResolvedRun:
@@ -140,6 +147,7 @@ class _Reading:
     """Timed metrics by name."""
     ended: Mapping[str, Sequence[str]]
     """Rows whose times are not compared, and why."""
+    names: Mapping[str, str]
 
     @classmethod
     def of(cls, record: ComparisonRecord, environment: Environment | None) -> Self:
@@ -148,7 +156,7 @@ class _Reading:
         alike = same_environment(good, environment)
         known = (one for one in metrics().values() if one.kind == "timed" and record.measures(one.unit))
         found = {one.name: timed_changes(one, comparable_times(one, alike, ended), kept) for one in known}
-        return cls(record, environment, kept, found, ended)
+        return cls(record, environment, kept, found, ended, row_names(record))
 
     def row(self, treatment: str) -> Row:
         """Return the row of a treatment or a baseline."""
@@ -162,6 +170,7 @@ class _Reading:
         treated = treatment in record.treatments
         return Row(
             treatment=treatment,
+            label=self.names[treatment],
             status=status,
             reason=reason,
             runs=tuple(result.run for result in results),

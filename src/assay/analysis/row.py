@@ -69,6 +69,8 @@ class Row(Frozen):
     """Results of one treatment in a comparison."""
 
     treatment: str
+    label: str
+    """Short name for a reader, such as ``context × 2 · SGD``; `treatment` names the row in the record."""
     status: Status
     """`done` if every process is done; else the status of the first that is not, or why some did not run.
 
@@ -204,6 +206,7 @@ def row_json(row: Row) -> dict[str, Any]:
     names = list(metrics())
     return {
         "treatment": row.treatment,
+        "label": row.label,
         "status": row.status.value,
         "reason": row.reason,
         "runs": list(row.runs),

@@ -4,6 +4,7 @@ The control's level is the first of each factor, whichever row is listed first. 
 without levels, in old records, differ in their optimizations only: their level is the label of the row.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -14,8 +15,19 @@ Levels = tuple[str, ...]
 """Level of each factor, in the order of the factors."""
 Change = tuple[str, str]
 """A factor's key, and a level of it that is not the control's."""
-_ON = "on"
-"""Level of a rung that is turned on; its name alone says so."""
+_TIMES = re.compile(r"(?<![\w.])x ?(\d+)\b")
+_SWITCHES = frozenset({"on", "off", "with", "without", "yes", "no", "true", "false"})
+"""Levels that say nothing without the name of their factor."""
+_SETTINGS = {
+    "training.batch_size": "batch {}",
+    "training.learning_rate": "rate {}",
+    "training.steps": "{} steps",
+    "model.context_length": "context {}",
+    "model.n_layer": "{} layers",
+    "model.n_embd": "width {}",
+    "model.n_head": "{} heads",
+}
+"""Common settings with a level, as one says them."""
 
 
 class FactorLevels(NamedTuple):
@@ -67,10 +79,18 @@ def _layout(record: ComparisonRecord, known: Mapping[str, Mapping[str, str]]) ->
 
 
 def level_name(key: str, level: str) -> str:
-    """Return a level with the last part of its factor's key; optimizations, placebos and rungs need no key."""
+    """Return a level as one says it: ``"batch 24"``, ``"without warm-up"``, ``"context × 2"``, ``"sgd"``."""
+    said = _TIMES.sub(r"× \1", level)
     if key == OPTIMIZATIONS or is_placebo(level):
-        return level
-    return key if level == _ON else f"{key.rsplit('.', 1)[-1]}={level}"
+        return said
+    if key in _SETTINGS:
+        return _SETTINGS[key].format(said)
+    last = key.rsplit(".", 1)[-1].replace("_", " ")
+    if level == "on":
+        return last
+    if level in ("with", "without"):
+        return f"{level} {last}"
+    return f"{last} {said}" if "." in key or level in _SWITCHES or is_number(level) else said
 
 
 def effect_name(changes: Iterable[Change]) -> str:
@@ -84,3 +104,12 @@ def _levels_by_row(cells: Iterable[CellResult]) -> dict[str, Mapping[str, str]]:
         name = one.cell.treatment
         found.setdefault(name, one.cell.levels or {OPTIMIZATIONS: NONE if name in (BASELINE, AGAIN) else name})
     return found
+
+
+def is_number(text: str) -> bool:
+    """Return whether a level is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

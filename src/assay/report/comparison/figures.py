@@ -84,7 +84,7 @@ def height(names: Sequence[str]) -> float:
 def changes(comparison: Comparison) -> tuple[Panel, ...]:
     """Return a panel for each metric in bytes or seconds that has a change."""
     rows = [row for row in comparison.rows if row.effects]
-    names = break_names([row.treatment for row in rows])
+    names = break_names([row.label for row in rows])
     shown = [metric for metric in columns(comparison.run) if metric.unit in ("bytes", "seconds")]
     return tuple(
         Panel(metric.title, partial(_draw_changes, comparison, rows, metric), height(names), names)
@@ -102,7 +102,7 @@ def _draw_changes(comparison: Comparison, rows: Sequence[Row], metric: Metric, a
         _change(axis, place, row, metric.name, comparison.rows.index(row) + 1)
     axis.margins(x=0.2)
     axis.set_xlabel("change, %")
-    name_rows(axis, break_names([row.treatment for row in rows]))
+    name_rows(axis, break_names([row.label for row in rows]))
 
 
 def _change(axis: Any, place: int, row: Row, metric: str, number: int) -> None:
@@ -135,7 +135,7 @@ def memory(comparison: Comparison) -> tuple[Panel, ...]:
         return ()
     top = max(max(*one.alive, _measured_memory(row) or 0) for row, one in rows)
     names = categories(comparison)
-    return tuple(Panel(row.treatment, partial(_draw_memory, row, one, names, top)) for row, one in rows[:MOST])
+    return tuple(Panel(row.label, partial(_draw_memory, row, one, names, top)) for row, one in rows[:MOST])
 
 
 def categories(comparison: Comparison) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def predictions(comparison: Comparison) -> tuple[Panel, ...]:
     rows = [(number, row) for number, row in every if prediction_error(row) is not None]
     if not rows:
         return ()
-    names = break_names([row.treatment for _, row in rows])
+    names = break_names([row.label for _, row in rows])
     return (
         Panel("peak of tensors, MiB", partial(_peaks, rows), 3.2),
         Panel("error of the prediction", partial(_errors, rows), height(names), names),
@@ -234,7 +234,7 @@ def _errors(rows: Numbered, axis: Any) -> None:
                       ha="center", fontsize=8, color=INK)  # fmt: skip
     axis.axvline(0, color=SOFT, linewidth=1)
     axis.set_xlabel("predicted / measured − 1, %")
-    name_rows(axis, break_names([row.treatment for _, row in rows]))
+    name_rows(axis, break_names([row.label for _, row in rows]))
     reach = max(_LEAST_REACH, 1.3 * max(map(abs, errors)))
     axis.set_xlim(-reach, reach)
 
@@ -268,7 +268,7 @@ def step_times(comparison: Comparison) -> tuple[Panel, ...]:
     if not record.timed:
         return ()
     rows = [(number, row) for number, row in enumerate((comparison.baseline, *comparison.rows))]
-    found = [(number, row.treatment, steady(usable(record.of(row.treatment)))) for number, row in rows]
+    found = [(number, row.label, steady(usable(record.of(row.treatment)))) for number, row in rows]
     known = [one for one in found if len(one[2]) > 1]
     if not known:
         return ()
@@ -346,7 +346,7 @@ def distances(comparison: Comparison) -> tuple[Panel, ...]:
     ends = 10.0 ** floor(log10(min(values))), 10.0 ** (floor(log10(max(values))) + 1)
     unit = "nats" if comparison.run.own_rows is None else "loss"
     return tuple(
-        Panel(name, partial(_draw_distances, number, curves, ends, unit))
+        Panel(comparison.names[name], partial(_draw_distances, number, curves, ends, unit))
         for (number, name), curves in list(apart.items())[:MOST]
     )
 
@@ -372,10 +372,11 @@ def _panels(comparison: Comparison, places: Places, label: str) -> tuple[Panel, 
     ends = _limits(control, [cells for _, _, cells in drawn])
     if ends is None:
         return ()
+    names = comparison.names
     across = _across([places(one) for cells in (control, *(cells for _, _, cells in drawn)) for one in cells])
     return tuple(
-        Panel(name, partial(_draw, comparison, places, (number, cells), control, ends, (label, *across)))
-        for number, name, cells in drawn[:MOST]
+        Panel(names[row], partial(_draw, comparison, places, (number, cells), control, ends, (label, *across)))
+        for number, row, cells in drawn[:MOST]
     )
 
 

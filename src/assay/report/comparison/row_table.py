@@ -38,7 +38,7 @@ def comparison_report(comparison: Comparison) -> Iterator[Block]:
     """Yield the table, the sentences on each row, and the footnotes."""
     yield rows_table(comparison)
     for row in _rows(comparison):
-        yield from (f"{row.treatment}: {sentence}" for sentence in _sentences(row))
+        yield from (f"{row.label}: {sentence}" for sentence in _sentences(row))
     yield from footnotes(comparison)
 
 
@@ -55,7 +55,7 @@ def _rows(comparison: Comparison) -> tuple[Row, ...]:
 
 def _row(row: Row, shown: list[Metric]) -> tuple[str, ...]:
     ending = status(row)
-    return (f"{row.treatment} ({ending})" if ending else row.treatment, *(_cell(row, metric) for metric in shown))
+    return (f"{row.label} ({ending})" if ending else row.label, *(_cell(row, metric) for metric in shown))
 
 
 def _cell(row: Row, metric: Metric) -> str:
@@ -94,7 +94,7 @@ def method_of(comparison: Comparison) -> str:
 
 def _evaluated_on(comparison: Comparison) -> str:
     """Sentence on the part of the held-out text that losses are measured on; empty if it is all of it."""
-    parts = {one.cell.treatment: one.cell.run.data.evaluate_on for one in comparison.record.cells}
+    parts = {comparison.names[one.cell.treatment]: one.cell.run.data.evaluate_on for one in comparison.record.cells}
     if set(parts.values()) == {"held-out"}:
         return ""
     if len(set(parts.values())) == 1:
@@ -151,12 +151,12 @@ def _traced(comparison: Comparison) -> str:
 def _unpredicted(comparison: Comparison) -> str:
     """Sentence on the rows of which nothing is predicted, each with the reason; empty if there are none."""
     rows = (comparison.baseline, *comparison.rows)
-    told = {row.treatment: row.predicted.refused for row in rows if row.predicted and row.predicted.refused}
+    told = {row.label: row.predicted.refused for row in rows if row.predicted and row.predicted.refused}
     return f"Not predicted: {list_rows(told)}." if told else ""
 
 
 def _prediction_errors(comparison: Comparison) -> str:
-    errors = {row.treatment: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
+    errors = {row.label: prediction_error(row) for row in (comparison.baseline, *comparison.rows)}
     told = {name: fine_percent(error) for name, error in errors.items() if error is not None}
     return f"Error of the predicted peak of tensors: {list_rows(told)}." if told else ""
 
@@ -167,7 +167,7 @@ def _differing_blocks(comparison: Comparison) -> str:
     for one in comparison.record.cells:
         predicted, measured = one.result.predicted, one.result.memory.peak_blocks
         if predicted is not None and (text := differing_text(measured, predicted.peak_blocks)):
-            told.setdefault(one.cell.treatment, text)
+            told.setdefault(comparison.names[one.cell.treatment], text)
     return f"Against its prediction, a measured peak has: {list_rows(told)}." if told else ""
 
 
@@ -180,7 +180,7 @@ def _predicted_under_load(comparison: Comparison) -> str:
 
 def _scratch(comparison: Comparison) -> str:
     """Sentence on the rows in which a library took scratch; empty if there are none."""
-    taken = {row.treatment: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
+    taken = {row.label: row.metrics.get("library_scratch_bytes") for row in (comparison.baseline, *comparison.rows)}
     told = {name: format_bytes(most) for name, most in taken.items() if isinstance(most, int) and most}
     if not told:
         return ""
@@ -288,7 +288,7 @@ def _heading(row: Row) -> "Text":
 
     ending, unproven = status(row), not_proven(row)
     parts = (f"  {ending}" if ending else "", "red"), (f"  not proven: {unproven}" if unproven else "", "yellow")
-    return Text.assemble((row.treatment, "bold"), *parts)
+    return Text.assemble((row.label, "bold"), *parts)
 
 
 def _measured(one: Texts) -> "Text":

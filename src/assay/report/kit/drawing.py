@@ -237,7 +237,7 @@ def together(panels: Sequence[Panel]) -> "Figure | None":
         axes = list(figure.subplots(count, columns, squeeze=False, height_ratios=heights).flat)
         for axis, panel in zip(axes, panels, strict=False):
             panel.draw(axis)
-            axis.set_title(textwrap.fill(re.sub(r"(?<=\S)\+", " + ", panel.title), _TITLE))
+            axis.set_title(textwrap.fill(panel.title, _TITLE))
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         named = {
@@ -249,10 +249,9 @@ def together(panels: Sequence[Panel]) -> "Figure | None":
 
 
 def wrap_row_name(name: str) -> str:
-    """Return the name of a row on several lines, one for each technique, its fields and each level of a factor."""
-    parts = re.sub(r":(?=\S)", ":\n", name.replace("+", "\n+ ").replace(", ", ",\n")).split("\n")
-    short = (one if len(one) <= _NAME else one.replace("=", "=\n", 1) for part in parts for one in _lines(part))
-    return "\n".join(short)
+    """Return the name of a row on several lines, one for each technique and each level of a factor."""
+    parts = name.replace(" + ", "\n+ ").replace(" · ", "\n· ").replace(", ", ",\n").split("\n")
+    return "\n".join(line for part in parts for line in _lines(part))
 
 
 def _lines(part: str) -> list[str]:

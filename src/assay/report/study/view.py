@@ -41,6 +41,13 @@ class StudyView(View):
         return tuple(one for one in found if one.blocks)
 
     @cached_property
+    def headline(self) -> str:
+        """The first sentence of the answer; empty if there is none."""
+        from assay.report.study.headline import headline
+
+        return headline(self)
+
+    @cached_property
     def answer(self) -> str:
         """The answer in a few sentences; empty if there is none."""
         return " ".join(str(block) for one in self.sections if one.section.name == "answer" for block in one.blocks)

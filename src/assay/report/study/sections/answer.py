@@ -1,17 +1,22 @@
-"""The answer of a study in at most three sentences, and its last lines: the baseline beside it, what to run next.
+"""The answer of a study, and its last lines: the baseline beside it, and what to run next.
 
-A study with factors that are context has them for each of their levels.
+The answer is the headline and at most three more sentences: the trade-off, the surprise, and what cannot be told. None
+has an interval or more than thirty words. Intervals belong into the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.caveats import before
-from assay.analysis.choose.answer import Candidate, FoundTarget, StudyAnswer, answers
-from assay.analysis.choose.answer import search_outcome as found_by
-from assay.analysis.choose.criteria import LogChange
+from assay.analysis.choose.answer import Candidate, StudyAnswer, answers
+from assay.analysis.claims import Outcome
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
+from assay.analysis.factors.additivity import deviations
+from assay.analysis.factors.changes import ChangeEstimate
+from assay.analysis.factors.ladder import ladder
+from assay.analysis.metrics import metrics
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import seeds_of
 from assay.records.status import Status
@@ -20,35 +25,21 @@ from assay.report.blocks import Block
 from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, figure, status
 from assay.report.kit.command import arguments, option, stack
+from assay.report.study.headline import ENDINGS, capital, told
 from assay.report.study.section import Section
-from assay.report.study.sections.stated import count_outcomes
-from assay.report.study.sections.wording import change, in_nats, names, nats, plain, target_ratio, time_title
-from assay.units import format_seconds
+from assay.report.study.sections.stated import judged, refuted_rows
+from assay.report.study.sections.wording import in_nats, names, plain
 
 if TYPE_CHECKING:
     from assay.report.study.view import StudyView
 
-_RESULTS = (Status.DONE, Status.BUDGET_REACHED, Status.DIVERGED, Status.OUT_OF_MEMORY)
-"""Endings of a row that say something of it."""
+_RESULTS = (Status.DONE, Status.BUDGET_REACHED)
 
 
 def _content(study: "StudyView") -> Iterator[Block]:
-    comparison, search = study.comparison, found_by(study.comparison.record)
-    if search is not None:
-        yield _search(search)
-    found = study.of(answers)
-    for one in found:
-        said = " ".join(filter(None, (_choice(study, one), _second(comparison, one), _open(comparison, one))))
-        yield f"{_at(one)}{said}"
-    if found and comparison.record.context and (untold := _untold_changes(comparison)):
-        yield f"The study cannot tell {untold}."
-    if found and (said := time_limit_sentence(comparison)):
-        yield said
-
-
-def _at(found: StudyAnswer) -> str:
-    """Return the context of an answer and a colon, to stand before it; empty if a study has one context."""
-    return f"{found.context.name}: " if found.context.levels else ""
+    if study.headline:
+        yield study.headline
+        yield from filter(None, (way(study, study.of(answers)) for way in (_trade_off, _surprise, _untold)))
 
 
 def time_limit_sentence(comparison: Comparison) -> str:
@@ -63,7 +54,7 @@ def _values(study: "StudyView") -> dict[str, Any]:
     found = study.of(answers)
     if not found:
         return {}
-    text = {"text": study.answer}
+    text = {"headline": study.headline, "text": study.answer}
     if not study.comparison.record.context:
         return {**_chosen(found[0]), **text}
     return {"by_context": [{"context": dict(one.context.levels), **_chosen(one)} for one in found], **text}
@@ -85,116 +76,149 @@ def _chosen(found: StudyAnswer) -> dict[str, Any]:
 ANSWER = Section("answer", "The answer", _content, _values, printed=False, leads=True)
 
 
-def _search(search: FoundTarget) -> str:
-    """Return the sentences on a search: how many rows went on, and the best one at the end."""
-    first, *others = search.counts
-    said = f"Of {first} rows, {' and then '.join(map(str, others))} went on to more steps."
-    if search.best is None or search.loss is None:
-        return said
-    control = "" if search.control is None else f", the control's {search.control:.4f}"
-    return (
-        f"{said} The best at the end is {search.best}, with a validation loss of {search.loss:.4f}{control}. The best "
-        "of many is best by luck as well: a study that starts from this one (start_from) measures it on seeds of its "
-        "own. Losses can be compared between rows with the same number of steps."
-    )
+_MOST_WORDS = 30
+"""Most words of a sentence."""
+_NAMED = 2
+"""Most rows that a sentence names."""
 
 
-def _choice(study: "StudyView", found: StudyAnswer) -> str:
-    """Return the sentence on the fastest row, the lightest one and the one with the lowest loss."""
+def _sentence(parts: Sequence[str], joint: str = "; ") -> str:
+    """Return as many parts as one sentence holds, the first always."""
+    said = ""
+    for part in filter(None, parts):
+        longer = f"{said}{joint}{part}" if said else part
+        if said and len(longer.split()) > _MOST_WORDS:
+            continue
+        said = longer
+    return f"{capital(said)}." if said else ""
+
+
+def _trade_off(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
+    """Return the sentence on the lightest row, the lowest loss, and rows that save at a worse loss."""
+    if len(found) != 1:
+        return ""
+    one = found[0]
+    return _sentence([_lightest(study, one), _worse(one), _rivals(study, one), _climb(study), _low(study, one)])
+
+
+def _rivals(study: "StudyView", one: StudyAnswer) -> str:
+    rivals = [study.comparison.names[row] for row in one.rivals]
+    return f"{names(rivals, _NAMED)} may be as fast" if rivals else ""
+
+
+def _lightest(study: "StudyView", one: StudyAnswer) -> str:
+    """Return the clause on the lightest row, if the headline has not named it."""
+    light, timed = one.lightest, study.comparison.record.timed
+    if light is None or one.fastest is None or light.row.treatment == one.fastest.row.treatment:
+        return ""
+    more = light.time is not None and light.time.sign > 0
+    time = f"{', but' if more else ' and'} {told(light.time, 'time')}" if timed and light.time else ""
+    return f"{light.row.label} is the lightest: {told(light.memory, 'memory')}{time}"
+
+
+def _worse(one: StudyAnswer) -> str:
+    rows = names([each.row.label for each in one.worse], _NAMED)
+    too = " too" if one.fastest or one.lightest else ""
+    return f"{rows} {'save' if len(one.worse) > 1 else 'saves'}{too}, but at a worse loss" if one.worse else ""
+
+
+def _climb(study: "StudyView") -> str:
+    """Return the clause on the highest rung of a ladder whose document has speeds."""
+    rungs = [one for one in study.of(ladder) if one.baseline and one.printed and one.printed.baseline]
+    best = max(rungs, key=lambda one: one.baseline.value if one.baseline else 0.0, default=None)
+    if best is None or best.baseline is None:
+        return ""
+    return f"{best.row.label} trains the most tokens a second: {best.baseline.value:.2g} × the first rung's"
+
+
+def _low(study: "StudyView", one: StudyAnswer) -> str:
+    low = one.lowest
+    if low is None or low.loss is None or low.row.label in study.headline:
+        return ""
+    return f"{low.row.label} has the lowest loss, {abs(low.loss.nats):.2g}{in_nats(study.comparison)} lower"
+
+
+def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
+    """Return the sentence on wrong rows, refuted expectations, rows without figures, and gains that do not add up."""
+    return _sentence([_wrong(study), _added(study), _ended(study), _expected(study)])
+
+
+def _wrong(study: "StudyView") -> str:
+    rows = study.comparison.rows
+    if wrong := [row.label for row in rows if row.values is not None and row.values.failures]:
+        return f"do not use {names(wrong, _NAMED)}: the values are wrong"
+    flagged = [row.label for row in rows if row.flags]
+    return f"mind the caution on {names(flagged, _NAMED)}" if flagged else ""
+
+
+def _expected(study: "StudyView") -> str:
+    """Return which expectations are refuted, or else how many are confirmed."""
+    outcomes = [one.outcome for one in study.of(judged)]
+    count = len(outcomes)
+    if refuted := refuted_rows(study):
+        number = outcomes.count(Outcome.REFUTED)
+        return f"{number} of {count} expectations {'is' if number == 1 else 'are'} refuted ({names(refuted, 1)})"
+    confirmed = outcomes.count(Outcome.CONFIRMED)
+    if not confirmed or confirmed < count:
+        part = f"{confirmed} of" if confirmed else "none of"
+        return f"{part} {count} expectations {'is' if confirmed == 1 else 'are'} confirmed" if count else ""
+    every = {1: "the expectation is", 2: "both expectations are"}.get(count, f"all {count} expectations are")
+    return f"{every} confirmed"
+
+
+def _ended(study: "StudyView") -> str:
+    """Return how rows ended that have no figures, if the headline has not said it."""
+    ended: dict[str, list[str]] = {}
+    for row in study.comparison.rows:
+        if row.status in ENDINGS:
+            ended.setdefault(ENDINGS[row.status], []).append(row.label)
+    said = (f"{names(rows, _NAMED)} {words}" for words, rows in ended.items() if words not in study.headline)
+    return " and ".join(said)
+
+
+def _added(study: "StudyView") -> str:
+    """Return whether changes add up, with the row that does so least, in memory or else in time."""
+    known = metrics()
+    asked = [one for one in study.of(deviations) if one.metric in (TENSORS_PEAK_BYTES.name, STEP_SECONDS.name)]
+    apart = {one.metric: some for one in asked if (some := [row for row in one.deviations if _apart(row.points)])}
+    if not apart:
+        return "changes add up, as far as this study can tell" if asked else ""
+    metric, rows = min(apart.items(), key=lambda one: known[one[0]].kind != "exact")  # memory first: it repeats exactly
+    row = max(rows, key=lambda one: abs(one.points.value))
+    what = "time" if known[metric].unit == "seconds" else "memory"
+    kind = "gains" if all(part < 0 for part in row.parts) else "changes"
+    together = f"{study.comparison.names[row.row]} changes {what} by {_whole(row.change)}"
+    return f"{kind} do not add up: {together}, where its parts sum to {_whole(row.expected)}"
+
+
+def _apart(one: ChangeEstimate) -> bool:
+    """Return whether a deviation can be told from zero, and is worth a word."""
+    low, high = one.interval or (one.value, one.value)
+    return abs(one.value) >= _WORTH and not low <= 0 <= high
+
+
+_WORTH = 0.01
+
+
+def _whole(fraction: float) -> str:
+    return f"{100 * fraction:+.0f} %".replace("-", "−")
+
+
+def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
+    """Return the sentence on what the study cannot tell: small changes of times, and losses of rows that save."""
     comparison = study.comparison
-    as_good = f"no worse loss (within {comparison.record.loss_margin:g}{in_nats(comparison)})"
-    fast, light, low = found.fastest, found.lightest, found.lowest
-    if fast is None and light is None and comparison.record.expects and not comparison.record.timed:
-        said = count_outcomes(study)  # such a study asks of losses, not of savings
-    elif fast is None and light is None:
-        said = f"No row is shown to save {'time or ' * comparison.record.timed}memory at {as_good}"
-    elif fast is not None and light is not None and fast.row.treatment == light.row.treatment:
-        changes = _changes(comparison, found, fast)
-        both = f"the fastest{_rivals(found)} and the lightest{_as_light(found)}"
-        said = f"At {as_good}, {fast.row.treatment} is both {both} ({changes})"
-    else:
-        parts = []
-        if fast is not None:
-            changes = _changes(comparison, found, fast)
-            parts.append(f"{fast.row.treatment} is the fastest{_rivals(found)} ({changes})")
-        if light is not None:
-            changes = _changes(comparison, found, light, memory_first=True)
-            parts.append(f"{light.row.treatment} is the lightest{_as_light(found)} ({changes})")
-        said = f"At {as_good}, {' and '.join(parts)}"
-    if low is not None:
-        changes = _changes(comparison, found, low)
-        said += f"; {low.row.treatment} has the lowest loss ({nats(low.loss)}{in_nats(comparison)}; {changes})"
-    return f"{said}."
-
-
-def _rivals(found: StudyAnswer) -> str:
-    return f", as far as it can be told from {names(found.rivals)}," if found.rivals else ""
-
-
-def _as_light(found: StudyAnswer) -> str:
-    return f", as is {names(found.as_light)}" if found.as_light else ""
-
-
-def _changes(comparison: Comparison, found: StudyAnswer, one: Candidate, *, memory_first: bool = False) -> str:
-    """Return the changes of time and memory of one row, that for which it was chosen first."""
-    parts = [f"{time_title(comparison)} {_told(one.time)}"] if comparison.record.timed else []
-    memory = f"{found.memory.title} {_told(one.memory)}"
-    return "; ".join([memory, *parts] if memory_first else [*parts, memory])
-
-
-def _told(one: LogChange | None) -> str:
-    return f"{change(one)}{'' if one is None or one.sign or not one.log else ' not distinguishable'}"
-
-
-def _second(comparison: Comparison, found: StudyAnswer) -> str:
-    """Return the sentence on a stated target, or else on rows that save at a worse loss."""
-    if found.target is None:
-        return f"{_worse(comparison, found.worse)}." if found.worse else ""
-    aim = f"a {found.target.basis} of {found.target.target:g}"
-    if found.first is None:
-        return f"No row reaches {aim} for good at every seed."
-    time, ratio = found.first.seconds, found.first.ratio
-    when = f"{found.first.steps:.0f} steps" if time is None else f"{format_seconds(time)} of steps"
-    against = "" if ratio is None else f" ({target_ratio(ratio)} against the control)"
-    return f"{found.first.row.treatment} is the first to reach {aim} for good, after {when}{against}."
-
-
-def _worse(comparison: Comparison, some: tuple[Candidate, ...]) -> str:
-    said = [f"{one.row.treatment} ({_saving(comparison, one)}; {nats(one.loss)}{in_nats(comparison)})" for one in some]
-    what = "time or memory" if comparison.record.timed else "memory"
-    return f"{names(said)} {'save' if len(said) > 1 else 'saves'} {what} at a worse loss"
-
-
-def _saving(comparison: Comparison, one: Candidate) -> str:
-    """Return the change of the time of a row that saves time, and otherwise that of its memory."""
-    if one.time is not None and one.time.sign < 0:
-        return f"{time_title(comparison)} {change(one.time)}"
-    return f"memory {change(one.memory)}"
-
-
-def _open(comparison: Comparison, found: StudyAnswer) -> str:
-    """Return the sentence on what the study cannot tell, and on rows with a worse loss if none said it before."""
+    unsure = [each.row for one in found for each in one.unsure]
     parts = []
-    if found.unsure:
-        rows = [f"{one.row.treatment} ({_saving(comparison, one)})" for one in found.unsure]
-        few = any(len(seeds_of(comparison.record.of(one.row.treatment))) < LEAST_SEEDS for one in found.unsure)
+    if (least := comparison.resolution.get(STEP_SECONDS.name)) is not None:
+        parts.append(f"changes of the step time below {100 * least.told:.2g} %")
+    if unsure:
+        few = any(len(seeds_of(comparison.record.of(row.treatment))) < LEAST_SEEDS for row in unsure)
         seeds = ", with fewer than three seeds" if few else ""
-        parts.append(f"whether the loss of {names(rows)} is as good{seeds}")
-    if not found.context.levels and (untold := _untold_changes(comparison)):
-        parts.append(untold)
-    lost = [row.treatment for row in comparison.rows if row.status not in _RESULTS]
-    if lost := [name for name in lost if name in found.context.rows]:
-        parts.append(f"how {names(lost)} would have ended")
-    said = [f"the study cannot tell {'; '.join(parts)}"] if parts else []
-    if found.target is not None and found.worse:
-        said.insert(0, _worse(comparison, found.worse))
-    return "; ".join(said)[:1].upper() + "; ".join(said)[1:] + "." if said else ""
-
-
-def _untold_changes(comparison: Comparison) -> str:
-    """Return which changes of the step time are too small for the study; empty if that is not known."""
-    resolution = comparison.resolution.get(STEP_SECONDS.name)
-    return f"changes of the step time below about {100 * resolution.told:.1f} %" if resolution else ""
+        parts.append(f"whether the loss of {names([row.label for row in unsure], _NAMED)} is as good{seeds}")
+    if lost := [row.label for row in comparison.rows if row.status not in (*_RESULTS, *ENDINGS)]:
+        parts.append(f"how {names(lost, _NAMED)} would have ended")
+    said = _sentence([f"the study cannot tell {parts[0]}", *parts[1:]], ", or ") if parts else ""
+    return " ".join(filter(None, (said, time_limit_sentence(comparison))))
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:

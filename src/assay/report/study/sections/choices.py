@@ -1,6 +1,6 @@
 """Sections on the choice of a row: ranks, the Pareto front, losses within the margin, trades, a target, and limits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choose.criteria import (
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 def _ranking_content(study: "StudyView") -> Iterator[Block]:
     if (own := study.of(ranking)) is not None:
-        yield from _weighted(own, study.comparison.record.context)
+        yield from _weighted(own, study.comparison)
     if (formula := study.of(formula_ranking)) is not None:
-        yield from _published(formula)
+        yield from _published(formula, study.comparison.names)
     elif stated := study.comparison.record.ranking:
         yield f"The formula {stated} needs a loss, a time and a memory of every row; one is missing."
 
 
-def _weighted(own: RowRanking, context: tuple[str, ...]) -> Iterator[Block]:
+def _weighted(own: RowRanking, comparison: Comparison) -> Iterator[Block]:
     columns = ("rank", "row", "score", "interval")
     yield Table.of(columns, map(_ranking_row, own.rows), right=("rank", "score"))
     known = metrics()
@@ -63,12 +63,12 @@ def _weighted(own: RowRanking, context: tuple[str, ...]) -> Iterator[Block]:
         "better. Each improvement is a ratio to the control's figure, so units do not matter. A rank such as 1–3 "
         "means that chance decides between them."
     )
-    if context:
+    if context := comparison.record.context:
         yield f"Rows are ranked at each level of {names(context)}, against the control there."
     if any(one.interval is None for one in own.rows):
         yield "Rows without an interval have too few seeds or processes, and share a rank with all others."
     if own.unranked:
-        yield f"Not ranked, for want of a figure: {names(own.unranked)}."
+        yield f"Not ranked, for want of a figure: {names([comparison.names.get(row, row) for row in own.unranked])}."
 
 
 def _ranking_row(one: Ranked) -> tuple[str, ...]:
@@ -78,11 +78,14 @@ def _ranking_row(one: Ranked) -> tuple[str, ...]:
         if one.interval is None or one.row.treatment == BASELINE or one.interval == (1.0, 1.0)
         else f"[{one.interval[0]:.3f}, {one.interval[1]:.3f}]"
     )
-    return rank, one.row.treatment, f"{one.score:.3f}", ends
+    return rank, one.row.label, f"{one.score:.3f}", ends
 
 
-def _published(found: FormulaRanking) -> Iterator[Block]:
-    rows = ((str(rank), name, f"{score:.3f}".replace("-", "−")) for rank, (name, score) in enumerate(found.scores, 1))
+def _published(found: FormulaRanking, labels: Mapping[str, str]) -> Iterator[Block]:
+    rows = (
+        (str(rank), labels.get(name, name), f"{score:.3f}".replace("-", "−"))
+        for rank, (name, score) in enumerate(found.scores, 1)
+    )
     yield f"{found.formula.source}: {found.formula.text}."
     yield Table.of(("rank", "row", "figure"), rows, right=("rank", "figure"))
     yield found.formula.flaw
@@ -109,7 +112,8 @@ def _frontier_content(study: "StudyView") -> Iterator[Block]:
         return
     titles = [_title(one) for one in found.criteria]
     rows = (
-        (one.row.treatment, *(_text(criterion, one) for criterion in found.criteria), _place(one)) for one in found.rows
+        (one.row.label, *(_text(criterion, one) for criterion in found.criteria), _place(one, comparison))
+        for one in found.rows
     )
     yield Table.of(("row", *titles, "place"), rows, right=titles, spare=titles[::-1])
     yield (
@@ -129,12 +133,13 @@ def _text(criterion: Criterion, one: Standing) -> str:
     return UNKNOWN if known is None else quantity(known, criterion.metric.unit)
 
 
-def _place(one: Standing) -> str:
+def _place(one: Standing, comparison: Comparison) -> str:
     if not one.figures:
         return status(one.row) or "not measured"
     if one.on_front:
         return "on the front"
-    return f"dominated by {names(one.dominated_by, 1)}{'' if one.sure else ', by its figures'}"
+    better = names([comparison.names[row] for row in one.dominated_by], 1)
+    return f"dominated by {better}{'' if one.sure else ', by its figures'}"
 
 
 def _frontier_values(study: "StudyView") -> list[dict[str, Any]]:
@@ -182,7 +187,7 @@ def _equivalence_content(study: "StudyView") -> Iterator[Block]:
     for row in study.comparison.rows:
         if one := found.get(row.treatment):
             time = time_change(study.comparison, row)
-            rows.append((row.treatment, change(time), nats(one), _verdict(one, time, margin)))
+            rows.append((row.label, change(time), nats(one), _verdict(one, time, margin)))
     yield Table.of(columns, rows, right=columns[1:3], spare=columns[1:2])
     yield (
         f"The loss is the {_BASES[loss_of(comparison.run).name]}. Losses within {margin:g}{unit} count as the same. "
@@ -240,7 +245,7 @@ def _exchange_content(study: "StudyView") -> Iterator[Block]:
         f"loss for {time_title(study.comparison)}",
     )
     rows = [
-        (one.row.treatment, change(one.loss), change(one.memory.resource), _said(one.memory),
+        (one.row.label, change(one.loss), change(one.memory.resource), _said(one.memory),
          change(one.time.resource), _said(one.time))
         for one in found
     ]  # fmt: skip
@@ -324,9 +329,9 @@ def _target_row(one: RowTarget) -> tuple[str, ...]:
     if one.censored:
         within = max(run.within for run in one.runs)
         missed = "not" if one.censored == len(one.runs) else f"{one.censored} of {len(one.runs)} runs not"
-        return one.row.treatment, f"{missed} within {within}", UNKNOWN, "unknown: a run did not reach it"
+        return one.row.label, f"{missed} within {within}", UNKNOWN, "unknown: a run did not reach it"
     said = UNKNOWN if one.ratio is None else target_ratio(one.ratio)
-    return one.row.treatment, f"{steps:.0f}", UNKNOWN if seconds is None else format_seconds(seconds), said
+    return one.row.label, f"{steps:.0f}", UNKNOWN if seconds is None else format_seconds(seconds), said
 
 
 def _target_values(study: "StudyView") -> dict[str, Any]:
@@ -369,7 +374,7 @@ def _limits_content(study: "StudyView") -> Iterator[Block]:
         "compute": "predicted / measured",
     }
     columns = ("row", "limit", *(titles[share] for share in known))
-    rows = ((one.row.treatment, one.limit.value, *(_share(getattr(one, share)) for share in known)) for one in found)
+    rows = ((one.row.label, one.limit.value, *(_share(getattr(one, share)) for share in known)) for one in found)
     yield Table.of(columns, rows, right=columns[2:])
     bounds = [f"{100 * bound:.0f} %" for bound in (NEAR_MEMORY, WAITING, COMMUNICATING, NEAR_RATES)]
     yield (

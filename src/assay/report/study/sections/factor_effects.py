@@ -17,7 +17,6 @@ from assay.report.study.sections.wording import (
     in_points,
     is_exact,
     plain,
-    row_name,
     title,
     too_few,
 )
@@ -104,7 +103,7 @@ def _additivity_content(study: "StudyView") -> Iterator[Block]:
     for one in found:
         rows = (
             (
-                row_name(row.changes, row.row),
+                study.comparison.names[row.row],
                 format_percent(row.change),
                 format_percent(row.expected),
                 in_points(row.points),
@@ -136,7 +135,7 @@ def _additivity_panels(study: "StudyView") -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
     found = []
     for one in study.of(deviations):
-        shown = {row_name(row.changes, row.row): row.points for row in one.deviations}
+        shown = {study.comparison.names[row.row]: row.points for row in one.deviations}
         found.append(Estimates(title(one.metric), shown, is_exact(one.metric)))
     if any(len(one.by_row) > _MOST_DEVIATIONS for one in found):
         return part_panels(study)

@@ -37,7 +37,7 @@ from assay.report.kit.drawing import (
     series,
     wrap_row_name,
 )
-from assay.report.study.sections.wording import points, row_name, title
+from assay.report.study.sections.wording import points, title
 from assay.units import format_percent
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _draw_front(found: CriteriaFront, axis: Any) -> None:
 
 
 def _label(one: Standing, loss: Criterion | None) -> str:
-    name = one.row.treatment.replace("+", "\n+ ").replace(", ", ",\n")
+    name = wrap_row_name(one.row.label)
     return name if loss is None else f"{name}\nloss {one.figures['loss']:.3f}"
 
 
@@ -247,13 +247,14 @@ def part_panels(study: "StudyView") -> tuple[Panel, ...]:
         if len(one.singles) <= _MOST_PARTS
     ]
     found.sort(key=lambda one: one[0])
-    return tuple(_parts_panel(one, metric, numbers) for _, one, metric in found[:MOST])
+    names = study.comparison.names
+    return tuple(_parts_panel(one, metric, numbers, names) for _, one, metric in found[:MOST])
 
 
-def _parts_panel(one: Deviation, metric: str, numbers: dict[str, int]) -> Panel:
-    names = tuple(wrap_row_name(name) for name in (*one.singles, _SUM, _WHOLE))
+def _parts_panel(one: Deviation, metric: str, numbers: dict[str, int], labels: Mapping[str, str]) -> Panel:
+    names = tuple(map(wrap_row_name, (*(labels[row] for row in one.singles), _SUM, _WHOLE)))
     lines = max(1 + name.count("\n") for name in names)
-    heading = f"{row_name(one.changes, one.row)}: {title(metric)}"
+    heading = f"{labels[one.row]}: {title(metric)}"
     return Panel(heading, partial(_draw_parts, one, names, numbers), 0.8 + (0.12 + 0.14 * lines) * len(names), names)
 
 

@@ -1,7 +1,6 @@
 """Sections on claims: expectations, a published study, the rungs of a ladder with printed figures, and placebos."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from assay.records.study import Expectation
 from assay.report.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.comparison.wording import interval
 from assay.report.study.section import Section
-from assay.report.study.sections.wording import names
 from assay.units import format_count, format_percent
 
 if TYPE_CHECKING:
@@ -35,7 +33,8 @@ if TYPE_CHECKING:
 
 def _expectations_content(study: "StudyView") -> Iterator[Block]:
     if study.comparison.record.expects:
-        rows = ((expectation_text(one.expectation), one.outcome.value, _found(one)) for one in study.of(_judged))
+        found = study.of(judged)
+        rows = ((_expectation(one.expectation, study.comparison), one.outcome.value, _found(one)) for one in found)
         yield Table.of(("expected before the run", "outcome", "measured"), rows)
 
 
@@ -46,39 +45,44 @@ def _expectations_values(study: "StudyView") -> list[dict[str, Any]]:
             "outcome": one.outcome.value,
             "measured": None if one.effect is None else one.effect.model_dump(mode="json"),
         }
-        for one in study.of(_judged)
+        for one in study.of(judged)
     ]
 
 
 EXPECTATIONS = Section("expectations", "What was expected", _expectations_content, _expectations_values, leads=True)
 
 
-def count_outcomes(study: "StudyView") -> str:
-    """Return how many expectations have which outcome, without a full stop; a study without any is not asked."""
-    outcomes = [one.outcome for one in study.of(_judged)]
-    if len(outcomes) == 1:
-        return f"The expectation is {outcomes[0].value}"
-    counts = Counter(outcomes)
-    said = [f"{counts[one]} {'is' if counts[one] == 1 else 'are'} {one.value}" for one in Outcome if counts[one]]
-    return f"Of {len(outcomes)} expectations, {names(said)}"
+def refuted_rows(study: "StudyView") -> list[str]:
+    """Return the names of the rows and effects of which an expectation is refuted."""
+    refuted = [one.expectation for one in study.of(judged) if one.outcome is Outcome.REFUTED]
+    return list(dict.fromkeys(_subject(one, study.comparison) for one in refuted))
+
+
+def _subject(one: Expectation, comparison: Comparison) -> str:
+    return effect_name(one.effect.items()) if one.effect else comparison.names.get(one.row, one.row)
 
 
 def refuted_expectations(comparison: Comparison) -> list[str]:
     """Return the expectations that the study refutes, in words."""
-    return [expectation_text(one.expectation) for one in _judged(comparison) if one.outcome is Outcome.REFUTED]
+    return [_expectation(one.expectation, comparison) for one in judged(comparison) if one.outcome is Outcome.REFUTED]
 
 
-def _judged(comparison: Comparison) -> tuple[JudgedExpectation, ...]:
+def judged(comparison: Comparison) -> tuple[JudgedExpectation, ...]:
+    """Return the expectations of a study with their outcomes."""
     expects = comparison.record.expects
     effects = factor_effects(comparison) if any(one.effect for one in expects) else ()
     return judge_expectations(expects, (comparison.again, *comparison.rows), effects)
 
 
-def expectation_text(one: Expectation) -> str:
-    """Return an expectation in words."""
+def _expectation(one: Expectation, comparison: Comparison) -> str:
+    return expectation_text(one, _subject(one, comparison))
+
+
+def expectation_text(one: Expectation, what: str = "") -> str:
+    """Return an expectation in words; `what` names its row or effect, if it has a shorter name."""
     known = metrics().get(one.metric)
     title = one.metric if known is None else known.title
-    what = effect_name(one.effect.items()) if one.effect else one.row
+    what = what or (effect_name(one.effect.items()) if one.effect else one.row)
     if one.change == "none":
         return f"{what}: {title} within {_size(one)}"
     return f"{what}: {title} {one.change}" + (f" by {_size(one)} or more" if one.size else "")
@@ -263,7 +267,7 @@ def _ours(one: Rung) -> Sequence[str]:
         for count in (one.tokens, one.documents, one.tokens_in_its_minutes)
     )
     first = UNKNOWN if one.first_loss is None else f"{one.first_loss:.3f}"
-    return one.row.treatment, _times(one.previous), _times(one.baseline), tokens, documents, first, in_its_minutes
+    return one.row.label, _times(one.previous), _times(one.baseline), tokens, documents, first, in_its_minutes
 
 
 def _theirs(found: Printed) -> Sequence[str]:
@@ -311,7 +315,8 @@ def _placebos_content(study: "StudyView") -> Iterator[Block]:
     if not found:
         return
     yield _sentence(found)
-    yield Table.of(("placebo", "runs the row", "losses", "peak of tensors", "step time"), map(_placebos_row, found))
+    rows = (_placebos_row(one, study.comparison.names) for one in found)
+    yield Table.of(("placebo", "runs the row", "losses", "peak of tensors", "step time"), rows)
 
 
 def _sentence(found: tuple[Placebo, ...]) -> str:
@@ -331,10 +336,10 @@ def _sentence(found: tuple[Placebo, ...]) -> str:
     return f"{count} {what} {times}: so far equal runs lie apart here by chance."
 
 
-def _placebos_row(one: Placebo) -> tuple[str, ...]:
+def _placebos_row(one: Placebo, labels: Mapping[str, str]) -> tuple[str, ...]:
     return (
-        one.row,
-        one.repeats,
+        labels[one.row],
+        labels[one.repeats],
         "bit-equal" if one.losses_equal else "NOT EQUAL",
         "equal" if one.peak_equal else "NOT EQUAL",
         UNKNOWN if one.step_change is None else format_percent(one.step_change),

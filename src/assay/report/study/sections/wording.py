@@ -1,12 +1,11 @@
 """Texts of changes, losses, rows and estimates, the same in all sections of a study's answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from assay.analysis.choose.criteria import LogChange, LossDifference, same_steps
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.factors.changes import ChangeEstimate
-from assay.analysis.factors.layout import Change, level_name
 from assay.analysis.metrics import metrics
 from assay.report.blocks import UNKNOWN
 from assay.report.comparison.wording import interval
@@ -43,7 +42,8 @@ def signed_number(value: float) -> str:
 
 
 def names(rows: Sequence[str], most: int = _NAMED) -> str:
-    """Join the names of rows; those beyond `most` are counted, if they are several."""
+    """Join the names of rows; those beyond `most` are counted, if they are several. Names with commas are quoted."""
+    rows = [f"“{one}”" if ", " in one and len(rows) > 1 else one for one in rows]
     if len(rows) > most + 1:
         return f"{', '.join(rows[:most])} and {len(rows) - most} others"
     return " and ".join(filter(None, (", ".join(rows[:-1]), *rows[-1:])))
@@ -78,12 +78,6 @@ def title(metric: str) -> str:
 def is_exact(metric: str) -> bool:
     """Return True if a metric repeats exactly."""
     return metrics()[metric].kind == "exact"
-
-
-def row_name(changes: Iterable[Change], row: str) -> str:
-    """Return the name of a row with several changes, or its label if it is one stack."""
-    levels = [level_name(*one) for one in changes]
-    return " + ".join(levels) if len(levels) > 1 else row
 
 
 def points(fraction: float) -> str:

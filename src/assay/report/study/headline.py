@@ -1,0 +1,212 @@
+"""The first sentence of a study's answer: what a colleague would say aloud, with two numbers at most.
+
+Intervals belong into the table. A change is said in words where it is near a simple ratio: half, a third, twice.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.analysis.choose.answer import Candidate, StudyAnswer, answers, search_outcome
+from assay.analysis.choose.criteria import LogChange, LossVerdict
+from assay.analysis.choose.learning_rates import learning_rates
+from assay.analysis.claims import placebos
+from assay.analysis.factors.layout import layout, level_name
+from assay.analysis.row_names import JOINT, control_name
+from assay.records.status import Status
+from assay.report.study.sections.wording import in_nats, names
+from assay.studies.factors import OPTIMIZATIONS
+from assay.units import format_seconds
+
+if TYPE_CHECKING:
+    from assay.report.study.view import StudyView
+
+_SIMPLE = (
+    (1 / 5, "a fifth of"),
+    (1 / 4, "a quarter of"),
+    (1 / 3, "a third of"),
+    (1 / 2, "half"),
+    (2, "twice"),
+    (3, "three times"),
+)
+"""Ratios that are said in words."""
+_NEAR = 0.06
+"""Largest relative distance from a simple ratio."""
+_LITTLE = 0.005
+"""Change that rounds to no percent."""
+_LARGE = 1.9
+"""Ratio from which a figure is said as a multiple."""
+
+
+ENDINGS = {Status.DIVERGED: "diverged", Status.OUT_OF_MEMORY: "ran out of memory"}
+"""Endings of a row without figures, in words."""
+
+
+def amount(change: float, noun: str) -> str:
+    """Return a change as an amount of something: ``"half the time"``, ``"29 % less memory"``, ``"2.4 × the time"``."""
+    ratio = 1 + change
+    for simple, words in _SIMPLE:
+        if abs(ratio / simple - 1) <= _NEAR:
+            return f"{words} the {noun}"
+    if abs(change) < _LITTLE:
+        return f"the same {noun}"
+    if ratio >= _LARGE:
+        return f"{ratio:.2g} × the {noun}" if ratio < 10 else f"{ratio:.0f} × the {noun}"
+    return f"{100 * abs(change):.0f} % {'less' if change < 0 else 'more'} {noun}"
+
+
+def share(change: float) -> str:
+    """Return a change as a share: ``"a fifth of"``, ``"81 % of"``."""
+    ratio = 1 + change
+    return next((words for simple, words in _SIMPLE if abs(ratio / simple - 1) <= _NEAR), f"{100 * ratio:.0f} % of")
+
+
+def capital(text: str) -> str:
+    """Return a sentence with a capital, unless it begins with a name that one types, such as ``bf16_mixed``."""
+    first = text.split(" ", 1)[0]
+    return text if "_" in first or any(map(str.isdigit, first)) else f"{text[:1].upper()}{text[1:]}"
+
+
+def told(one: LogChange | None, noun: str) -> str:
+    """Return an amount if it can be told from the control's, and otherwise that it is about the same."""
+    if one is None:
+        return ""
+    return amount(one.fraction, noun) if one.sign or one.half is None else f"about the same {noun}"
+
+
+def headline(study: "StudyView") -> str:
+    """Return the sentence; empty if no row has ended, so that there is nothing to say."""
+    found = study.of(answers)
+    said = next(filter(None, (said for way in _WAYS for said in way(study, found))), "")
+    return f"{capital(said)}." if said else ""
+
+
+def _searched(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    search = search_outcome(study.comparison.record)
+    if search is not None and search.best is not None and search.loss is not None:
+        best = study.comparison.names[search.best]
+        yield f"of {search.counts[0]} rows, {best} ended with the lowest loss, {search.loss:.4g}"
+
+
+def _idle(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    """Say that dead switches change nothing, where most rows are placebos."""
+    idle = study.of(placebos)
+    if 2 * len(idle) < len(study.comparison.rows):
+        return
+    if all(one.losses_equal and one.peak_equal for one in idle):
+        same = "the loss and the memory of the row that it repeats"
+        yield f"a dead switch changes nothing: each of {len(idle)} such rows has {same}"
+    else:
+        yield "a dead switch seems to change something, so something other than the label differs"
+
+
+def _targeted(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    for one in found:
+        if one.target is not None and one.first is not None:
+            aim = f"a {one.target.basis} of {one.target.target:g}"
+            ratio, seconds = one.first.ratio, one.first.seconds
+            against = share(ratio.change) if ratio is not None else ""
+            when = (
+                f", in {against} the baseline's time"
+                if against
+                else ""
+                if seconds is None
+                else f", after {format_seconds(seconds)}"
+            )
+            yield f"{one.first.row.label} reaches {aim} first{when}"
+        elif one.target is not None:
+            yield f"no row reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
+
+
+def _by_context(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    """Say the best row of each case, or that one row is the best of all."""
+    if len(found) < 2:
+        return
+    best = {one.context.name: _choice(one) for one in found}
+    often = Counter(name for name in best.values() if name).most_common()
+    if not often:
+        yield f"no row is shown to save anything at the same loss, in any of {len(found)} cases"
+    elif often[0][1] == len(found):
+        yield f"{often[0][0]} is the best choice in all {len(found)} cases"
+    elif len(found) == 2 and all(best.values()):
+        yield "; ".join(f"{case}: {name} is best" for case, name in best.items())
+    else:
+        yield f"{often[0][0]} is the best choice in {often[0][1]} of {len(found)} cases"
+
+
+def _choice(one: StudyAnswer) -> str:
+    """Return the name of the fastest row of a case, or else the lightest, without the levels that are the case."""
+    best, case = one.fastest or one.lightest, {level_name(*level) for level in one.context.levels}
+    return "" if best is None else JOINT.join(part for part in best.row.label.split(JOINT) if part not in case)
+
+
+def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    for one in found:
+        fast, light = one.fastest, one.lightest
+        if fast is not None:
+            memory = told(fast.memory, "memory")
+            yield f"{_take(study, fast)}: steps take {told(fast.time, 'time')} and {memory}, {at_loss(fast)}"
+        elif light is not None:
+            unsaid = ", and no row is shown to be faster" if study.comparison.record.timed else ""
+            yield f"{_take(study, light)}: it takes {told(light.memory, 'memory')} {at_loss(light)}{unsaid}"
+
+
+def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    """Say the best learning rate, by the batches at which it is."""
+    series = [one for one in study.of(learning_rates) if one.best is not None]
+    if any(one.others for one in series) or not series:
+        return
+    batches: dict[float, list[str]] = {}
+    for one in series:
+        batches.setdefault(one.best.rate if one.best else 0.0, []).append(str(one.batch_size))
+    said = [f"{rate:g} at batch {names(some)}" for rate, some in sorted(batches.items())]
+    yield (
+        f"the best learning rate is {' and '.join(said)}"
+        if len(said) < 3
+        else (f"the best learning rate depends on the batch, from {min(batches):g} to {max(batches):g}")
+    )
+
+
+def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    for one in found:
+        if one.lowest is not None and one.lowest.loss is not None:
+            below = f"{abs(one.lowest.loss.nats):.2g}{in_nats(study.comparison)} below {_control(study)}"
+            yield f"{one.lowest.row.label} has the lowest loss, {below}"
+
+
+def _none(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    if found and study.comparison.record.timed:
+        yield "no row is shown to save time or memory at the same loss"
+    elif found:
+        yield f"no row is shown to have a lower loss than {_control(study)}"
+
+
+def _control(study: "StudyView") -> str:
+    """Return the name of the control: its level, if the study has one factor whose levels are names."""
+    keys = [one.key for one in layout(study.comparison.record).factors]
+    told = control_name(study.comparison.record)
+    return f"the baseline ({told})" if told and len(keys) == 1 and keys[0] != OPTIMIZATIONS else "the baseline"
+
+
+def _unfinished(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    comparison = study.comparison
+    for status, words in ENDINGS.items():
+        ended = [row.label for row in comparison.rows if row.status is status]
+        if ended and comparison.baseline.finished:
+            yield f"{names(ended)} {words}"
+
+
+_WAYS = (_searched, _idle, _targeted, _by_context, _rates, _chosen, _lowest, _none, _unfinished)
+"""What may be said first, in the order in which it is looked for."""
+
+
+def _take(study: "StudyView", one: Candidate) -> str:
+    """Return ``Turn on`` with techniques, and ``Choose`` with any other change."""
+    keys = {key for key, _ in layout(study.comparison.record).changes(one.row.treatment)}
+    return f"{'turn on' if keys == {OPTIMIZATIONS} else 'choose'} {one.row.label}"
+
+
+def at_loss(one: Candidate) -> str:
+    """Return the words on a chosen row's loss, which is no worse than the control's."""
+    better = one.loss is not None and one.loss.verdict is LossVerdict.BETTER
+    return "at a lower loss" if better else "at the same loss"
