@@ -8,7 +8,7 @@ import typer
 from assay.cli.option_rules import arguments, check_place, check_used
 from assay.cli.options import AbsentGpu, Nproc, Overrides, Oversubscribe, Source, changes
 from assay.cli.predicted_study import print_predicted
-from assay.cli.study_output import finish
+from assay.cli.study_output import Full, finish
 from assay.cli.track_option import Track
 
 _With = Annotated[
@@ -62,6 +62,7 @@ def compare(
     timeout: _Timeout = None,
     page: _Page = None,
     track: Track = None,
+    full: Full = False,
     as_json: _Json = False,
 ) -> None:
     """Measure a baseline, and what each treatment changes.
@@ -103,4 +104,4 @@ def compare(
         print_predicted(partial(foretell, treatments=with_ or ()), page, as_json)
         return
     ask = partial(api.compare, source, *changes(overrides, nproc, oversubscribe), treatments=with_ or ())
-    finish(partial(ask, **arguments(options, *_GIVEN)), page, as_json, track)
+    finish(partial(ask, **arguments(options, *_GIVEN)), page, as_json, track, full=full)

@@ -10,7 +10,7 @@ import typer
 from assay.cli.option_rules import Uses, check_used
 from assay.cli.options import AbsentGpu, Json, Overrides, Page
 from assay.cli.predicted_study import print_predicted
-from assay.cli.study_output import FailOn, check_fail_on, finish, print_answer, unmet
+from assay.cli.study_output import FailOn, Full, check_fail_on, finish, print_answer, unmet
 from assay.cli.track_option import Track
 from assay.errors import UsageError
 
@@ -115,6 +115,7 @@ def run_study(
     ] = False,
     page: Page = None,
     track: Track = None,
+    full: Full = False,
     fail_on: FailOn = None,
     as_json: Json = False,
 ) -> None:
@@ -148,7 +149,7 @@ def run_study(
         _print_predicted(source, overrides, scale, gpu, page, as_json)
         return
     asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor or "local")
-    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on)
+    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on, full)
 
 
 def _gpu(predicted: bool, device: str | None, uses: Uses, options: Mapping[str, object]) -> str | None:
@@ -196,6 +197,7 @@ def resume_study(
     max_hours: _Hours = None,
     page: Page = None,
     track: Track = None,
+    full: Full = False,
     fail_on: FailOn = None,
     as_json: Json = False,
 ) -> None:
@@ -208,7 +210,7 @@ def resume_study(
 
     from assay.api.study import resume
 
-    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json, track, fail_on)
+    finish(partial(resume, study, mode=mode, max_hours=max_hours), page, as_json, track, fail_on, full)
 
 
 @app.command("status")
@@ -258,22 +260,20 @@ def list_studies(as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show_study(study: _Name, fail_on: FailOn = None, as_json: Json = False) -> None:
-    """Print the table of a study, with the cells that have ended, and last the path of its page."""
+def show_study(study: _Name, full: Full = False, fail_on: FailOn = None, as_json: Json = False) -> None:
+    """Print the answer of a study and its small table, with the cells that have ended, and the path of its page."""
     from assay.api.study import show
-    from assay.cli.console import print_blocks
     from assay.config import Home
     from assay.report import view
-    from assay.report.blocks import Facts
     from assay.studies.folder import StudyFolder
 
     check_fail_on(fail_on)
     found = show(study)
     page = StudyFolder(Home().reports / found.record.id).page_file
     written = page.exists()
-    print_answer(view(found), page if written else None, as_json)
+    print_answer(view(found), page if written else None, as_json, full)
     if not written and not as_json:
-        print_blocks([Facts.of([("next", f"assay study report {found.record.id}    writes its page")])])
+        typer.echo(f"assay study report {found.record.id}    writes its page")
     raise typer.Exit(unmet(found, fail_on))
 
 

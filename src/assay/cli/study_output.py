@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from assay.analysis.comparison import Comparison
     from assay.report import View
+    from assay.report.study.view import StudyView
 
 
+Full = Annotated[bool, typer.Option("--full", help="Print every figure with its interval, and all sections.")]
 FailOn = Annotated[
     str | None,
     typer.Option("--fail-on", metavar="refuted", help="End with exit code 5 if an expectation is refuted."),
@@ -28,6 +30,7 @@ def finish(
     as_json: bool,
     track: list[str] | None = None,
     fail_on: str | None = None,
+    full: bool = False,
 ) -> None:
     """Run a study with its progress, print the answer, and exit with its code."""
     from assay.cli.signals import deaf
@@ -44,7 +47,7 @@ def finish(
         comparison = _watched(copies.beside(partial(ask, home=home)))
     with deaf():
         shown = view(comparison)
-        print_answer(shown, write_page(shown, home, page), as_json)
+        print_answer(shown, write_page(shown, home, page), as_json, full)
         show_how_to_look(copies)
     if comparison.interrupted or comparison.failed:
         raise typer.Exit(Exit.INTERRUPTED if comparison.interrupted else Exit.NO_RESULT)
@@ -75,19 +78,60 @@ def _watched(measure: "Callable[..., Comparison]") -> "Comparison":
         return measure(on_progress=watch.prepare, on_news=watch)
 
 
-def print_answer(shown: "View", page: Path | None, as_json: bool) -> None:
-    """Print a study's table, its sections, its last lines and the path of its page, or one JSON value with all."""
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.blocks import Facts
-    from assay.report.comparison.row_table import print_comparison
-    from assay.report.kit.terminal import legible_console
+def print_answer(shown: "View", page: Path | None, as_json: bool, full: bool = False) -> None:
+    """Print a study's answer with its small table or, in full, all of its report; last is the path of its page.
+
+    As JSON, it is one value with everything.
+    """
+    from assay.cli.console import print_json
+    from assay.report.study.view import StudyView
 
     if as_json:
         print_json({**shown.values(), "page": None if page is None else str(page)})
         return
+    if full or not isinstance(shown, StudyView):
+        _print_all(shown)
+    else:
+        _print_first(shown)
+    if page is not None:
+        _print_page(page)
+
+
+def _print_first(study: "StudyView") -> None:
+    """Print the sentences, the small table, cautions, and what to run next."""
+    from assay.report.kit.terminal import legible_console
+    from assay.report.study.sections.answer import hints, no_answer
+    from assay.report.study.summary import print_summary
+
+    console = legible_console()
+    for place, sentence in enumerate(study.sentences or (no_answer(study.comparison),)):
+        text = sentence.replace(" %", "\N{NO-BREAK SPACE}%") if console.is_terminal else sentence
+        style = "" if place else "bold"
+        console.print(text, style=style, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    console.print()
+    print_summary(study, console)
+    for hint in ("", *hints(study), f"assay study show {study.comparison.record.id} --full    prints every figure"):
+        console.print(hint, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_all(shown: "View") -> None:
+    from assay.cli.console import print_blocks
+    from assay.report.blocks import Facts
+    from assay.report.comparison.row_table import print_comparison
+    from assay.report.kit.terminal import legible_console
+
     if shown.table is not None:
         print_comparison(shown.table, legible_console())
     print_blocks(shown.printed())
     print_blocks([Facts.of(shown.closing())])
-    if page is not None:
-        typer.echo(str(page))
+
+
+def _print_page(page: Path) -> None:
+    """Print the path of a page; a terminal makes it a link that opens."""
+    from rich.text import Text
+
+    from assay.report.kit.terminal import legible_console
+
+    console = legible_console()
+    link = f"link {page.as_uri()}" if console.is_terminal else ""
+    console.print(Text(str(page), link), soft_wrap=True)

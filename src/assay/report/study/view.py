@@ -48,9 +48,14 @@ class StudyView(View):
         return headline(self)
 
     @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences of the answer, the headline first; none if no row has ended."""
+        return tuple(str(block) for one in self.sections if one.section.name == "answer" for block in one.blocks)
+
+    @property
     def answer(self) -> str:
-        """The answer in a few sentences; empty if there is none."""
-        return " ".join(str(block) for one in self.sections if one.section.name == "answer" for block in one.blocks)
+        """The answer as one text."""
+        return " ".join(self.sentences)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the table, the sentences on each row, the footnotes and the sections."""

@@ -235,7 +235,7 @@ _MOST = 2
 def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines."""
     comparison = study.comparison
-    yield "result", study.answer or _no_answer(comparison)
+    yield "result", study.answer or no_answer(comparison)
     figures = (
         (metric.title, figure(metric, comparison.baseline.metrics.get(metric.name)))
         for metric in columns(comparison.run)
@@ -243,18 +243,19 @@ def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
     known = [f"{title} {text}" for title, text in figures if text]
     if known:
         yield "against", f"the baseline: {', '.join(known)}; {size(comparison)}"
-    yield from (("next", hint) for hint in _hints(study))
+    yield from (("next", hint) for hint in hints(study))
 
 
-def _no_answer(comparison: Comparison) -> str:
-    """Return why there is no answer."""
+def no_answer(comparison: Comparison) -> str:
+    """Return why a study has no answer."""
     if comparison.baseline.finished and any(row.finished for row in comparison.rows):
         return "no row has all its processes yet, so none is chosen; above are the figures of those that have ended"
     ended = time_limit_sentence(comparison)
     return f"no row has finished, so nothing can be compared{f'. {ended}' if ended else ''}"
 
 
-def _hints(study: "StudyView") -> Iterator[str]:
+def hints(study: "StudyView") -> Iterator[str]:
+    """Yield commands to run next, each with what it does."""
     comparison, record = study.comparison, study.comparison.record
     if record.ending is not StudyEnding.COMPLETE:
         yield f"assay study resume {record.id}    runs the cells that have no result"

@@ -1,0 +1,209 @@
+"""The small table of a study: memory, time and loss of each row in a line, for the first screen of terminal and page.
+
+A change is against the baseline. Intervals and all other figures are in the full table.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from assay.analysis.choose.criteria import LossDifference, LossVerdict, loss_differences, memory_metric
+from assay.analysis.comparison import Comparison
+from assay.analysis.metrics import Metric, metrics
+from assay.analysis.metrics.loss import loss_of
+from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.row import Row
+from assay.report.comparison.wording import Tone, figure, not_proven, status, texts
+from assay.report.study.sections.wording import names
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from assay.report.study.view import StudyView
+
+MOST_ROWS = 9
+"""Most rows of a terminal's table; of more, those with the shortest steps, or the least memory, are shown."""
+PROVEN, WRONG, OPEN = "✓", "✗", "?"
+
+
+class SummaryChange(NamedTuple):
+    """The change of one metric of a row."""
+
+    text: str
+    """Change in whole percent, or the figure of the baseline."""
+    fraction: float | None
+    """None for the baseline, and where there is no change to compare."""
+    predicted: str
+    tone: Tone
+
+
+class SummaryRow(NamedTuple):
+    """One line of the table."""
+
+    row: Row
+    changes: tuple[SummaryChange, ...]
+    """One for each column of `Summary.titles`."""
+    loss: str
+    loss_tone: Tone
+    proof: str
+    """A tick, a cross, a question mark for what was not proven, or nothing for a row without optimizations."""
+    remark: str
+    """How the row ended, if it is not done, or why it is not proven."""
+
+
+class Summary(NamedTuple):
+    """The table."""
+
+    titles: tuple[str, ...]
+    rows: tuple[SummaryRow, ...]
+
+
+def summary(study: "StudyView") -> Summary:
+    """Return the baseline and the rows of a study, each with memory, step time if it was compared, and loss."""
+    comparison = study.comparison
+    memory, time = memory_metric(comparison), metrics()[STEP_SECONDS.name]
+    shown = (memory, time) if comparison.record.timed else (memory,)
+    losses = loss_differences(comparison)
+    rows = [_row(comparison, row, shown, losses.get(row.treatment)) for row in comparison.rows]
+    titles = tuple("memory" if one is memory else one.title for one in shown)
+    return Summary(titles, (_row(comparison, comparison.baseline, shown, None), *rows))
+
+
+def fewer(found: Summary) -> tuple[SummaryRow, ...]:
+    """Return the rows that a terminal shows: the baseline, and those with the least of the last column."""
+    if len(found.rows) <= 1 + MOST_ROWS:
+        return found.rows
+    first, *others = found.rows
+    least = sorted(others, key=lambda one: 1e9 if (change := one.changes[-1].fraction) is None else change)
+    kept = {one.row.treatment for one in least[:MOST_ROWS]}
+    return (first, *(one for one in others if one.row.treatment in kept))
+
+
+def _row(comparison: Comparison, row: Row, shown: Sequence[Metric], difference: LossDifference | None) -> SummaryRow:
+    loss, tone = _loss(comparison, row, difference)
+    unproven = not_proven(row)
+    return SummaryRow(
+        row,
+        tuple(_change(row, metric, first=row is comparison.baseline) for metric in shown),
+        loss,
+        tone,
+        _proof(row, unproven),
+        status(row) or (f"not proven: {unproven}" if unproven else ""),
+    )
+
+
+def _change(row: Row, metric: Metric, *, first: bool) -> SummaryChange:
+    said = texts(row, metric)
+    effect, predicted = row.effects.get(metric.name), row.predicted_change.get(metric.name)
+    if first or effect is None:
+        return SummaryChange(said.value if first else "", None, "", "neutral")
+    open_ended = metric.kind == "timed" and said.tone == "neutral"
+    text = f"≈ {whole(effect.change)}" if open_ended else whole(effect.change)
+    return SummaryChange(text, effect.change, "" if predicted is None else whole(predicted), said.tone)
+
+
+def whole(fraction: float) -> str:
+    """Format a change in whole percent, or as a multiple from ten times on."""
+    if fraction >= 9:
+        return f"× {1 + fraction:.0f}"
+    text = f"{100 * fraction:+.0f} %".replace("-", "−")
+    return "0 %" if text[1:] == "0 %" else text
+
+
+_VERDICTS: dict[LossVerdict, tuple[str, Tone]] = {
+    LossVerdict.EQUAL: ("same", "neutral"),
+    LossVerdict.SAME: ("same", "neutral"),
+    LossVerdict.NO_WORSE: ("no worse", "neutral"),
+    LossVerdict.BETTER: ("lower", "better"),
+    LossVerdict.WORSE: ("worse", "worse"),
+    LossVerdict.UNKNOWN: ("open", "neutral"),
+}
+
+
+_ROUGH = 0.1
+"""Difference of losses from which two decimals are enough."""
+
+
+def _loss(comparison: Comparison, row: Row, difference: LossDifference | None) -> tuple[str, Tone]:
+    """Return whether a row's loss is as good as the baseline's, with the difference where it is not the same."""
+    if difference is None:
+        return figure(loss_of(comparison.run), row.metrics.get(loss_of(comparison.run).name)), "neutral"
+    words, tone = _VERDICTS[difference.verdict]
+    if words == "same":
+        return words, tone
+    text = f"{difference.nats:+.3f}" if abs(difference.nats) < _ROUGH else f"{difference.nats:+.2f}"
+    return f"{words} {text}".replace("-", "−"), tone
+
+
+def _proof(row: Row, unproven: str) -> str:
+    if not row.evidence and row.values is None:
+        return ""
+    wrong = any(not one.verdict for one in row.evidence) or (row.values is not None and bool(row.values.failures))
+    return WRONG if wrong else OPEN if unproven else PROVEN
+
+
+_STYLES: dict[Tone, str] = {"better": "green", "worse": "red", "neutral": ""}
+_BAR = 3
+"""Characters of a bar, which is full at a change of 100 %."""
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_NAME, _FIGURE = 26, 8
+"""Widths of the columns of names and of figures, in characters; the table fits 80."""
+
+
+def print_summary(study: "StudyView", console: "Console") -> None:
+    """Print the table within 80 columns: changes with bars, predictions dimmed, and proofs as ticks."""
+    from rich.table import Table
+
+    found = summary(study)
+    rows = fewer(found)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("", width=_NAME)
+    for title in found.titles:
+        table.add_column(title, justify="right", no_wrap=True, min_width=_FIGURE)
+        table.add_column("", no_wrap=True, width=_BAR)
+        table.add_column("pred.", justify="right", no_wrap=True, min_width=5, style="dim", header_style="dim")
+    table.add_column("loss", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in rows:
+        table.add_row(*_cells(one))
+    console.print(table, soft_wrap=True)
+    for line in _below(found, rows):
+        console.print(line, style="dim", highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+def _below(found: Summary, rows: Sequence[SummaryRow]) -> Iterator[str]:
+    """Yield what the table leaves out: further rows, and what the marks mean."""
+    if left := len(found.rows) - len(rows):
+        least = "faster" if len(found.titles) > 1 else "lighter"
+        yield f"{left} more row{'s' if left > 1 else ''}, none {least}"
+    proofs = {one.proof for one in found.rows}
+    if proofs <= {"", PROVEN} and PROVEN in proofs:
+        yield f"{PROVEN} each optimization took effect, and its values are right"
+    remarks: dict[str, list[str]] = {}
+    for one in found.rows:
+        if one.remark:
+            remarks.setdefault(one.remark, []).append(one.row.label)
+    for remark, labels in remarks.items():
+        which = names(labels, 2) if len(labels) < len(found.rows) - 1 else "every row"
+        yield f"{OPEN} {which}: {remark}"
+
+
+def _cells(one: SummaryRow) -> list["Text"]:
+    from rich.text import Text
+
+    cells = [Text(one.row.label)]
+    for change in one.changes:
+        style = _STYLES[change.tone]
+        cells += [
+            Text(change.text, style),
+            Text(_bar(change.fraction), style),
+            Text(change.predicted.removesuffix(" %")),
+        ]
+    tick = {PROVEN: "green", WRONG: "red"}.get(one.proof, "yellow")
+    return [*cells, Text(one.loss, _STYLES[one.loss_tone]), Text(one.proof, tick)]
+
+
+def _bar(fraction: float | None) -> str:
+    """Return a bar in eighths of a character."""
+    eighths = 0 if fraction is None else min(8 * _BAR, round(8 * _BAR * abs(fraction)))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
