@@ -39,6 +39,13 @@ def control_name(record: ComparisonRecord) -> str:
     return _named(told, _fields(layout)) if record.name else ""
 
 
+def level_names(record: ComparisonRecord) -> dict[Change, str]:
+    """Return a short name for each level of each factor, by key and level."""
+    layout = planned_layout(record)
+    fields = _fields(layout)
+    return {(one.key, level): _named([(one.key, level)], fields) for one in layout.factors for level in one.levels}
+
+
 def _swept(layout: FactorLayout) -> frozenset[str]:
     """Return the settings with so many numbers that a row without its number would be a riddle."""
     several = (one for one in layout.factors if len(layout.factors) > 1 and len(one.levels) >= _SWEEP)

@@ -34,6 +34,11 @@ class StudyView(View):
             self._found[analysis] = analysis(self.comparison)
         return cast(_Found, self._found[analysis])
 
+    def number(self, treatment: str) -> int:
+        """Return the number of a row, by which it has its colour in every figure; the baseline's is 0."""
+        rows = self.comparison.record.treatments
+        return 1 + rows.index(treatment) if treatment in rows else 0
+
     @cached_property
     def sections(self) -> tuple[Filled, ...]:
         """The sections that apply to the study, with their content."""

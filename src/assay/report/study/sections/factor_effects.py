@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.choose.learning_rates import RateSeries, learning_rates
 from assay.analysis.factors.additivity import GridField, SignChange, deviations, grids, sign_changes
 from assay.analysis.factors.changes import MetricEffects, factor_effects
-from assay.analysis.factors.layout import effect_name, level_name
+from assay.analysis.factors.layout import effect_name
+from assay.analysis.row_names import level_names
 from assay.report.blocks import UNKNOWN, Block, Table, figure
 from assay.report.study.section import Section
 from assay.report.study.sections.panels import Estimates, estimate_panels, map_panels, part_panels, rate_panels
@@ -155,11 +156,11 @@ ADDITIVITY = Section(
 
 
 def _percent_content(study: "StudyView") -> Iterator[Block]:
-    found = study.of(grids)
+    found, labels = study.of(grids), level_names(study.comparison.record)
     for grid in found:
-        columns = [level_name(grid.across, level) for level in grid.across_levels]
+        columns = [labels[grid.across, level] for level in grid.across_levels]
         rows = (
-            (level_name(grid.down, level), *(_text(one) for one in fields))
+            (labels[grid.down, level], *(_text(one) for one in fields))
             for level, fields in zip(grid.down_levels, grid.fields, strict=True)
         )
         yield Table.of((title(grid.metric), *columns), rows, right=columns)
@@ -183,7 +184,7 @@ def _percent_values(study: "StudyView") -> list[dict[str, Any]]:
 
 def _percent_panels(study: "StudyView") -> "tuple[Panel, ...]":
     # The page's style is imported here, because the page imports all sections.
-    return map_panels(study.of(grids), title)
+    return map_panels(study.of(grids), title, level_names(study.comparison.record))
 
 
 PERCENT = Section(

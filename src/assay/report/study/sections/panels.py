@@ -19,6 +19,7 @@ from assay.analysis.choose.learning_rates import BATCH_SIZE, RateSeries, learnin
 from assay.analysis.choose.ranking import CriteriaFront, Standing, frontier
 from assay.analysis.factors.additivity import Deviation, Grid, deviations
 from assay.analysis.factors.changes import ChangeEstimate
+from assay.analysis.factors.layout import Change
 from assay.analysis.metrics import metrics
 from assay.report.blocks import UNKNOWN
 from assay.report.kit.drawing import (
@@ -293,50 +294,51 @@ _LONG = 14
 Numbers = Sequence[Sequence[float | None]]
 
 
-def map_panels(grids: Sequence[Grid], title: Callable[[str], str]) -> tuple[Panel, ...]:
+def map_panels(grids: Sequence[Grid], title: Callable[[str], str], labels: Mapping[Change, str]) -> tuple[Panel, ...]:
     """Return two maps for each grid: changes against the control, and deviations from additivity.
 
-    `title` returns the heading of a metric.
+    `title` returns the heading of a metric, and `labels` has names of levels that are not their own.
     """
     found = []
     for grid in grids:
         changes = [[None if one is None else one.change for one in row] for row in grid.fields]
         deviations = [[None if one is None else one.deviation for one in row] for row in grid.fields]
-        found.append(_map_panel(grid, changes, f"{title(grid.metric)}: change, %"))
-        found.append(_map_panel(grid, deviations, f"{title(grid.metric)}: deviation from the sum, points"))
+        found.append(_map_panel(grid, labels, changes, f"{title(grid.metric)}: change, %"))
+        found.append(_map_panel(grid, labels, deviations, f"{title(grid.metric)}: deviation from the sum, points"))
     return tuple(found)
 
 
-def _map_panel(grid: Grid, numbers: Numbers, heading: str) -> Panel:
-    names = tuple(map(_broken, grid.down_levels))
-    across = tuple(map(_stacked, grid.across_levels))
+def _map_panel(grid: Grid, labels: Mapping[Change, str] | None, numbers: Numbers, heading: str) -> Panel:
+    known = labels or {}
+    names = tuple(_broken(known.get((grid.down, one), one)) for one in grid.down_levels)
+    across = tuple(_stacked(known.get((grid.across, one), one)) for one in grid.across_levels)
     lines = max(1 + name.count("\n") for name in across)
     height = 0.6 + 0.16 * lines + 0.34 * len(names)
     longest = max(len(line) for name in across for line in name.split("\n"))
     field = max(_FIELD, CHARACTER * (longest + 1))
-    narrow = Panel(heading, partial(_map, grid, numbers), height, names)
+    narrow = Panel(heading, partial(_map, (names, across), numbers), height, names)
     return narrow._replace(width=max(WIDTH, narrow.left + field * len(across) + _MARGIN))
 
 
-def _map(grid: Grid, numbers: Numbers, axis: Any) -> None:
+def _map(levels: tuple[Sequence[str], Sequence[str]], numbers: Numbers, axis: Any) -> None:
     from matplotlib.patches import Rectangle
 
     largest = max([_LEAST, *(abs(one) for row in numbers for one in row if one is not None)])
-    for down, row in enumerate(numbers):
-        for across, one in enumerate(row):
+    for place, row in enumerate(numbers):
+        for column, one in enumerate(row):
             if one:
                 colour, strength = (_LOWER if one < 0 else _HIGHER), _STRONGEST * abs(one) / largest
                 field = Rectangle(
-                    (across - 0.48, down - 0.46), 0.96, 0.92, facecolor=colour, alpha=strength, linewidth=0
+                    (column - 0.48, place - 0.46), 0.96, 0.92, facecolor=colour, alpha=strength, linewidth=0
                 )
                 axis.add_patch(field)
-            axis.text(across, down, UNKNOWN if one is None else points(one), ha="center", va="center", fontsize=8,
+            axis.text(column, place, UNKNOWN if one is None else points(one), ha="center", va="center", fontsize=8,
                       color=SOFT if one is None else INK)  # fmt: skip
-    axis.set_xticks(range(len(grid.across_levels)), [_stacked(one) for one in grid.across_levels])
-    axis.set_yticks(range(len(grid.down_levels)), [_broken(one) for one in grid.down_levels], color=INK)
-    axis.set_xlim(-0.5, len(grid.across_levels) - 0.5)
-    axis.set_ylim(len(grid.down_levels) - 0.5, -0.5)
-    axis.set_xlabel(grid.across)
+    down, across = levels
+    axis.set_xticks(range(len(across)), across)
+    axis.set_yticks(range(len(down)), down, color=INK)
+    axis.set_xlim(-0.5, len(across) - 0.5)
+    axis.set_ylim(len(down) - 0.5, -0.5)
     axis.grid(visible=False)
     axis.tick_params(length=0)
     for side in ("left", "bottom"):
