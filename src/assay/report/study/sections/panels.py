@@ -294,7 +294,9 @@ _LONG = 14
 Numbers = Sequence[Sequence[float | None]]
 
 
-def map_panels(grids: Sequence[Grid], title: Callable[[str], str], labels: Mapping[Change, str]) -> tuple[Panel, ...]:
+def map_panels(
+    grids: Sequence[Grid], title: Callable[[str], str], labels: Mapping[Change, str] | None = None
+) -> tuple[Panel, ...]:
     """Return two maps for each grid: changes against the control, and deviations from additivity.
 
     `title` returns the heading of a metric, and `labels` has names of levels that are not their own.
@@ -352,4 +354,4 @@ def _broken(name: str) -> str:
 
 def _stacked(name: str) -> str:
     """Return the name of a column, which has a field's width, with a line for each word."""
-    return _broken(name).replace(" ", "\n")
+    return _broken(name).replace("× ", "×\N{NO-BREAK SPACE}").replace(" ", "\n")
