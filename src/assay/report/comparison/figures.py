@@ -485,3 +485,39 @@ TITLES = {
     "predictions": "Predicted against measured",
 }
 """Headings of the figures on a page."""
+CAPTIONS = {
+    "changes": (
+        "Points are measured changes, bars their intervals, hollow diamonds the predictions made before the run. The "
+        "grey band contains the changes that this comparison cannot distinguish from none. Points left of the line are "
+        "below the baseline."
+    ),
+    "memory": (
+        "Predicted bytes that are alive at the highest instant of each part of a step, by category, in the order of "
+        "the step. The triangle marks the predicted peak, the dashed line the measured one. Recomputation is a part of "
+        "backward."
+    ),
+    "seconds": (
+        "Training loss by seconds of optimizer steps, the first one included; start, evaluation and checkpoints are "
+        "not. One line per process, the first seed in full colour, smoothed by a running mean over a twentieth of the "
+        "steps (at least three). Points are evaluations on held-out text. The broad grey line is the baseline. Losses "
+        "of the first steps may be above the panels."
+    ),
+    "step_times": (
+        "Seconds of the steady steps of all processes of a row, as a histogram on the line of its name; the dark line "
+        "is the median. A number at the right counts slower steps beyond the axis. Intervals are not read from this "
+        "figure: they are over processes."
+    ),
+    "losses": (
+        "The same losses by optimizer step. Where a row trains as the baseline does, its line is on the grey one."
+    ),
+    "distances": (
+        "Distance of each step’s training loss from the baseline’s at the same seed, unsmoothed. A logarithmic axis "
+        "cannot show steps that agree to the last bit, so a row that never differs has no panel."
+    ),
+    "predictions": (
+        "The most bytes requested from torch’s allocator within one optimizer step: computed from the configuration "
+        "before the run, and counted in the memory pass at its end. The instant is the operation at which this maximum "
+        "occurs."
+    ),
+}
+"""Sentences below the figures."""

@@ -6,7 +6,7 @@ and changes as fractions. The same record gives the same bytes.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row
+from assay.analysis.row_names import control_name
 from assay.files import write_file
 from assay.records.memory import highest
 from assay.records.study import CellResult, ComparisonRecord
 from assay.report.blocks import Table
-from assay.report.comparison.figures import FIGURES, TITLES, categories
+from assay.report.comparison.figures import CAPTIONS, FIGURES, TITLES, categories
 from assay.report.comparison.row_table import footnotes, size
 from assay.report.comparison.wording import (
     by_rank,
@@ -36,7 +38,12 @@ from assay.report.comparison.wording import (
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
 from assay.report.kit.page import inline
 from assay.report.kit.view import View
+from assay.report.study.findings import finding
+from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
+from assay.report.study.sections.answer import no_answer
+from assay.report.study.sections.wording import names
+from assay.report.study.summary import OPEN, PROVEN, WRONG, fewer, summary
 from assay.report.study.view import StudyView
 from assay.sealed import seal_file
 from assay.units import format_bytes, format_seconds, json_text
@@ -45,38 +52,138 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-_FRONT = "pareto_front"
-"""Name of the section with memory against time."""
 _BY_ROW = ("seconds", "losses", "distances")
 """Figures with a panel for each row but the baseline."""
+_OPEN = (
+    *("expectations", "published", "ladder", "target_loss", "learning_rates", "changes", "percent_changes"),
+    *("additivity", "pareto_front", "seconds", "losses", "predictions"),
+)
+"""Parts that are open at first, the most important ones first."""
+_MOST_OPEN = 7
+"""Most parts that are open: with the headings of the page itself, a reader sees at most twelve."""
+_SHORT = {
+    "expectations": "expected",
+    "published": "published",
+    "ladder": "ladder",
+    "target_loss": "target",
+    "learning_rates": "rates",
+    "percent_changes": "by factor",
+    "additivity": "do they add up?",
+    "pareto_front": "front",
+    "seconds": "loss by time",
+    "losses": "loss by step",
+    "predictions": "predicted",
+}
+"""Words of the contents."""
 
 
 def content(study: StudyView) -> dict[str, Any]:
     """Return what the template `page.html` shows."""
     comparison, record = study.comparison, study.comparison.record
     rows = (comparison.baseline, comparison.again, *comparison.rows)
-    sections = [_section(one, study) for one in study.sections]
+    first, *others = study.sentences or (no_answer(comparison),)
     return {
         "record": record,
-        "heading": _heading(record),
+        "heading": first,
+        "sentences": others,
+        "flagged": _cautions(rows),
+        "lead": _lead(study),
+        "summary": _summary(study),
+        "control": control_name(record),
+        "marks": _marks(comparison),
         "size": size(comparison),
+        "parts": _parts(study),
         "columns": columns(comparison.run),
         "rows": [_row(row, max(0, number - 1), columns(comparison.run)) for number, row in enumerate(rows)],
-        **_placed(sections),
         "footnotes": footnotes(comparison),
-        "flagged": [(row.treatment, flag) for row in rows for flag in row.flags],
-        "figures": {name: inline(TITLES[name], panels(comparison)) for name, panels in FIGURES.items()},
-        "beyond": _beyond(record),
-        "titles": TITLES,
-        "layers": [(name, variable(number)) for number, name in enumerate(categories(comparison), start=1)],
-        "predicted": predicted_table(comparison),
-        "built": built_table(comparison),
-        "machine": machine(comparison),
-        "configuration": configuration(comparison),
+        "meanings": meanings(comparison),
+        "configuration": configuration(comparison) | _machine_group(comparison),
         "cells": runs_table(comparison),
         "light": variables(LIGHT),
         "dark": variables(DARK),
     }
+
+
+def _cautions(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """Return the first clause of each caution, with the rows that share it; the full table has all of it."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for flag in row.flags:
+            found.setdefault(flag.partition(":")[0], []).append(row.label)
+    return [(names(labels), flag) for flag, labels in found.items()]
+
+
+def _lead(study: StudyView) -> dict[str, Any] | None:
+    found = lead_figure(study)
+    if found is None:
+        return None
+    return {"title": found.title, "panels": inline(found.title, found.panels), "caption": found.caption}
+
+
+def _summary(study: StudyView) -> dict[str, Any]:
+    """Return the small table: its titles, the rows that a first screen holds, and the number of the others."""
+    found = summary(study)
+    rows = fewer(found, study.answer)
+    tones = {PROVEN: "better", WRONG: "worse"}
+    shown = [
+        {**one._asdict(), "colour": variable(study.number(one.row.treatment)), "tone": tones.get(one.proof, "")}
+        for one in rows
+    ]
+    return {"titles": found.titles, "rows": shown, "left": len(found.rows) - len(rows)}
+
+
+def _marks(comparison: Comparison) -> str:
+    """Return what the marks of the small table mean."""
+    told = comparison.resolution.get(STEP_SECONDS.name)
+    sure = f"≈: less than the {100 * told.told:.2g} % that can be told. " if told is not None else ""
+    return f"{sure}{PROVEN}: took effect, with right values. {OPEN}: not proven throughout."
+
+
+def _parts(study: StudyView) -> list[dict[str, Any]]:
+    """Return sections and figures, those that are open first."""
+    made = [*(_section(one, study) for one in study.sections if one.section.name != "answer"), *_figures(study)]
+    parts = {one["name"]: one for one in made if one["panels"] or one["blocks"]}
+    opened = [name for name in _OPEN if name in parts][:_MOST_OPEN]
+    for name, one in parts.items():
+        one["folded"] = name not in opened
+        one["title"] = finding(study, name, one["title"])
+        one["short"] = _SHORT.get(name, name.replace("_", " "))
+    return [*(parts[name] for name in opened), *(one for name, one in parts.items() if name not in opened)]
+
+
+def _section(one: Filled, study: StudyView) -> dict[str, Any]:
+    panels = () if one.section.panels is None else one.section.panels(study)
+    drawn = inline(one.section.title, panels)
+    return _part(one.section.name, one.section.title, drawn, one.section.caption, one.blocks)
+
+
+def _part(
+    name: str, title: str, panels: Sequence[Any], caption: str = "", blocks: Sequence[Any] = (), layers: Any = ()
+) -> dict[str, Any]:
+    return {"name": name, "title": title, "panels": panels, "caption": caption, "blocks": blocks, "layers": layers}
+
+
+def _figures(study: StudyView) -> Iterator[dict[str, Any]]:
+    """Yield the figures of the rows as parts, each with its caption and what belongs to it."""
+    comparison, beyond = study.comparison, _beyond(study.comparison.record)
+    for name, panels in FIGURES.items():
+        drawn = inline(TITLES[name], panels(comparison))
+        if name == "distances" and not drawn and comparison.rows:
+            yield _part(name, TITLES[name], (), blocks=("No row differs from the baseline, to the last bit.",))
+            continue
+        layers = [(one, variable(number)) for number, one in enumerate(categories(comparison), start=1)]
+        table = predicted_table(comparison)
+        yield _part(
+            name,
+            TITLES[name],
+            drawn,
+            CAPTIONS[name] + beyond.get(name, ""),
+            (table,) if name == "predictions" and drawn else (),
+            layers if name == "memory" else (),
+        )
+    built = built_table(comparison)
+    if built.rows:
+        yield _part("built", "Memory while the model is built", (), blocks=(built, _BUILT))
 
 
 def _beyond(record: ComparisonRecord) -> dict[str, str]:
@@ -86,16 +193,18 @@ def _beyond(record: ComparisonRecord) -> dict[str, str]:
     return {name: sentence if count > MOST else "" for name, count in rows.items()}
 
 
-def _heading(record: ComparisonRecord) -> str:
-    """Return the title of the page: a study by its name, a comparison by its base."""
-    count = len(record.treatments)
-    rows = "row" if record.name else "treatment"
-    return f"{record.name or record.title}: {count} {rows}{'s' if count > 1 else ''} against the baseline"
+_BUILT = (
+    "Resident memory of a process before and while its model is built, file pages included: the most of a row’s "
+    "processes. The phase also loads libraries, about as much in every row. Each weight is made on its device, so the "
+    "host has the first values of one weight at a time. A model made on the host first has all its weights in float32 "
+    "there at once."
+)
 
 
 def _row(row: Row, number: int, shown: list[Metric]) -> dict[str, Any]:
     return {
-        "name": row.treatment,
+        "name": row.label,
+        "treatment": row.treatment,
         "colour": variable(number),
         "status": status(row),
         "figures": [texts(row, metric) for metric in shown],
@@ -107,27 +216,53 @@ def _row(row: Row, number: int, shown: list[Metric]) -> dict[str, Any]:
     }
 
 
-def _placed(sections: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return the sections above the table, the front, which opens the figures, and the others, which follow them."""
-    below = [one for one in sections if not one["leads"]]
-    return {
-        "leading": [one for one in sections if one["leads"]],
-        "front": [one for one in below if one["name"] == _FRONT],
-        "sections": [one for one in below if one["name"] != _FRONT],
-    }
+def _machine_group(comparison: Comparison) -> dict[str, list[tuple[str, str]]]:
+    found = machine(comparison)
+    return {"machine and versions": found} if found else {}
 
 
-def _section(one: Filled, study: StudyView) -> dict[str, Any]:
-    panels = () if one.section.panels is None else one.section.panels(study)
-    return {
-        "name": one.section.name,
-        "title": one.section.title,
-        "blocks": one.blocks,
-        "panels": inline(one.section.title, panels),
-        "caption": one.section.caption,
-        "leads": one.section.leads,
-    }
+def meanings(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return each column of the full table with its meaning, and how changes and intervals are made."""
+    return [*((column.title, column.meaning) for column in columns(comparison.run)), *_METHOD]
 
+
+_METHOD = (
+    (
+        "change and interval",
+        "Every cell is a process of its own. The cells of a seed are alive together and take turns: in each round "
+        "every cell runs one timed block, in an order that is shuffled for each round. Blocks of one process share its "
+        "chance effects, so a process counts once: by the mean logarithm of its blocks. The change is relative to both "
+        "runs of the baseline in the same group. The bracket is computed from the deviation between processes, pooled "
+        "over all rows, with Dunnett's factor for several treatments against one baseline: the brackets of a column "
+        "hold together in 95 % of comparisons. A row that deviates more than the others is judged by its own "
+        "deviation.",
+    ),
+    (
+        "loss",
+        "Each seed counts once. The bracket is Student's t over the seeds, with Bonferroni's correction for the number "
+        "of treatments.",
+    ),
+    (
+        "not distinguishable",
+        "A change whose interval contains zero. It may exist, but be too small for this comparison.",
+    ),
+    ("bit-equal", "The loss of every process equals the baseline's at the same seed, to the last bit."),
+    (
+        "disturbed",
+        "A timed block in which other programs, or a hypervisor, used more than a tenth of the processor time. Every "
+        "cell repeats its round, and the figures leave it out.",
+    ),
+    (
+        "predicted",
+        "The estimate from before the run. It is computed from the configuration and this machine's measured rates, "
+        "and never fitted to this comparison.",
+    ),
+    (
+        "proof",
+        "Evidence for each optimization from a recorded step of the program that was timed. A second recorded step, "
+        "after the last checkpoint, must show it again. A run whose proof fails has no figures in its row.",
+    ),
+)
 
 _BUILD = "build"
 """Phase of a run in which its weights are made."""
@@ -148,7 +283,7 @@ def _prediction(row: Row, cells: tuple[CellResult, ...]) -> tuple[str, ...] | No
         return None
     instants = (one.result.memory.tensors_peak_instant for one in cells)
     return (
-        row.treatment,
+        row.label,
         format_bytes(predicted.tensors_peak_bytes or 0),
         figure(TENSORS_PEAK_BYTES, row.metrics[TENSORS_PEAK_BYTES.name]),
         fine_percent(error),
@@ -163,7 +298,7 @@ def built_table(comparison: Comparison) -> Table:
     Figures are the most of a row's processes. Only a device with a counter of its own has the tensors of a phase.
     """
     rows = (comparison.baseline, *comparison.rows)
-    known = [found for row in rows if (found := _built(row.treatment, comparison.record.of(row.treatment)))]
+    known = [found for row in rows if (found := _built(row.label, comparison.record.of(row.treatment)))]
     columns = ("treatment", "process, before", "process, peak", "weights in float32", "tensors, peak")
     counted = len(columns) if any(texts[-1] for texts in known) else len(columns) - 1
     return Table.of(columns[:counted], (texts[:counted] for texts in known), columns[1:counted])

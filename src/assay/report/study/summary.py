@@ -4,6 +4,7 @@ A change is against the baseline. Intervals and all other figures are in the ful
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.analysis.choose.criteria import LossDifference, LossVerdict, loss_differences, memory_metric
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from assay.report.study.view import StudyView
 
 MOST_ROWS = 9
-"""Most rows of a terminal's table; of more, those with the shortest steps, or the least memory, are shown."""
+"""Most rows of the table besides the baseline."""
 PROVEN, WRONG, OPEN = "✓", "✗", "?"
 
 
@@ -69,14 +70,29 @@ def summary(study: "StudyView") -> Summary:
     return Summary(titles, (_row(comparison, comparison.baseline, shown, None), *rows))
 
 
-def fewer(found: Summary) -> tuple[SummaryRow, ...]:
-    """Return the rows that a terminal shows: the baseline, and those with the least of the last column."""
+def fewer(found: Summary, answer: str) -> tuple[SummaryRow, ...]:
+    """Return the rows of a first screen: the baseline, those that the answer names, and those with the least time."""
     if len(found.rows) <= 1 + MOST_ROWS:
         return found.rows
     first, *others = found.rows
-    least = sorted(others, key=lambda one: 1e9 if (change := one.changes[-1].fraction) is None else change)
-    kept = {one.row.treatment for one in least[:MOST_ROWS]}
+    named = _named([one.row.label for one in others], answer)
+
+    def rank(one: SummaryRow) -> tuple[bool, float]:
+        change = one.changes[-1].fraction
+        return one.row.label not in named, inf if change is None else change
+
+    kept = {one.row.treatment for one in sorted(others, key=rank)[:MOST_ROWS]}
     return (first, *(one for one in others if one.row.treatment in kept))
+
+
+def _named(labels: Sequence[str], answer: str) -> set[str]:
+    """Return the names that an answer says; a name that is part of a longer one is not counted there."""
+    found = set()
+    for label in sorted(labels, key=len, reverse=True):
+        if label in answer:
+            found.add(label)
+            answer = answer.replace(label, "")
+    return found
 
 
 def _row(comparison: Comparison, row: Row, shown: Sequence[Metric], difference: LossDifference | None) -> SummaryRow:
@@ -132,7 +148,7 @@ def _loss(comparison: Comparison, row: Row, difference: LossDifference | None) -
     if words == "same":
         return words, tone
     text = f"{difference.nats:+.3f}" if abs(difference.nats) < _ROUGH else f"{difference.nats:+.2f}"
-    return f"{words} {text}".replace("-", "−"), tone
+    return words if not float(text) else f"{words} {text}".replace("-", "−"), tone
 
 
 def _proof(row: Row, unproven: str) -> str:
@@ -155,7 +171,7 @@ def print_summary(study: "StudyView", console: "Console") -> None:
     from rich.table import Table
 
     found = summary(study)
-    rows = fewer(found)
+    rows = fewer(found, study.answer)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", width=_NAME)
     for title in found.titles:
@@ -174,8 +190,7 @@ def print_summary(study: "StudyView", console: "Console") -> None:
 def _below(found: Summary, rows: Sequence[SummaryRow]) -> Iterator[str]:
     """Yield what the table leaves out: further rows, and what the marks mean."""
     if left := len(found.rows) - len(rows):
-        least = "faster" if len(found.titles) > 1 else "lighter"
-        yield f"{left} more row{'s' if left > 1 else ''}, none {least}"
+        yield f"{left} more row{'s' if left > 1 else ''} with --full"
     proofs = {one.proof for one in found.rows}
     if proofs <= {"", PROVEN} and PROVEN in proofs:
         yield f"{PROVEN} each optimization took effect, and its values are right"

@@ -98,7 +98,7 @@ def _trade_off(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if len(found) != 1:
         return ""
     one = found[0]
-    return _sentence([_lightest(study, one), _worse(one), _rivals(study, one), _climb(study), _low(study, one)])
+    return _sentence([_lightest(study, one), _worse(one), _rivals(study, one), climb_finding(study), _low(study, one)])
 
 
 def _rivals(study: "StudyView", one: StudyAnswer) -> str:
@@ -122,7 +122,7 @@ def _worse(one: StudyAnswer) -> str:
     return f"{rows} {'save' if len(one.worse) > 1 else 'saves'}{too}, but at a worse loss" if one.worse else ""
 
 
-def _climb(study: "StudyView") -> str:
+def climb_finding(study: "StudyView") -> str:
     """Return the clause on the highest rung of a ladder whose document has speeds."""
     rungs = [one for one in study.of(ladder) if one.baseline and one.printed and one.printed.baseline]
     best = max(rungs, key=lambda one: one.baseline.value if one.baseline else 0.0, default=None)
@@ -140,7 +140,7 @@ def _low(study: "StudyView", one: StudyAnswer) -> str:
 
 def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     """Return the sentence on wrong rows, refuted expectations, rows without figures, and gains that do not add up."""
-    return _sentence([_wrong(study), _added(study), _ended(study), _expected(study)])
+    return _sentence([_wrong(study), additivity_finding(study), _ended(study), expectations_finding(study)])
 
 
 def _wrong(study: "StudyView") -> str:
@@ -151,7 +151,7 @@ def _wrong(study: "StudyView") -> str:
     return f"mind the caution on {names(flagged, _NAMED)}" if flagged else ""
 
 
-def _expected(study: "StudyView") -> str:
+def expectations_finding(study: "StudyView") -> str:
     """Return which expectations are refuted, or else how many are confirmed."""
     outcomes = [one.outcome for one in study.of(judged)]
     count = len(outcomes)
@@ -176,7 +176,7 @@ def _ended(study: "StudyView") -> str:
     return " and ".join(said)
 
 
-def _added(study: "StudyView") -> str:
+def additivity_finding(study: "StudyView") -> str:
     """Return whether changes add up, with the row that does so least, in memory or else in time."""
     known = metrics()
     asked = [one for one in study.of(deviations) if one.metric in (TENSORS_PEAK_BYTES.name, STEP_SECONDS.name)]

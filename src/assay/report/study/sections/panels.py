@@ -281,8 +281,8 @@ def _draw_parts(one: Deviation, names: tuple[str, ...], numbers: dict[str, int],
     axis.set_xlabel("change, %")
 
 
-_FIELD, _MARGIN = 0.5, 0.2
-"""Least width of a field, and the margin at the right, in inches."""
+_FIELD, _FIELD_HEIGHT, _MARGIN = 0.5, 0.27, 0.2
+"""Least width of a field, its height, and the margin at the right, in inches."""
 _LOWER, _HIGHER = series(1), series(2)
 _STRONGEST = 0.6
 """Opacity of the field with the largest number; text remains readable on it."""
@@ -304,10 +304,27 @@ def map_panels(
     found = []
     for grid in grids:
         changes = [[None if one is None else one.change for one in row] for row in grid.fields]
-        deviations = [[None if one is None else one.deviation for one in row] for row in grid.fields]
+        apart = _deviating(grid)
+        deviations = [[None if one is None else one.deviation for one in row] for row in apart.fields]
         found.append(_map_panel(grid, labels, changes, f"{title(grid.metric)}: change, %"))
-        found.append(_map_panel(grid, labels, deviations, f"{title(grid.metric)}: deviation from the sum, points"))
+        found.append(_map_panel(apart, labels, deviations, f"{title(grid.metric)}: deviation from the sum, points"))
     return tuple(found)
+
+
+def _deviating(grid: Grid) -> Grid:
+    """Return a grid without the levels of the control, which deviate from nothing."""
+    known = [[one is not None and one.deviation is not None for one in row] for row in grid.fields]
+    down = [place for place, row in enumerate(known) if any(row)]
+    across = [place for place, column in enumerate(zip(*known, strict=True)) if any(column)]
+    if not down:
+        return grid
+    return grid.model_copy(
+        update={
+            "down_levels": tuple(grid.down_levels[place] for place in down),
+            "across_levels": tuple(grid.across_levels[place] for place in across),
+            "fields": tuple(tuple(grid.fields[row][place] for place in across) for row in down),
+        }
+    )
 
 
 def _map_panel(grid: Grid, labels: Mapping[Change, str] | None, numbers: Numbers, heading: str) -> Panel:
@@ -315,7 +332,7 @@ def _map_panel(grid: Grid, labels: Mapping[Change, str] | None, numbers: Numbers
     names = tuple(_broken(known.get((grid.down, one), one)) for one in grid.down_levels)
     across = tuple(_stacked(known.get((grid.across, one), one)) for one in grid.across_levels)
     lines = max(1 + name.count("\n") for name in across)
-    height = 0.6 + 0.16 * lines + 0.34 * len(names)
+    height = 0.6 + 0.16 * lines + _FIELD_HEIGHT * len(names)
     longest = max(len(line) for name in across for line in name.split("\n"))
     field = max(_FIELD, CHARACTER * (longest + 1))
     narrow = Panel(heading, partial(_map, (names, across), numbers), height, names)
