@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.scaling.approaches import Parabola
-    from assay.scaling.scaling_study import HeldOutPrediction, RateCheck, ScalingAnswer, StudyPoint
+    from assay.scaling.scaling_study import RateCheck, ScalingAnswer, StudyPoint
     from assay.studies.isoflop.plan import ScalingPlan
 
 _COLUMNS = ("run", "parameters", "tokens", "epochs", "steps", "FLOPs", "process")
@@ -123,28 +123,30 @@ def answer_report(found: "ScalingAnswer") -> Iterator[Block]:
     yield from fit_report(found.law)
 
 
-def verdict(found: "ScalingAnswer") -> Iterator[str]:
-    """Yield plain sentences: whether the law predicted the held-out run, and from how much less compute."""
+def headline(found: "ScalingAnswer") -> str:
+    """Return the first sentence: how well the law predicted the held-out run, and from how much less compute."""
     if not found.predictions:
+        return f"A law is fitted to {len(found.fitted)} runs; no held-out run says yet whether it predicts larger ones."
+    worst = max(found.predictions, key=lambda one: abs(one.error))
+    times = worst.point.flops / max(one.flops for one in found.fitted)
+    whether = "inside" if all(one.inside for one in found.predictions) else "but outside of"
+    said = f"The law of the small runs predicted a run with {times:.3g} × their compute"
+    return f"{said} within {100 * abs(worst.error):.2g} %, {whether} its interval."
+
+
+def verdict(found: "ScalingAnswer") -> Iterator[str]:
+    """Yield the answer in plain sentences: the headline, each held-out run, and whether the rule's rates are good."""
+    yield headline(found)
+    for one in found.predictions:
         yield (
-            f"A law is fitted to {len(found.fitted)} runs. No held-out run has a loss yet, so nothing says whether it "
-            "predicts larger runs."
+            f"The run of {one.point.layers} layers × {one.point.width} was predicted to reach {one.loss:.4f} and "
+            f"reached {one.point.loss:.4f}."
         )
-    yield from (_verdict(one, found) for one in found.predictions)
-    for one in found.rates:
-        yield _rate_verdict(one, found.record.loss_margin)
-
-
-def _verdict(one: "HeldOutPrediction", found: "ScalingAnswer") -> str:
-    most = max(each.flops for each in found.fitted)
-    times = one.point.flops / most
-    whether = "inside" if one.inside else "outside"
-    return (
-        f"From {len(found.fitted)} runs with at most {format_power(most)} FLOPs, the law predicts a loss of "
-        f"{one.loss:.4f} [{one.low:.4f}, {one.high:.4f}] for the run of {one.point.layers} layers × {one.point.width} "
-        f"with {times:.3g} times that compute. It reached {one.point.loss:.4f}. The error is "
-        f"{format_percent(one.error)}, and the loss lies {whether} the 95 % interval."
-    )
+    if found.rates and all(one.cost == 0 for one in found.rates):
+        where = f"all {len(found.rates)} tested sizes" if len(found.rates) > 1 else "the tested size"
+        yield f"The rule's learning rate is better than half and twice of it at {where}."
+    else:
+        yield from (_rate_verdict(one, found.record.loss_margin) for one in found.rates)
 
 
 def _rate_verdict(one: "RateCheck", margin: float) -> str:

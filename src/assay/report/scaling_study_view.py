@@ -346,11 +346,12 @@ def _power(value: float) -> str:
 def content(found: "ScalingAnswer") -> dict[str, Any]:
     """Return what the template `scaled.html` shows."""
     record = found.record
+    first, *others = verdict(found)
     return {
         "record": record,
-        "heading": f"{record.name or record.title}: {_heading(found)}",
-        "lead": _lead(found),
-        "verdict": list(verdict(found)),
+        "heading": first,
+        "sentences": others,
+        "runs_said": _runs_said(found),
         "drawn": [one for figure in FIGURES if (one := _drawn(figure, found)) is not None],
         "prediction": list(prediction_table(found)),
         "minima": list(minima_report(found)),
@@ -364,18 +365,7 @@ def content(found: "ScalingAnswer") -> dict[str, Any]:
     }
 
 
-def _heading(found: "ScalingAnswer") -> str:
-    if not found.predictions:
-        return "a law of loss, not tested yet"
-    worst = max(found.predictions, key=lambda one: abs(one.error))
-    times = worst.point.flops / max(one.flops for one in found.fitted)
-    whether = "inside" if all(one.inside for one in found.predictions) else "outside"
-    return f"{times:.3g} times the compute, predicted within {abs(worst.error):.2%}, {whether} the interval".replace(
-        "%", "\N{NO-BREAK SPACE}%"
-    )
-
-
-def _lead(found: "ScalingAnswer") -> str:
+def _runs_said(found: "ScalingAnswer") -> str:
     sizes = [one.parameters for one in found.points]
     data = found.record.base.data
     return (

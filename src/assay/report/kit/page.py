@@ -85,6 +85,7 @@ def _templates() -> "Environment":
         lstrip_blocks=True,
     )
     templates.filters["breakable"] = breakable
+    templates.filters["bound"] = bound
     return templates
 
 
@@ -94,6 +95,11 @@ def breakable(name: str) -> Markup:
     for joint in "+:=":
         text = text.replace(joint, f"{joint}<wbr>")
     return Markup(text)
+
+
+def bound(text: str) -> str:
+    """Return a sentence whose numbers stay on the line of their sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" ×", "\N{NO-BREAK SPACE}×")
 
 
 def inline(heading: str, panels: Iterable[Panel]) -> list[dict[str, Markup]]:
