@@ -1,8 +1,11 @@
 """Routes of the view *Studies*.
 
-The page that a study has written is shown in a frame. It is answered with a policy that allows no script and no
-request, because a study may have been imported from anywhere.
+The page that a study has written is shown in a frame. Its policy allows no request, and no script but the one of all
+pages, by its digest, because a study may have been imported from anywhere.
 """
+
+from base64 import b64encode
+from hashlib import sha256
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -15,11 +18,16 @@ from assay.dashboard.studies.answer import page_of
 from assay.dashboard.studies.predicted import AskedPrediction, controls, predict_study, read
 from assay.dashboard.studies.progress import cell_names, merge_cells, planned_cells
 from assay.errors import UsageError
+from assay.report.kit.page import page_script
 from assay.report.study.predicted import render_predicted, texts
 from assay.studies.folder import StudyFolder, find
 
-WRITTEN = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox"
-"""Content-Security-Policy of a page that a study has written."""
+_SCRIPT = b64encode(sha256(page_script().encode()).digest()).decode()
+WRITTEN = (
+    f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_SCRIPT}'; img-src data:; "
+    "frame-ancestors 'self'; sandbox allow-scripts allow-downloads"
+)
+"""Content-Security-Policy of a page that a study has written: of all scripts, only the pages' own may run."""
 
 
 def every_study(request: Request) -> Response:
@@ -68,7 +76,7 @@ def study_events(request: Request) -> Response:
 
 
 def written_page(request: Request) -> Response:
-    """The page that the study has written, without any right to run scripts."""
+    """The page that the study has written, which may run no script but that of all pages."""
     headers = {"content-security-policy": WRITTEN}
     return FileResponse(page_of(_folder(request)), media_type="text/html", headers=headers)
 

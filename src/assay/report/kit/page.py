@@ -86,7 +86,13 @@ def _templates() -> "Environment":
     )
     templates.filters["breakable"] = breakable
     templates.filters["bound"] = bound
+    templates.globals["script"] = Markup(page_script())
     return templates
+
+
+def page_script() -> str:
+    """Return the one script of a page: contents that follow, and figures as files. A page is whole without it."""
+    return (Path(__file__).parent / "templates" / "page.js").read_text().strip()
 
 
 def breakable(name: str) -> Markup:
