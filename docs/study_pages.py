@@ -29,10 +29,9 @@ from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
 from assay.report import view
-from assay.report.blocks import Table
-from assay.report.comparison.row_table import method_of, rows_table
 from assay.report.kit.drawing import LIGHT, PRINTED
 from assay.report.kit.page import write_page
+from assay.report.study.handout import Handout, answer_blocks, handout, markdown_block
 from assay.scaling.points import read_points
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ PAGE = ("index.html", "rows.csv", "cells.csv", "losses.parquet")
 """Files of a page; `answer.json` is none, because it has every field of a record and changes with each new one."""
 LAW = "droppo"
 """The law that both studies of scaling had chosen before they had results."""
-FIGURES = {"changes": ("Changes of each row, with intervals", 80), "losses": ("Losses over the steps", 64)}
-"""Figures of a README with what they show, and their dots an inch."""
+DOTS = 80
+"""Dots an inch of a README's figures."""
 
 
 @contextmanager
@@ -78,9 +77,9 @@ def readable(folder: Path) -> dict[str, bytes]:
 def _of_record(archive: Path) -> tuple[str, dict[str, bytes]]:
     """Return what a README shows of a record, and its figures by name."""
     with _opened(archive) as (shown, _):
-        drawn = {name: shown.figure(name) for name in FIGURES}
-        figures = {f"{name}.png": _png(one, FIGURES[name][1]) for name, one in drawn.items() if one is not None}
-        return _written(archive.parent.name, shown, figures), figures
+        found = handout(shown)
+        figures = {f"{one.name}.png": _png(one.figure, DOTS) for one in found.pictures}
+        return _written(archive.parent.name, found), figures
 
 
 def _of_points(points: Path) -> tuple[str, dict[str, bytes]]:
@@ -90,35 +89,21 @@ def _of_points(points: Path) -> tuple[str, dict[str, bytes]]:
     read = read_points(points)
     largest = read.compute[roles == "fitted"].max()
     law = scaling.fit(read.where(np.isin(roles, ("fitted", "held out"))), law=LAW, below_flops=1.01 * largest)
-    blocks = [markdown(one) if isinstance(one, Table) else str(one) for one in law.report()]
+    blocks = [markdown_block(one) for one in law.report()]
     text = "\n\n".join(["## The law of its points", "![Losses and the law](law.png)", *blocks])
-    return text, {"law.png": _png(law.plot(), 80)}
+    return text, {"law.png": _png(law.plot(), DOTS)}
 
 
-def _written(name: str, shown: "StudyView", figures: dict[str, bytes]) -> str:
-    """Return the part of a README that comes from the record: the answer, the figures and the table."""
-    pictures = [f"![{FIGURES[one.removesuffix('.png')][0]}]({one})" for one in figures]
+def _written(name: str, found: Handout) -> str:
+    """Return the part of a README that comes from the record: the answer with its figures and its table."""
     commands = (
         f"assay runs import docs/studies/{name}/{ARCHIVE}",
-        f"assay study show {name}",
+        f"assay study show {name} --full",
         f"assay study report {name}      its page: every figure and section, and tables as data",
         f"assay study machines {name} last      against your own run of it",
     )
-    answer = shown.answer or "No row is chosen."
-    question = f"> {shown.comparison.record.question}"
-    table = [markdown(rows_table(shown.comparison)), method_of(shown.comparison)]
-    blocks = ["## The answer of its record", question, answer, *pictures, *table, "## All of it"]
-    return "\n\n".join([*blocks, "\n".join(["```", *commands, "```"])])
-
-
-def markdown(table: Table) -> str:
-    """Return a table in Markdown; figures are aligned right."""
-    lines = [
-        table.columns,
-        tuple("---:" if name in table.right else "---" for name in table.columns),
-        *table.rows,
-    ]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+    blocks = ["## The answer of its record", f"> {found.question}", *answer_blocks(found, ""), "## All of it"]
+    return "\n\n".join([*filter(None, blocks), "\n".join(["```", *commands, "```"])])
 
 
 def _png(figure: "Figure", dots: int) -> bytes:

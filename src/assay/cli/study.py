@@ -298,13 +298,33 @@ def compare_machines(
 
 
 @app.command("report")
-def report_study(study: _Name, page: Page = None) -> None:
-    """Write the page of a study anew, from its record."""
+def report_study(
+    study: _Name,
+    page: Page = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="page, or a report to hand in: md, html, or pdf by a Chromium that is found."),
+    ] = "page",
+) -> None:
+    """Write the page of a study anew, or a report of it to hand in.
+
+    A report has question, answer, method, table, two figures, what was wrong in the original, and limits. Its figures
+    stand beside it as PNG and SVG.
+    """
     from assay.api.study import show
     from assay.config import Home
     from assay.report.kit.page import write_page
+    from assay.report.study.handout import FORMATS, write_handout
+    from assay.report.study.view import StudyView
 
-    typer.echo(str(write_page(show(study), Home(), page)))
+    found, home = show(study), Home()
+    if form == "page":
+        typer.echo(str(write_page(found, home, page)))
+    elif form in FORMATS:
+        path = page or home.reports / found.record.id / f"report.{form}"
+        typer.echo(str(write_handout(StudyView(found), path, form)))
+    else:
+        raise UsageError(f"--format {form} is not possible; it takes page, {', '.join(FORMATS)}")
 
 
 @app.command("follow")

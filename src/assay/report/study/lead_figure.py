@@ -109,7 +109,7 @@ def _map(study: "StudyView") -> LeadFigure | None:
     return LeadFigure(
         "Change of memory, and by how much changes do not add up",
         map_panels(found, lambda _: title(memory), level_names(study.comparison.record)),
-        "Upper map: change against the baseline, in percent. Lower map: that change less the sum of the single "
+        "First map: change against the baseline, in percent. Second map: that change less the sum of the single "
         "changes, in points; zero means that they add up. Blue is lower, orange is higher.",
     )
 
@@ -153,7 +153,7 @@ def _plane(study: "StudyView") -> LeadFigure | None:
     return LeadFigure(
         "Memory against time, from the baseline",
         (Panel("", partial(_draw_plane, found, study.answer), 3.7, width=SMALL),) if found else (),
-        "Each arrow is a row’s change from the baseline. Lower left is better.",
+        "Each line leads from the baseline to a row. Lower left is better.",
     )
 
 
