@@ -14,7 +14,7 @@ from assay.cli.study_output import FailOn, check_fail_on, finish, print_answer, 
 from assay.cli.track_option import Track
 from assay.errors import UsageError
 
-app = typer.Typer(help="Plan, run, show, follow, stop and resume studies.")
+app = typer.Typer(help="Plan, run, show, stop and resume studies.")
 
 _Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, or last.")]
 _Hours = Annotated[
