@@ -75,7 +75,7 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
     for one in prepared.values():
         by_threads.setdefault(threads_of(one.run), []).append(one.run)
     for threads, runs in by_threads.items():
-        calibrate(runs, home, threads, CALIBRATION_SECONDS, lambda text: prepare(text, None))
+        calibrate(runs, home, threads, CALIBRATION_SECONDS, prepare)
     machines = {threads: known_machine(home, threads) for threads in by_threads}
     predictions: dict[str, Predicted | None] = {}
     found: dict[str, ReadyRun] = {}

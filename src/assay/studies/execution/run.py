@@ -195,7 +195,10 @@ def _executed(
             folder.append(event)
         how.tell(news)
 
-    how.tell(Planned(plan.waves, plan.protocol.blocks, plan.id))
+    # Rungs decide which rows run, and other machines have other speeds, so their time is not known.
+    here = plan.executor == Local.name and plan.halving is None
+    seconds = deadline.expected(due(plan, done)) if here else None
+    how.tell(Planned(plan.waves, plan.protocol.blocks, plan.id, seconds))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     ending = StudyEnding.COMPLETE
