@@ -24,7 +24,7 @@ def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: s
     assert page.is_absolute()
     assert "sdpa_attention" in page.read_text()
     assert (page.parent / "comparison.json").exists()
-    assert "4 rows × 1 seed and 1 more baseline" in said.err
+    assert "\n4 rows × 1 seed\n" in said.err
 
 
 def test_without_a_treatment_well_known_techniques_are_compared(assay: Assay, fake: Fake, corpus: str) -> None:

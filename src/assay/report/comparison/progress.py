@@ -1,7 +1,8 @@
 """Progress of a comparison: a board of its cells on a terminal, a plain line now and then elsewhere.
 
-Both begin with what will run, and for how long as predicted. Once a block has ended, the time left is the sum over the remaining pieces of work, each as long as the mean of its kind so far. Starting a
-process takes seconds and a timed block a fraction of one, so a mean over all kinds would mislead.
+Both begin with what will run, and for how long as predicted. Once a block has ended, the time left is the sum over the
+remaining pieces of work, each as long as the mean of its kind so far. Starting a process takes seconds and a timed
+block a fraction of one, so a mean over all kinds would mislead.
 
 Cells that run beside each other differ in length. A study of scaling has one that is as long as all
 others together. So the time of a cell is taken as proportional to its FLOPs, 6·N·D, at the mean rate of those that have
