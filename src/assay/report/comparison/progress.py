@@ -2,7 +2,7 @@
 
 Both begin with what will run, and for how long as predicted. Once a block has ended, the time left is the sum over the
 remaining pieces of work, each as long as the mean of its kind so far. Starting a process takes seconds and a timed
-block a fraction of one, so a mean over all kinds would mislead.
+block a fraction of one, so a mean over all kinds would mislead. The end of a cell takes about as long as a block.
 
 Cells that run beside each other differ in length. A study of scaling has one that is as long as all
 others together. So the time of a cell is taken as proportional to its FLOPs, 6·N·D, at the mean rate of those that have
@@ -132,10 +132,9 @@ class Board:
             return predicted if left is None else left
         if "block" not in self._took:
             return predicted
-        known = [seconds for took in self._took.values() for seconds in took]
-        usual = sum(known) / len(known)
         means = {piece: sum(took) / len(took) for piece, took in self._took.items()}
-        return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())
+        pieces = sum(self._owed.values(), Counter[Piece]())
+        return sum(count * means.get(piece, means["block"]) for piece, count in pieces.items())
 
     def progress(self) -> str:
         """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
