@@ -201,11 +201,11 @@ def _assay(
     """Predict, apply and prove optimizations of GPT training.
 
     \b
-    What does each optimization buy me?   assay compare demo --with bf16_mixed
-    Which ones should I turn on?          assay recommend gpt2-124m --device h100
-    Does it fit, how long is a step?      assay estimate gpt2-124m --device h100
-    How do I train on my own text?        assay train demo data.path=input.txt
-    Does my script fit a GPU I lack?      assay absent h100 -- python train.py
+        What does each optimization buy?   assay compare demo --with bf16_mixed
+        Which ones should I turn on?       assay recommend gpt2-124m --device l4
+        Does it fit, how long is a step?   assay estimate gpt2-124m --device h100
+        How do I train on my own text?     assay train demo data.path=input.txt
+        Does my script fit a GPU I lack?   assay absent h100 -- python train.py
 
     The tutorial is docs/tutorial.md of the repository, a quarter of an hour. Runs, data and pages are stored in
     $ASSAY_HOME, by default ./.assay.

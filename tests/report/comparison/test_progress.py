@@ -181,7 +181,7 @@ def test_plain_lines_are_at_least_fifteen_seconds_apart(
     assert all(later - earlier >= max(15.0, 0.05 * later) for earlier, later in pairwise(times))
 
 
-def test_how_far_a_preparation_has_come_is_said_from_time_to_time(
+def test_the_share_of_a_preparation_that_is_done_is_said_from_time_to_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]

@@ -1,8 +1,8 @@
 """Progress of a comparison: a board of its cells on a terminal, a plain line now and then elsewhere.
 
 Both begin with what will run, and for how long as predicted. Once a block has ended, the time left is the sum over the
-remaining pieces of work, each as long as the mean of its kind so far. Starting a process takes seconds and a timed
-block a fraction of one, so a mean over all kinds would mislead. The end of a cell takes about as long as a block.
+remaining pieces of work. Each counts as long as the mean of its kind so far. Starting a process takes seconds and a
+timed block a fraction of one, so a mean over all kinds would mislead. A cell's end takes about as long as a block.
 
 Cells that run beside each other differ in length. A study of scaling has one that is as long as all
 others together. So the time of a cell is taken as proportional to its FLOPs, 6·N·D, at the mean rate of those that have
@@ -181,7 +181,7 @@ _GOOD = ("done", "budget reached")
 _QUIET_SECONDS = 15.0
 """Least time between two lines of progress that cannot be redrawn."""
 _QUIET_SHARE = 0.05
-"""The same as a share of the time so far."""
+"""Least time between them as a share of the time so far."""
 STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to stop at once"
 
 
