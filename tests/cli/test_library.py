@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.data import published
+from assay.studies.execution import ready
 from assay.studies.library import names
 from support.children import Fake
 
@@ -36,6 +38,27 @@ def test_the_list_has_every_study(assay: Assay) -> None:
     assert fifteen[1:3] == ["factorial", "15"]
     assert "Walsh" in fifteen[4]
     assert [one["name"] for one in assay("study", "library", "--json").value] == names()
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_text_that_cannot_be_downloaded_is_a_sentence_with_the_command_on_a_local_file(
+    assay: Assay, fake: Fake, monkeypatch: pytest.MonkeyPatch, corpus: str, verb: str
+) -> None:
+    def offline(*_: object) -> bytes:
+        raise OSError("no route to host")
+
+    def measured(*_: object, **__: object) -> None:
+        pytest.fail("rates are measured before the text is looked for")
+
+    monkeypatch.setattr(published, "_retrieve", offline)
+    monkeypatch.setattr(ready, "measured_machine", measured)
+    words = ("study", verb, "cpu-fifteen", "--scale", "small", "training.steps=4")
+    said = assay(*words)
+    assert said.code == 2
+    command = f"assay {' '.join(words[:5])} training.steps=4 data.path=FILE"
+    assert said.sentence().endswith(f"input.txt could not be downloaded; give a local file: `{command}`")
+    if verb == "plan":
+        assert assay(*words, corpus).code == 0
 
 
 def test_one_study_shows_its_table_and_what_the_table_contradicts(assay: Assay) -> None:

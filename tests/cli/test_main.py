@@ -1,6 +1,7 @@
 """The frame of the command line: quick, quiet, and every error one sentence with its exit code."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,19 +45,41 @@ def test_help_answers_at_once() -> None:
     assert min(spent) < 0.3
 
 
-def test_the_first_screen_has_a_whole_sentence_for_each_command(assay: Assay) -> None:
-    listed = assay("--help").out.partition("Commands:\n")[2].splitlines()
-    assert len(listed) >= 20
-    assert [line for line in listed if line.endswith("...") or line[-1] not in ".?"] == []
+def listed(screen: str) -> dict[str, dict[str, str]]:
+    """The descriptions of the verbs, by group and verb."""
+    found: dict[str, dict[str, str]] = {}
+    for line in screen.splitlines():
+        if re.fullmatch(r"[A-Z][a-z]+:", line):
+            found[line[:-1].lower()] = {}
+        elif found and line:
+            verb, description = line.split(maxsplit=1)
+            found[list(found)[-1]][verb] = description
+    return found
 
 
-def test_help_names_every_verb(assay: Assay) -> None:
-    said = assay("--help")
-    assert said.code == 0
-    assert {"train", "runs"} <= {line.split()[0] for line in said.out.partition("Commands:")[2].splitlines() if line}
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_help_has_every_verb_in_its_group_with_a_short_whole_sentence(assay: Assay, words: list[str]) -> None:
+    said = assay(*words)
+    groups = {group: verbs for group, verbs in listed(said.out).items() if group != "options"}
+    assert (said.code, said.err) == (0, "")
+    assert list(groups) == ["start", "predict", "measure", "keep"]
+    assert {group: tuple(verbs) for group, verbs in groups.items()} == main.GROUPS
+    sentences = [sentence for verbs in groups.values() for sentence in verbs.values()]
+    assert [one for one in sentences if len(one) > 45 or not re.fullmatch(r"[A-Z].*[^.]\.", one)] == []
 
 
-@pytest.mark.parametrize("words", [[], ["runs"], ["data"]])
+def test_the_first_screen_fits_a_terminal_and_answers_five_questions(assay: Assay) -> None:
+    lines = assay().out.splitlines()
+    assert len(lines) <= 42
+    assert max(map(len, lines)) <= 80
+    asked = [line.split("?", 1)[1].strip() for line in lines if "?" in line]
+    assert len(asked) == 5
+    assert {command.split()[0] for command in asked} == {"assay"}
+    assert len({command.split()[1] for command in asked}) == 5
+    assert any("docs/tutorial.md" in line for line in lines)
+
+
+@pytest.mark.parametrize("words", [["runs"], ["data"]])
 def test_a_group_without_a_verb_shows_its_help(assay: Assay, words: list[str]) -> None:
     said = assay(*words)
     assert said.code == 2

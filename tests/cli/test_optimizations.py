@@ -16,6 +16,17 @@ def test_the_list_has_every_optimization(assay: Assay) -> None:
     assert all(one["here"].split(":")[0].split(",")[0] in ("available", "unavailable") for one in said.value)
 
 
+def test_the_list_begins_with_four_to_try_first_and_fits_a_terminal(assay: Assay) -> None:
+    said = assay("optimizations")
+    assert said.code == 0
+    assert max(map(len, said.out.splitlines())) <= 80
+    first, others = said.out.split("\n\n")[:2]
+    named = {line.split()[0]: line.split(maxsplit=1)[1] for line in first.splitlines()[1:]}
+    assert list(named) == ["sdpa_attention", "bf16_mixed", "activation_checkpointing", "fused_adamw"]
+    assert all(len(why.split()) >= 5 and not why.endswith("…") for why in named.values())
+    assert [line.split()[0] for line in others.splitlines()[1:]] == [one for one in catalogue() if one not in named]
+
+
 @pytest.mark.parametrize("name", list(catalogue()))
 def test_each_card_can_be_shown(assay: Assay, name: str) -> None:
     said = assay("optimizations", name)

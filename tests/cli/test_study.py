@@ -16,6 +16,7 @@ from assay.hardware import detect
 from assay.hardware.rates import step_times_file, with_step_times
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import catalogue
+from assay.studies.folder import StudyFolder
 from assay.studies.kinds import kinds
 from support.children import Fake
 
@@ -111,9 +112,10 @@ def test_a_toy_study_on_a_toy_executor_with_a_toy_metric_comes_to_its_page(
     page = Path(said.out.splitlines()[-1])
     assert "optimizations=lion" in page.read_text()
     assert "Number of steps that a run has trained." in page.read_text()
-    starts = [line for line in said.err.splitlines() if line.endswith("starting")]
-    assert starts[0].startswith("baseline, seed 1"), "the last wave ran first"
     (listed,) = assay("study", "ls", "--json").value
+    events = StudyFolder(home.reports / listed["id"]).events()
+    first = next(one for one in events if one.event == "cell_start")
+    assert first.cell.startswith("baseline, seed 1"), "the last wave ran first"
     assert (listed["kind"], listed["question"], listed["status"]) == ("corners", "Does it work?", "complete")
     assert (listed["cells"], listed["ended"]) == (6, 6)
     shown = assay("study", "show", "last").out

@@ -54,11 +54,12 @@ def run(*changes: str, stack: str = "") -> ResolvedRun:
 
 
 def test_timed_once_and_shared_by_depths(home: Home, log: Path) -> None:
-    said: list[str] = []
-    assert calibrate([run(), run("seed=3"), run(stack="bf16_mixed")], home, tell=said.append) == {}
+    said: list[tuple[str, float | None]] = []
+    tell = lambda text, fraction: said.append((text, fraction))  # noqa: E731
+    assert calibrate([run(), run("seed=3"), run(stack="bf16_mixed")], home, tell=tell) == {}
     assert said == [
-        "timing steps of few blocks, 1 of 2: no optimization",
-        "timing steps of few blocks, 2 of 2: bf16_mixed",
+        ("timing steps of few blocks: no optimization", 0.0),
+        ("timing steps of few blocks: bf16_mixed", 0.5),
     ]
     machine = known_machine(home)
     for layers in (4, 6, 50):

@@ -94,7 +94,7 @@ def calibrate(
     estimate(source, *overrides, optimizations=optimizations)
     with predictable(asked, Home()) as known:
         run = resolve_run(known)
-    for reason in time_steps([run], Home(), threads_of(run), seconds, tell).values():
+    for reason in time_steps([run], Home(), threads_of(run), seconds, lambda text, _: tell(text)).values():
         tell(f"the step was not timed: {reason}")
     return estimate(source, *overrides, optimizations=optimizations)
 

@@ -62,7 +62,7 @@ def absent(
     yes: _Yes = False,
     as_json: _Json = None,
 ) -> None:
-    """Run an unchanged script on a GPU that is not there.
+    """Run your script on a GPU that is not there.
 
     torch's CUDA build runs in the script's own environment, on Linux without a GPU. Memory is exact, nothing is
     computed, and what the script times means nothing. The script's output goes to standard error.

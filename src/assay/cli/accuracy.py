@@ -11,7 +11,7 @@ _Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the erro
 
 
 def accuracy(page: _Page = None, as_json: Json = False) -> None:
-    """Compare earlier predictions with their measurements.
+    """Compare predictions with measurements.
 
     The records of all runs in $ASSAY_HOME are read, and nothing is written there. Errors of peak memory and of step
     time are listed by device and by technique.

@@ -39,7 +39,7 @@ def anatomy(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a step's time, FLOPs and bytes by module.
+    """Measure a step's time and work by module.
 
     Classes of operators are contractions, normalizations, element-wise operators and data movement.
 

@@ -22,7 +22,7 @@ def capacity(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the largest batch and model that fit some memory.
+    """Find the largest batch and model that fit.
 
     The answers are the largest batch, context, depth and width. Memory means what tensors and library scratch take
     beyond the started process. With --of process the process counts too; with --of device CUDA's context and what

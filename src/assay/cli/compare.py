@@ -65,7 +65,7 @@ def compare(
     full: Full = False,
     as_json: _Json = False,
 ) -> None:
-    """Measure a baseline, and what each treatment changes.
+    """Measure what each optimization changes.
 
     Changes of memory, time and loss stand next to their predictions. The baseline has every optimization off and
     runs twice. Intervals are over processes, not over the blocks of one process, and hold for all treatments

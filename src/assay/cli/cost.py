@@ -26,7 +26,7 @@ def cost(
     price: _Price = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the hours, energy and money of a training.
+    """Predict a training's hours, energy and money.
 
     The hours are those of the step that assay estimate predicts for the stack and the device. Several devices compute a
     batch each, and wait for nothing. Where no step is predicted, 40 % of the peak is assumed, and the answer says so. A

@@ -17,7 +17,7 @@ def dashboard(
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Show runs, studies and predictions in a browser.
+    """Show runs and studies in a browser.
 
     It reads the home, writes nothing, and starts no run. Ctrl-C ends it. It needs `pip install 'assay[dashboard]'`.
 

@@ -9,7 +9,7 @@ from assay.cli.options import Json, Overrides, Source
 if TYPE_CHECKING:
     from assay.data.prepared_folder import Manifest
 
-app = typer.Typer(help="Prepare corpora, list them, and plan the tokens of a run.", no_args_is_help=True)
+app = typer.Typer(help="Prepare and list texts, and plan tokens.", no_args_is_help=True)
 
 
 @app.command("ls")

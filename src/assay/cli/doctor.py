@@ -8,11 +8,11 @@ import typer
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")] = False,
 ) -> None:
-    """Say what this machine can and cannot do, and what to mend.
+    """Say what this machine can and cannot do.
 
-    It looks at Python and torch, the processor, memory, the GPU, the instruments, settings of the environment, the
-    steadiness of times, and the disk. It takes about a second, some seconds with a GPU, and
-    changes nothing.
+    Each fault has what mends it. It looks at Python and torch, the processor, memory, the GPU, the instruments,
+    settings of the environment, the steadiness of times, and the disk. It takes about a second, some seconds with a
+    GPU, and changes nothing.
 
     \b
         assay doctor

@@ -84,7 +84,7 @@ def estimate(
     largest: _Largest = False,
     as_json: Json = False,
 ) -> None:
-    """Predict the memory, work and time of an optimizer step.
+    """Predict the memory and time of a step.
 
     The parts of its peak are printed, in milliseconds. Each of several --with is a row beside the configuration; a
     stack is joined with +. With --calibrate: first time steps of few blocks, and predict the time of a step from them.

@@ -15,11 +15,11 @@ def gradients(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure the gradients of a run's newest checkpoint.
+    """Measure the gradients of a trained model.
 
-    They are the scale of each module, the agreement of micro-batches, and the noise scale. Each micro-batch is one
-    that the run would train next. Nothing is updated. The noise scale is about the batch size from which larger
-    batches help little.
+    The model is that of the run's newest checkpoint. The answer is the scale of each module, the agreement of
+    micro-batches, and the noise scale. Each micro-batch is one that the run would train next. Nothing is updated. The
+    noise scale is about the batch size from which larger batches help little.
 
     \b
         assay gradients last --micro-batches 32

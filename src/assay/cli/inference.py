@@ -17,7 +17,7 @@ def inference(
     bits: _Bits = None,
     as_json: Json = False,
 ) -> None:
-    """Predict inference: how many sequences fit, and how fast?
+    """Predict the memory and speed of inference.
 
     Tables have the memory of weights and of cached keys and values, and the speed by sequences and context. They also
     say from where on products or caches limit it. All follows from the device's datasheet, so times are lower bounds.

@@ -24,37 +24,40 @@ from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, ProcessKilled, StorageError, UsageError, one_line
 from assay.records.status import Exit
 
-VERBS = (
-    "train",
-    "compare",
-    "estimate",
-    "plan",
-    "inference",
-    "cost",
-    "capacity",
-    "recommend",
-    "accuracy",
-    "anatomy",
-    "measure",
-    "absent",
-    "gradients",
-    "mesh",
-    "optimizations",
-    "sample",
-    "export",
-    "machine",
-    "doctor",
-    "data",
-    "runs",
-    "study",
-    "scaling",
-    "dashboard",
-)
-"""Verbs in the order in which help lists them."""
+GROUPS = {
+    "start": ("doctor", "optimizations", "recommend", "compare", "train"),
+    "predict": ("estimate", "capacity", "cost", "plan", "inference", "mesh", "absent", "accuracy"),
+    "measure": ("measure", "anatomy", "gradients", "machine", "study", "scaling"),
+    "keep": ("runs", "data", "sample", "export", "dashboard"),
+}
+"""Verbs by what they are for, in the order in which help lists them."""
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
+
+_LONGEST = 45
+"""Largest number of characters of what help says about a verb."""
 
 
 class _Verbs(typer.core.TyperGroup):
-    """Runs a verb and turns its errors into a sentence and an exit code."""
+    """Runs a verb and turns its errors into a sentence and an exit code. Help lists the verbs by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs by group, each with the first sentence of its help."""
+        formatter.write_paragraph()
+        for group, verbs in GROUPS.items():
+            formatter.write_heading(group.capitalize())
+            with formatter.indentation():
+                width = max(map(len, VERBS))  # the same for all groups
+                formatter.write_dl([(f"{verb:<{width}}", self._short_help(verb)) for verb in verbs])
+
+    def first_screen(self, ctx: Any) -> str:
+        """Return the help without the options, which is shown where no verb is given."""
+        formatter = ctx.make_formatter()
+        for write in (self.format_usage, self.format_help_text, self.format_commands):
+            write(ctx, formatter)
+        return str(formatter.getvalue())
+
+    def _short_help(self, verb: str) -> str:
+        return self.commands[verb].get_short_help_str(_LONGEST)
 
     def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
         """Run the command line and exit with its code; without `standalone_mode` return the code."""
@@ -187,6 +190,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def _assay(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
@@ -194,16 +198,20 @@ def _assay(
         bool, typer.Option("--traceback", help="Print the traceback of an internal error.")
     ] = False,
 ) -> None:
-    """Predict, apply and prove optimizations of GPT training, and compare them honestly.
+    """Predict, apply and prove optimizations of GPT training.
 
     \b
-        assay train demo training.steps=100        train one model and measure it
-        assay compare demo --with sdpa_attention   compare one treatment with a baseline
-        assay optimizations                        list the optimizations
-        assay runs ls                              list the runs
+        What does each optimization buy?   assay compare demo --with bf16_mixed
+        Which ones should I turn on?       assay recommend gpt2-124m --device l4
+        Does it fit, how long is a step?   assay estimate gpt2-124m --device h100
+        How do I train on my own text?     assay train demo data.path=input.txt
+        Does my script fit a GPU I lack?   assay absent h100 -- python train.py
 
-    Runs, data and pages are stored in $ASSAY_HOME, by default ./.assay.
+    The tutorial is docs/tutorial.md of the repository, a quarter of an hour. Runs, data and pages are stored in
+    $ASSAY_HOME, by default ./.assay.
     """
+    if context.invoked_subcommand is None:
+        typer.echo(context.command.first_screen(context), nl=False)  # type: ignore[attr-defined]
 
 
 def _application() -> typer.Typer:
@@ -211,7 +219,7 @@ def _application() -> typer.Typer:
         name="assay",
         cls=_Verbs,
         callback=_assay,
-        no_args_is_help=True,
+        invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )

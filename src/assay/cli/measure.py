@@ -51,7 +51,7 @@ def measure(
     device: _Device = None,
     as_json: Json = False,
 ) -> None:
-    """Measure the memory and time of a step of your own.
+    """Measure a training step of your own.
 
     Memory is listed by part, and work by operator and module. The function is called once, in a process of its own,
     and returns a function without arguments that trains once: batch, forward, backward, update. A file or module is

@@ -24,7 +24,7 @@ def mesh(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw how a mesh divides a run among its ranks.
+    """Draw how a mesh divides a run among ranks.
 
     Ranks stand by pipeline stage and data index, with the groups of each axis. The axis dp divides the batch; its
     degree is world / (pp × cp × tp). Names and order are those of NVIDIA's NeMo: the ranks of a tensor group are

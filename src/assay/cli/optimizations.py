@@ -29,7 +29,9 @@ def optimizations(
     measured: _Measured = None,
     as_json: Json = False,
 ) -> None:
-    """List the optimizations, or show one optimization's card.
+    """List the optimizations, or show a card.
+
+    The card of an optimization says what it saves and pays, and shows its proof and its measured effects.
 
     \b
         assay optimizations
@@ -37,10 +39,11 @@ def optimizations(
         assay optimizations --table
     """
     from assay.analysis.catalogue import read, shipped_path
-    from assay.cli.console import plain, print_json, print_table
+    from assay.cli.console import plain, print_blocks, print_json
     from assay.config import Spec
     from assay.hardware import detect
     from assay.optimizations import availability, card, catalogue, resolve
+    from assay.report.catalogue import catalogue_report
 
     mode = next(iter(given_options({"NAME": name, "--table": table, "--json": as_json})), "")
     check_used(mode, _USES, {"--measured": measured})
@@ -58,8 +61,7 @@ def optimizations(
         ]
         print_json(values if name is None else values[0])
     elif name is None:
-        columns = ("optimization", "saves", "pays", "stage")
-        print_table(columns, [(c.optimization, c.saves, c.pays, c.stage) for c, _ in cards], spare=("stage", "pays"))
+        print_blocks(catalogue_report(known))
     else:
         _show(*cards[0], found)
 

@@ -20,7 +20,7 @@ def plan(
     gpu: _Gpu = None,
     as_json: Json = False,
 ) -> None:
-    """Predict a step over several nodes: does it fit, how fast?
+    """Plan a step over the GPUs of several nodes.
 
     The techniques divide the run among all GPUs of all nodes, which may be absent. Memory and traffic of a rank and the
     time of the step follow from datasheets, and nothing is measured. A technique that a plan cannot express is

@@ -41,7 +41,7 @@ def recommend(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Recommend the fastest stack whose step fits some memory.
+    """Recommend the fastest stack that fits.
 
     Every compatible stack of techniques and micro-batches is searched. Memory is that of the ledger. Times are
     those of --device, or of this machine with --calibrate: front-runners are timed, and correct the roofline of all

@@ -11,7 +11,7 @@ from assay.records.status import Exit
 _NAMED = 5
 """Most files that an import names one by one."""
 
-app = typer.Typer(help="List, show, compare, remove, export, import and track runs.")
+app = typer.Typer(help="List, show, compare, remove and export runs.")
 
 
 @app.command("ls")

@@ -32,7 +32,9 @@ def sample(
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Continue a text with the newest checkpoint of a run.
+    """Continue a text with a trained model.
+
+    The model is that of the newest checkpoint of a run.
 
     \b
         assay sample last --prompt "ROMEO:" --tokens 500

@@ -12,7 +12,7 @@ from assay.cli.scaling_questions import batch_size, optimal_size
 if TYPE_CHECKING:
     from assay.scaling.law_intervals import Likelihood
 
-app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them how large and how long.")
+app = typer.Typer(no_args_is_help=True, help="Fit scaling laws, and ask them for sizes.")
 app.command("run")(scaling_study.run_study)
 app.command("points")(scaling_study.study_points)
 app.command("report")(scaling_study.study_report)

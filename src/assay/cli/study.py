@@ -1,7 +1,8 @@
 """`assay study`: plan and run a file or a study of the library; list studies, show, follow, stop and resume one."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from assay.cli.study_output import FailOn, Full, check_fail_on, finish, print_an
 from assay.cli.track_option import Track
 from assay.errors import UsageError
 
-app = typer.Typer(help="Plan, run, show, follow, stop and resume studies.")
+app = typer.Typer(help="Plan, run, show, stop and resume studies.")
 
 _Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study: its id, the start of one, or last.")]
 _Hours = Annotated[
@@ -90,7 +91,7 @@ def plan_study(
     if gpu := _gpu(predicted, device, _PLAN_USES, options):
         _print_predicted(source, overrides, scale, gpu, None, as_json)
         return
-    with watcher() as watch:
+    with watcher() as watch, _naming_a_file("plan", source, scale, overrides):
         asked = partial(plan, source, *(overrides or ()), scale=scale, calibrate=calibrate, loss_only=loss_only)
         found = asked(on_progress=watch.prepare)
     if as_json:
@@ -149,7 +150,21 @@ def run_study(
         _print_predicted(source, overrides, scale, gpu, page, as_json)
         return
     asked = partial(run, source, *(overrides or ()), scale=scale, executor=executor or "local")
-    finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on, full)
+    with _naming_a_file("run", source, scale, overrides):
+        finish(partial(asked, max_hours=max_hours, loss_only=loss_only), page, as_json, track, fail_on, full)
+
+
+@contextmanager
+def _naming_a_file(verb: str, source: str, scale: str | None, overrides: list[str] | None) -> Iterator[None]:
+    """Name the command with a local file if the text of a published study is not here and cannot be downloaded."""
+    from assay.data.published import NotDownloaded
+
+    try:
+        yield
+    except NotDownloaded as error:
+        scaled = [] if scale is None else ["--scale", scale]
+        command = shlex.join(["assay", "study", verb, source, *scaled, *(overrides or ()), "data.path=FILE"])
+        raise UsageError(f"the text {error.url} could not be downloaded; give a local file: `{command}`") from error
 
 
 def _gpu(predicted: bool, device: str | None, uses: Uses, options: Mapping[str, object]) -> str | None:

@@ -27,7 +27,7 @@ def train(
     track: Track = None,
     as_json: Json = False,
 ) -> None:
-    """Train one model, measure it, and prove its optimizations.
+    """Train one model, and prove its optimizations.
 
     The run is a separate process. Its events, results and measurements are kept in a folder and in the store.
 

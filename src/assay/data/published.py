@@ -88,6 +88,14 @@ WIKITEXT_2 = Published(
 PUBLISHED = {corpus.name: corpus for corpus in (SHAKESPEARE, WIKITEXT_2)}
 
 
+class NotDownloaded(UsageError):
+    """A published text is not in the cache, and could not be downloaded."""
+
+    def __init__(self, url: str, remedy: str) -> None:
+        super().__init__(f"{url} could not be downloaded{remedy}")
+        self.url = url
+
+
 def folder_of(corpus: Published, home: Home) -> Path:
     """Return the folder of its files, where they may also be put by hand."""
     return home.cache / corpus.name
@@ -152,9 +160,7 @@ def _fetch(download: Download, folder: Path) -> None:
         if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
             raise StorageError(f"{place} could not be written: {error.strerror}") from error
         reason = first_line(error)[:120]
-        raise UsageError(
-            f"{download.url} could not be downloaded ({reason}); place the file at {place} by hand"
-        ) from error
+        raise NotDownloaded(download.url, f" ({reason}); place the file at {place} by hand") from error
     if not download.proves(content):
         raise UsageError(f"{download.url} no longer has the published file; place a copy of it at {place} by hand")
     write_file(place, content)

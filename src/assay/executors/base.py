@@ -79,6 +79,8 @@ class Planned:
     blocks: int
     study: str = ""
     """Id of the study; empty where a wave alone is followed."""
+    seconds: float | None = None
+    """Predicted seconds of all that has no result yet; None if they are not known."""
 
 
 @dataclass(frozen=True)

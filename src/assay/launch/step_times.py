@@ -6,13 +6,14 @@ Steps that were timed before are not timed again. Each answer is written at once
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from assay.config import ResolvedRun
 from assay.config.home import Home
+from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.estimator.timing.step_time import affine, at_depth, digest
@@ -37,23 +38,23 @@ def calibrate(
     home: Home,
     threads: int | None = None,
     seconds: float = BUDGET_SECONDS,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Progress = silent,
 ) -> dict[str, str]:
     """Time the steps of runs within so many seconds, and return the reasons of those that stay untimed, by stack.
 
     A step that has begun is finished, so it may take somewhat longer. `threads` is that of all runs. Raises
     `UsageError` if `home` cannot be written, and `StorageError` if the disk refuses.
     """
-    set_aside_damaged(home, tell)
+    set_aside_damaged(home, lambda text: tell(text, None))
     with Stopwatch(home, threads) as stopwatch:
         untimed, tasks = stopwatch.sorted_out(runs)
         allowed = min(_LONGEST_SECONDS, seconds / 2 / max(1, len(tasks)))
         began = time.monotonic()
-        for place, run in enumerate(tasks, 1):
+        for place, run in enumerate(tasks):
             if time.monotonic() - began >= seconds:
                 untimed[stack_of(run)] = f"the {seconds:g} seconds were over"
                 continue
-            tell(f"timing steps of few blocks, {place} of {len(tasks)}: {stack_of(run)}")
+            tell(f"timing steps of few blocks: {stack_of(run)}", place / len(tasks))
             if reason := stopwatch.time(run, allowed):
                 untimed[stack_of(run)] = reason
     return untimed

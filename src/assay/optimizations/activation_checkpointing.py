@@ -30,7 +30,7 @@ class ActivationCheckpointing(Optimization):
 
     title: ClassVar = "activation checkpointing"
     stage: ClassVar = Stage.RECOMPUTE
-    usual: ClassVar = True
+    usual: ClassVar = "the largest saving of memory, for some more time"
     any_model: ClassVar = True
     numerics: ClassVar = Numerics.EXACT
     saves: ClassVar = "saved tensors of blocks: those of one layer at a time, instead of all layers"

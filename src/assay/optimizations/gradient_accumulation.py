@@ -31,7 +31,7 @@ class GradientAccumulation(Optimization):
 
     title: ClassVar = "gradient accumulation"
     stage: ClassVar = Stage.BATCH
-    usual: ClassVar = True
+    usual: ClassVar = "the same batch in less memory, in several parts"
     any_model: ClassVar = True
     numerics: ClassVar = Numerics.REASSOCIATED
     saves: ClassVar = "activations: those of one micro-batch at a time"

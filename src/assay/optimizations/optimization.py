@@ -102,8 +102,8 @@ class Optimization(Setting):
     """True if its first step compiles code, which takes seconds to minutes."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Seams that another technique of the run must claim."""
-    usual: ClassVar[bool] = False
-    """True for a well-known technique: a comparison for which none is named takes those that apply."""
+    usual: ClassVar[str] = ""
+    """Why one tries it first, in a few words. A comparison for which none is named takes such techniques. Empty: no."""
     any_model: ClassVar[bool] = False
     """True if it acts through a program's seams alone, and not on parts of the GPT, so that it serves any model."""
     traits: ClassVar[frozenset[str]] = frozenset()

@@ -1,19 +1,40 @@
-"""The measured catalogue in words: the table "method, speed, memory: does it help?", and the lines of a card.
+"""The catalogue in words: its list, the measured table "method, speed, memory: does it help?", and the lines of a card.
 
 The table is from the lectures that this package grew out of, with a measurement in place of each yes and no. A change
 whose interval contains zero is `not distinguishable`, which is neither.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import Literal
 
 from assay.analysis.catalogue import CatalogueEntry, Change
 from assay.analysis.effects import Verdict
+from assay.optimizations import Optimization
+from assay.report.blocks import Block, Facts
 from assay.report.comparison.wording import ending, fine_percent, interval
 from assay.units import format_bytes, format_percent
 
 TITLES = ("method", "speed", "memory", "loss, same seed", "proof")
 NOT_YET = "not yet run"
+FIRST = 4
+"""Number of optimizations that the list names as the first to try."""
+_COLUMNS = 80
+"""Width of the list."""
+
+
+def catalogue_report(known: Mapping[str, type[Optimization]]) -> Iterator[Block]:
+    """Yield the list of optimizations: first those to try first, each with the reason, then what the others save."""
+    first = {name: kind.usual for name, kind in known.items() if kind.usual}
+    first = dict(list(first.items())[:FIRST])
+    others = {name: re.split("[;:]", kind.saves)[0] for name, kind in known.items() if name not in first}
+    width = max(map(len, known))
+    for heading, said in (("Try these first:", first), ("\nThe others, and what they save:", others)):
+        yield heading
+        texts = {name: shorten(text, _COLUMNS - width - 4, placeholder=" …") for name, text in said.items()}
+        yield Facts.of((f"  {name:<{width}}", text) for name, text in texts.items())
+    yield "\n`assay optimizations NAME` shows the card of one, --table the measured effects."
 
 
 def table(optimizations: Iterable[str], entries: Mapping[str, CatalogueEntry]) -> list[tuple[str, ...]]:

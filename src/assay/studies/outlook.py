@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from assay.config.home import Home
 from assay.config.run import Run
 from assay.data.progress import Progress
+from assay.data.published import NotDownloaded
 from assay.errors import UsageError
 from assay.hardware import detect
 from assay.launch.prepare import ReadyRun, ready
@@ -159,6 +160,8 @@ def _checked(
             able[label] = ready(row.run.asked(), home, prepare)
             rows.append(empty)
         except UsageError as reason:
+            if isinstance(reason, NotDownloaded):
+                raise
             if not rows:
                 raise UsageError(f"the control cannot run: {reason}") from reason
             rows.append(empty._replace(problem=str(reason), unavailable=isinstance(reason, Unavailable)))

@@ -1,14 +1,17 @@
 """Progress of a comparison: the board of its cells, and its lines."""
 
 import io
+import re
+from itertools import pairwise
 
 import pytest
 
 from assay.config import load
-from assay.executors.base import Interrupting, News, Planned
+from assay.executors.base import Interrupting, News, Planned, Turn
 from assay.records.status import Status
 from assay.records.study import Cell
-from assay.report.comparison.progress import Board, Live, StudyLines, Untimed
+from assay.report.comparison import progress as module
+from assay.report.comparison.progress import STOPPING, Board, Live, StudyLines, Untimed
 from assay.studies.drift import nudged_copies
 from assay.studies.plan import waves
 from support.designs import conduct, design
@@ -80,8 +83,6 @@ def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
 
 
 def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.report.comparison import progress as module
-
     clock = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     board, left = Board(), []
@@ -142,7 +143,7 @@ def test_a_nudged_baseline_stands_below_the_cells_of_its_seed() -> None:
     assert all(f"\n{name} " in drawn for name in ("baseline (nudged)", "activation_checkpointing"))
 
 
-def test_plain_lines_say_what_runs_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_are_what_will_run_and_each_failure(capsys: pytest.CaptureFixture[str]) -> None:
     with StudyLines() as lines:
         lines.prepare("reading the corpus", None)
         lines.prepare("tokenizing", 0.5)
@@ -150,13 +151,81 @@ def test_plain_lines_say_what_runs_and_how_it_ended(capsys: pytest.CaptureFixtur
         lines(Interrupting())
     out, err = capsys.readouterr()
     assert out == ""
-    assert "reading the corpus" in err
-    assert "tokenizing" not in err
-    assert "sdpa_attention, seed 1: starting" in err
-    assert "seed 0: round 5" in err
-    assert err.count("round 3") == 2
-    assert "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 cells" in err
-    assert "Ctrl-C again" in err
+    assert err.splitlines() == [
+        "reading the corpus",
+        "4 rows × 2 seeds",
+        "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 cells",
+        STOPPING,
+    ]
+
+
+@pytest.mark.parametrize(("seconds_each", "fewest", "most"), [(1.0, 4, 4), (100.0, 20, 60)])
+def test_plain_lines_are_at_least_fifteen_seconds_apart(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, seconds_each: float, fewest: int, most: int
+) -> None:
+    """Each piece of work takes so many seconds; in a long study lines are a twentieth of its time apart."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    lines, said = StudyLines(), list[tuple[float, str]]()
+
+    def tell(news: News) -> None:
+        now[0] += seconds_each * isinstance(news, Turn)
+        lines(news)
+        said.extend((now[0], line) for line in capsys.readouterr().err.splitlines())
+
+    hear(tell)
+    times = [at for at, _ in said]
+    shape = r"\d of 8 cells(, about .* left)?; .*, seed \d: (block \d/5|start.*|finishing|steady)"
+    assert [line for _, line in said[1:] if not re.fullmatch(shape, line)] == []
+    assert fewest <= len(times) <= most
+    assert all(later - earlier >= max(15.0, 0.05 * later) for earlier, later in pairwise(times))
+
+
+def test_the_share_of_a_preparation_that_is_done_is_said_from_time_to_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    lines = StudyLines()
+    for step in range(10):
+        now[0] = 4.0 * step
+        lines.prepare("timing steps", step / 10)
+    assert capsys.readouterr().err.splitlines() == [f"timing steps ({done}%)" for done in (0, 40, 80)]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "processes", "resident", "seconds", "expected"),
+    [
+        (3, 1, 9, 162.0, "4 rows × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"),
+        (1, 3, 9, 42.0, "4 rows × 1 seed × 3 processes and 1 more baseline, about 42 s on this machine"),
+        (2, 1, 3, None, "4 rows × 2 seeds and 4 more baselines"),
+    ],
+)
+def test_a_board_opens_with_what_will_run_and_for_how_long(
+    seeds: int, processes: int, resident: int, seconds: float | None, expected: str
+) -> None:
+    cells = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=seeds, processes=processes)
+    nudged = nudged_copies(cells, accelerated=False)
+    board = Board()
+    board.hear(Planned((*waves(cells, resident), *((one,) for one in nudged)), 5, seconds=seconds))
+    assert board.opening() == expected
+
+
+def test_the_time_left_is_the_predicted_one_until_a_block_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    board, control = Board(), PROGRESS_CELLS[0]
+    board.hear(Planned((PROGRESS_CELLS,), 5, seconds=100.0))
+    board.hear(Turn(control, "start"))
+    now[0] = 30.0
+    assert board.seconds_left() == 70.0
+    assert board.progress() == "0 of 8 cells, about 1 min 10 s left"
+    now[0] = 200.0
+    assert board.seconds_left() == 0.0
+    board.hear(Turn(control, "block", 1))
+    now[0] = 201.0
+    board.hear(Turn(control, "block", 2))
+    assert board.seconds_left() != 0.0
 
 
 def test_a_board_that_is_drawn_shows_states_and_ends_clean(capsys: pytest.CaptureFixture[str]) -> None:

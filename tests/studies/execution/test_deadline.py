@@ -59,6 +59,23 @@ def test_no_cell_begins_that_would_probably_end_too_late(seconds: float | None, 
     assert deadline.reached == (cells < 12)
 
 
+@pytest.mark.parametrize(
+    ("waves", "seconds", "predicted", "beside", "expected"),
+    [
+        (SEEDS, None, 10, 1, 120),
+        (SINGLE, None, 10, 5, 30),  # twelve cells, five at once, take three turns
+        (SEEDS, 90, 10, 1, 90),
+        (SEEDS, None, None, 1, None),
+        ([], None, 10, 1, None),
+    ],
+)
+def test_the_expected_time_is_that_of_all_cells_and_at_most_the_limit(
+    waves: Sequence[tuple[int, Wave]], seconds: float | None, predicted: float | None, beside: int, expected: float
+) -> None:
+    hours = None if seconds is None else seconds / 3600
+    assert Deadline(hours, lambda cell: predicted, beside=beside).expected(waves) == expected
+
+
 def test_a_study_of_one_wave_is_ended_at_the_border_of_a_cell() -> None:
     begun, deadline = run(ONE_WAVE, 45, predicted=10)
     assert begun == {0: ["baseline", "baseline (again)", "sdpa_attention", "bf16_mixed"]}

@@ -9,7 +9,7 @@ import pytest
 
 from assay.config import Home, Run, validate
 from assay.errors import UsageError
-from assay.executors.base import News, Turn
+from assay.executors.base import News, Planned, Turn
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
 from assay.optimizations import resolve_run
@@ -20,6 +20,7 @@ from assay.records.study import ComparisonRecord, StudyEnding
 from assay.studies.drift import FIRST_STEPS, NUDGED
 from assay.studies.execution import ready as preparing
 from assay.studies.execution import run as module
+from assay.studies.execution.pace import START_SECONDS
 from assay.studies.folder import StudyFolder
 from support.designs import design
 
@@ -137,3 +138,19 @@ def test_a_faulty_extension_ends_a_study_before_its_first_cell(
     assert len(tried) == 3  # the baseline twice, and its treatment
     assert not list((tmp_path / "reports").iterdir())
     assert not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_plan_is_told_with_the_predicted_time(
+    measure: Callable[..., ComparisonRecord], monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    def prepared(run: Run, home: Home, progress: object) -> ReadyRun:
+        step = 1.0 if known else None
+        return ReadyRun(resolve_run(run), home.ready().data, "0" * 12, Predicted(step_seconds=step), eval_batches=3)
+
+    monkeypatch.setattr(preparing, "ready", prepared)
+    told: list[News] = []
+    measure(seeds=2, tell=told.append)
+    plan = next(one for one in told if isinstance(one, Planned))
+    each = START_SECONDS + 10 + 1  # ten steps, and an evaluation of three forward passes
+    assert plan.seconds == (sum(map(len, plan.waves)) * each if known else None)

@@ -1,7 +1,8 @@
-"""Progress of a comparison: a board of its cells on a terminal, plain lines elsewhere.
+"""Progress of a comparison: a board of its cells on a terminal, a plain line now and then elsewhere.
 
-The time left is the sum over the remaining pieces of work, each as long as the mean of its kind so far. Starting a
-process takes seconds and a timed block a fraction of one, so a mean over all kinds would mislead.
+Both begin with what will run, and for how long as predicted. Once a block has ended, the time left is the sum over the
+remaining pieces of work. Each counts as long as the mean of its kind so far. Starting a process takes seconds and a
+timed block a fraction of one, so a mean over all kinds would mislead. A cell's end takes about as long as a block.
 
 Cells that run beside each other differ in length. A study of scaling has one that is as long as all
 others together. So the time of a cell is taken as proportional to its FLOPs, 6·N·D, at the mean rate of those that have
@@ -21,6 +22,7 @@ from assay.cost import parameter_count
 from assay.errors import legible
 from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Stepped, Turn, Working
 from assay.records.study import Cell
+from assay.studies.drift import NUDGED
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ class Board:
         self._owed: dict[str, Counter[Piece]] = {}
         self._took: dict[Piece, list[float]] = {}
         self._began: tuple[Piece, float] | None = None
+        self._until: float | None = None
+        """Predicted end of all cells; None if it is not known."""
         self._untimed = Untimed()
 
     def hear(self, news: News) -> None:
@@ -121,23 +125,35 @@ class Board:
         return total - sum(count.total() for count in self._owed.values()), total
 
     def seconds_left(self) -> float | None:
-        """Seconds left; None before the first block has ended, because no earlier piece resembles it."""
+        """Seconds left; as predicted before the first block has ended, because no earlier piece resembles it."""
+        predicted = None if self._until is None else max(0.0, self._until - time.monotonic())
         if not self._blocks:
-            return self._untimed.seconds_left([one for one in self.cells if one.name not in self.ended])
+            left = self._untimed.seconds_left([one for one in self.cells if one.name not in self.ended])
+            return predicted if left is None else left
         if "block" not in self._took:
-            return None
-        known = [seconds for took in self._took.values() for seconds in took]
-        usual = sum(known) / len(known)
+            return predicted
         means = {piece: sum(took) / len(took) for piece, took in self._took.items()}
-        return sum(count * means.get(piece, usual) for owed in self._owed.values() for piece, count in owed.items())
+        pieces = sum(self._owed.values(), Counter[Piece]())
+        return sum(count * means.get(piece, means["block"]) for piece, count in pieces.items())
 
     def progress(self) -> str:
         """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
         left = self.seconds_left()
         text = f"{len(self.ended)} of {len(self.cells)} cells"
-        if not left:
-            return text
-        return f"{text}, about {f'{left:.0f} s' if left < 60 else format_seconds(left)} left"
+        return f"{text}, about {_about(left)} left" if left else text
+
+    def opening(self) -> str:
+        """Return a text such as ``"7 rows × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"``."""
+        named = [one for one in self.cells if one.treatment != NUDGED]
+        rows, seeds = len({one.treatment for one in named}), len({one.seed for one in named})
+        processes = 1 + max((one.process for one in named), default=0)
+        more = len(self.cells) - rows * seeds * processes
+        text = f"{_count(rows, 'row')} × {_count(seeds, 'seed')}" + (
+            f" × {processes} processes" if processes > 1 else ""
+        )
+        text += f" and {_count(more, 'more baseline')}" if more > 0 else ""
+        left = self.seconds_left()
+        return f"{text}, about {_about(left)} on this machine" if left else text
 
     def loss(self) -> str:
         """Return a text such as ``"loss 3.9099 after 40 of 60 steps: baseline, seed 0"``; empty if no cell trains."""
@@ -149,6 +165,7 @@ class Board:
     def _plan(self, plan: Planned) -> None:
         self._waves, self._blocks = plan.waves, plan.blocks
         self.cells = [cell for wave in plan.waves for cell in wave]
+        self._until = None if plan.seconds is None else time.monotonic() + plan.seconds
         pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
         self._owed = {cell.name: Counter(() if cell.name in self.ended else pieces) for cell in self.cells}
         self.states = {cell.name: self.ended.get(cell.name, "waiting") for cell in self.cells}
@@ -161,6 +178,10 @@ class Board:
 
 
 _GOOD = ("done", "budget reached")
+_QUIET_SECONDS = 15.0
+"""Least time between two lines of progress that cannot be redrawn."""
+_QUIET_SHARE = 0.05
+"""Least time between them as a share of the time so far."""
 STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to stop at once"
 
 
@@ -175,11 +196,13 @@ class Watcher(AbstractContextManager["Watcher"], Protocol):
 
 
 class StudyLines:
-    """Plain lines for starts, rounds and endings."""
+    """Plain lines for notes and failures, and in between a line on the progress from time to time."""
 
     def __init__(self) -> None:
         self._board = Board()
-        self._round = (-1, 0)
+        self._began = time.monotonic()
+        self._last: float | None = None
+        """Time of the last line; None before the first."""
 
     def __enter__(self) -> Self:
         return self
@@ -190,23 +213,33 @@ class StudyLines:
         return None
 
     def prepare(self, message: str, fraction: float | None) -> None:
-        """Print messages that have no fraction."""
+        """Print a note, or from time to time how far a preparation has come."""
         if fraction is None:
-            note(message)
+            self._print(message)
+        elif self._is_due():
+            self._print(f"{message} ({fraction:.0%})")
 
     def __call__(self, news: News) -> None:
-        """Print a line if the event deserves one."""
+        """Print a line if the event deserves one, or if the last one was long ago."""
         self._board.hear(news)
-        if isinstance(news, Turn) and news.piece == "start":
-            note(f"{news.cell.name}: starting")
-        elif isinstance(news, Turn) and news.piece == "block" and self._round != (self._board.wave, news.number):
-            self._round = (self._board.wave, news.number)
-            note(f"{news.cell.group}: round {news.number}; {self._board.progress()}")
-        elif isinstance(news, Ended):
-            why = f" ({news.result.reason})" if news.result.reason else ""
-            note(f"{news.cell.name}: {self._board.ended[news.cell.name]}{why}; {self._board.progress()}")
+        if isinstance(news, Planned):
+            self._print(self._board.opening())
+        elif isinstance(news, Ended) and self._board.ended[news.cell.name] not in _GOOD:
+            ending = f"{self._board.ended[news.cell.name]} ({news.result.reason})"
+            self._print(f"{news.cell.name}: {ending}; {self._board.progress()}")
         elif isinstance(news, Interrupting):
-            note(STOPPING)
+            self._print(STOPPING)
+        elif (cell := self._board.working) is not None and self._is_due():
+            self._print(f"{self._board.progress()}; {cell}: {self._board.states[cell]}")
+
+    def _is_due(self) -> bool:
+        """True if the last line is old enough; lines of long studies are farther apart."""
+        now = time.monotonic()
+        return self._last is None or now - self._last >= max(_QUIET_SECONDS, _QUIET_SHARE * (now - self._began))
+
+    def _print(self, text: str) -> None:
+        self._last = time.monotonic()
+        note(text)
 
 
 class Live:
@@ -247,6 +280,7 @@ class Live:
         self._board.hear(news)
         if isinstance(news, Planned):
             self._notice = ""
+            self._display.console.print(self._board.opening(), markup=False)
         elif isinstance(news, Interrupting):
             self._notice = STOPPING
         elif isinstance(news, Ended) and (ending := self._board.ended[news.cell.name]) not in _GOOD:
@@ -281,6 +315,15 @@ class Live:
         if cell.name == self._board.working:
             return Text(f"▶ {state}", style="bold cyan")
         return Text(f"  {state}", style="dim")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _about(seconds: float) -> str:
+    """Return a time as exactly as one can be foretold: a minute or more to ten seconds."""
+    return f"{seconds:.0f} s" if seconds < 60 else format_seconds(round(seconds, -1))
 
 
 def note(text: str) -> None:

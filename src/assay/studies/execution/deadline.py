@@ -70,6 +70,12 @@ class Deadline:
                 "give more hours or fewer steps"
             )
 
+    def expected(self, waves: Numbered) -> float | None:
+        """Return the seconds that these waves will take at most; None if they are not known."""
+        cells = tuple(cell for _, wave in waves for cell in wave)
+        seconds = self._seconds(cells) if cells else None
+        return None if seconds is None else min(seconds, self.seconds)
+
     def before(self, waves: Numbered) -> Iterator[tuple[int, Wave]]:
         """Yield the waves while there is time; the next one is requested when it can begin.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, identity
+from assay.data import list_corpus
 from assay.data.progress import Progress as Prepare
 from assay.estimator.timing.step_time import serving_times as times_of
 from assay.executors.base import RunningCell, Start
@@ -43,6 +44,8 @@ def ready_cells(
     for cell in cells:
         # All cells are checked before the first is prepared, because preparing writes the corpus.
         check(cell.run, machine)
+    with leaving_nothing(cells[0].run, home):
+        list_corpus(cells[0].run.data, home.ready(), prepare)  # a missing text is said before rates are measured
     # Step times are predicted from the machine's rates, which are measured once and then cached.
     for threads in dict.fromkeys(threads_of(cell.run) for cell in cells if timed):
         measured_machine(home, threads, tell=lambda text: prepare(text, None))
@@ -75,7 +78,7 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
     for one in prepared.values():
         by_threads.setdefault(threads_of(one.run), []).append(one.run)
     for threads, runs in by_threads.items():
-        calibrate(runs, home, threads, CALIBRATION_SECONDS, lambda text: prepare(text, None))
+        calibrate(runs, home, threads, CALIBRATION_SECONDS, prepare)
     machines = {threads: known_machine(home, threads) for threads in by_threads}
     predictions: dict[str, Predicted | None] = {}
     found: dict[str, ReadyRun] = {}

@@ -195,7 +195,7 @@ def _executed(
             folder.append(event)
         how.tell(news)
 
-    how.tell(Planned(plan.waves, plan.protocol.blocks, plan.id))
+    how.tell(Planned(plan.waves, plan.protocol.blocks, plan.id, _expected(plan, done, deadline)))
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     ending = StudyEnding.COMPLETE
@@ -217,6 +217,12 @@ def _executed(
     record = record_of(plan, done, ending, _held_back(plan, done, ending))
     folder.write_record(record)
     return record
+
+
+def _expected(plan: StudyPlan, done: Progress, deadline: Deadline) -> float | None:
+    """Return the seconds of all that has no result; None if rungs or other machines decide them."""
+    here = plan.executor == Local.name and plan.halving is None
+    return deadline.expected(due(plan, done)) if here else None
 
 
 def _held_back(plan: StudyPlan, done: Progress, ending: StudyEnding) -> list[Cell]:
