@@ -1,15 +1,12 @@
 """Text on what fits into some memory."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
-from assay.estimator.capacity import Capacity
+from assay.estimator.capacity import Capacity, Fitting
 from assay.report.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.units import format_bytes
-
-if TYPE_CHECKING:
-    from assay.estimator.capacity import Fitting
 
 _TITLES = {
     "training.batch_size": "sequences per step",
@@ -59,8 +56,13 @@ class CapacityView(Shown[Capacity]):
             f"Needs are {MEANING[found.of]}."
         )
 
+    def values(self) -> dict[str, Any]:
+        """Return the budget, and the largest value of each setting, for programs."""
+        found = self.found
+        return {"memory_bytes": found.budget_bytes, "of": found.of, "largest": [one.to_dict() for one in found]}
 
-def _row(one: "Fitting", verified: bool) -> tuple[str, ...]:
+
+def _row(one: Fitting, verified: bool) -> tuple[str, ...]:
     found = one.largest
     value, peak = ("none", "–") if found.value is None else (str(found.value), format_bytes(found.peak_bytes))
     in_units = f", in {found.unit}s" if found.unit > 1 else ""

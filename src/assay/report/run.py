@@ -5,7 +5,6 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
-from assay.records.run import RunResult
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value
 from assay.report.gradients import agreement_line
 from assay.report.kit.command import arguments, stack, stack_summary
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from assay.records.evidence import Evidence
     from assay.records.prediction import Predicted
+    from assay.records.run import RunResult
 
 _MEMORY = {
     "tensors_peak_bytes": "tensors, requested from torch's allocator in one step",
@@ -36,10 +36,10 @@ _MEMORY = {
 }
 
 
-class RunView(Shown[RunResult]):
+class RunView(Shown["RunResult"]):
     """One run, as a reader is shown it; its folder is in a home, by default that of the environment."""
 
-    def __init__(self, found: RunResult, home: Home | None = None, *, whole: bool = False) -> None:
+    def __init__(self, found: "RunResult", home: Home | None = None, *, whole: bool = False) -> None:
         super().__init__(found)
         self._home, self._whole = home or Home(), whole
 
@@ -79,7 +79,7 @@ class RunView(Shown[RunResult]):
         return losses(self.frame(), unit_of_loss(self.found.config)) if self.found.steps else None
 
 
-def _by_rank(result: RunResult) -> Iterator[Block]:
+def _by_rank(result: "RunResult") -> Iterator[Block]:
     names = ("by rank", "tensors", "predicted", "process", "weights", "state", "payload", "predicted", "communicating")
     yield Table.of(names, _rank_rows(result), names[1:])
     if any(one.spent for one in result.ranks):
@@ -90,7 +90,7 @@ def _by_rank(result: RunResult) -> Iterator[Block]:
         yield Table.of(("pipeline", *shares, ""), _idle_rows(result), shares)
 
 
-def lines(result: RunResult) -> Iterator[tuple[str, str]]:
+def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     """Yield (label, text) of each line of a run's summary."""
     parameters = "" if result.parameters is None else f", {format_count(result.parameters)} parameters"
     data, model = result.config.data, result.config.model
@@ -128,7 +128,7 @@ def lines(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "note", note
 
 
-def _status(result: RunResult) -> str:
+def _status(result: "RunResult") -> str:
     """Return how a run ended, and first of all whether something of it was not proven."""
     from assay.report.comparison.wording import not_proven
 
@@ -137,7 +137,7 @@ def _status(result: RunResult) -> str:
     return f"{ended}, NOT PROVEN: {unproven}" if unproven else ended
 
 
-def _proven(result: RunResult) -> Iterator[tuple[str, str]]:
+def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
     from assay.report.comparison.wording import value_check
 
     for evidence in result.evidence:
@@ -146,7 +146,7 @@ def _proven(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "values", value_check(result.values)
 
 
-def sample_error(result: RunResult) -> str:
+def sample_error(result: "RunResult") -> str:
     """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
     seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
     what = f"held-out {result.config.counted}"
@@ -162,7 +162,7 @@ def proof(evidence: "Evidence") -> str:
     return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
 
 
-def _speed(result: RunResult) -> Iterator[tuple[str, str]]:
+def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     step = result.step_seconds
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
@@ -193,7 +193,7 @@ def _predicted_step(predicted: "Predicted") -> str:
     return f"{with_margin(seconds, margin)}{load}"
 
 
-def _memory_rows(result: RunResult) -> Iterator[tuple[str, str, str]]:
+def _memory_rows(result: "RunResult") -> Iterator[tuple[str, str, str]]:
     scratch = result.memory.library_scratch_bytes, getattr(result.predicted, "library_scratch_bytes", None)
     for name, meaning in _MEMORY.items():
         measured, predicted = getattr(result.memory, name), getattr(result.predicted, name, None)
@@ -215,7 +215,7 @@ def _memory_rows(result: RunResult) -> Iterator[tuple[str, str, str]]:
         yield "allocations in one step", format_count(result.memory.allocations), UNKNOWN
 
 
-def _rank_rows(result: RunResult) -> Iterator[tuple[str, ...]]:
+def _rank_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
     """Yield a row per rank: memory, payload of a step, and the share of a step with communication running."""
     predicted = result.predicted.ranks if result.predicted else ()
     for one in result.ranks:
@@ -235,7 +235,7 @@ def _rank_rows(result: RunResult) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _spent_rows(result: RunResult) -> Iterator[tuple[str, ...]]:
+def _spent_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
     """Yield a row per collective of each rank: its seconds in a step, and how many of them it waited for late ranks."""
     for rank in result.ranks:
         for one in rank.spent:
@@ -244,7 +244,7 @@ def _spent_rows(result: RunResult) -> Iterator[tuple[str, ...]]:
             yield str(rank.rank), one.collective, one.axis, str(one.count), *said
 
 
-def _idle_rows(result: RunResult) -> Iterator[tuple[str, ...]]:
+def _idle_rows(result: "RunResult") -> Iterator[tuple[str, ...]]:
     """Yield a row per rank of a pipeline: measured idle share, simulated share, and the formula for equal stages."""
     predicted = result.predicted
     formula = predicted.bubble_share if predicted else None
@@ -255,7 +255,7 @@ def _idle_rows(result: RunResult) -> Iterator[tuple[str, ...]]:
             yield (str(one.rank), *(UNKNOWN if share is None else f"{share:.1%}" for share in shares), one.idle.caveat)
 
 
-def _the_rest(result: RunResult) -> Iterator[Block]:
+def _the_rest(result: "RunResult") -> Iterator[Block]:
     phases = [
         (name, amount(one.process_peak_bytes), amount(one.anonymous_bytes), amount(one.file_bytes))
         for name, one in result.memory.phases.items()
@@ -281,7 +281,7 @@ HOST_BOUND = 0.95
 """Share of a step's time from which on the host's queueing bounds it: the device then waits for the host."""
 
 
-def closing(result: RunResult, *, saved: bool) -> Iterator[tuple[str, str]]:
+def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines. `saved` is true if the run has a checkpoint."""
     from assay.report.comparison.wording import not_proven
 
@@ -297,7 +297,7 @@ def closing(result: RunResult, *, saved: bool) -> Iterator[tuple[str, str]]:
     yield from (("next", hint) for hint in _hints(result, saved))
 
 
-def utilization(result: RunResult) -> list[str]:
+def utilization(result: "RunResult") -> list[str]:
     """Return the MFU of the median step, and its HFU if that differs; empty if the peak of the device is unknown."""
     if result.predicted is None or result.step_seconds is None:
         return []
@@ -306,13 +306,13 @@ def utilization(result: RunResult) -> list[str]:
     return [f"{name} {share}" for name, share in told.items() if name == "MFU" or share != told.get("MFU")]
 
 
-def _loss(result: RunResult) -> str:
+def _loss(result: "RunResult") -> str:
     if result.val_loss is not None:
         return f"validation loss {figure(result.val_loss)} after {result.steps} steps"
     return "" if result.train_loss is None else f"training loss {figure(result.train_loss)} after {result.steps} steps"
 
 
-def _pace(result: RunResult) -> str:
+def _pace(result: "RunResult") -> str:
     if result.step_seconds is None:
         return ""
     told = [f"{format_seconds(result.step_seconds.median)} a step"]
@@ -324,7 +324,7 @@ def _pace(result: RunResult) -> str:
     return ", ".join([*told, *utilization(result), *waits(result)])
 
 
-def waits(result: RunResult) -> list[str]:
+def waits(result: "RunResult") -> list[str]:
     """Return whether the steps of a GPU wait for the host or for the device; empty if it is not known."""
     known = [(one.host_seconds, one.seconds) for one in result.blocks if one.host_seconds is not None]
     if not known:
@@ -334,19 +334,19 @@ def waits(result: RunResult) -> list[str]:
     return [f"waits for the {bound} (the host queues it in {host / whole:.0%} of its time)"]
 
 
-def _memory(result: RunResult) -> str:
+def _memory(result: "RunResult") -> str:
     peak = result.memory.tensors_peak_bytes
     return "" if peak is None else f"peak of tensors {format_bytes(peak)}"
 
 
-def _guess(result: RunResult) -> str:
+def _guess(result: "RunResult") -> str:
     """Return the loss of a uniform guess among all tokens, ln V, if the run has a loss and trains on text."""
     size = result.config.model.vocab_size
     told = size and _loss(result) and result.config.own_rows is None
     return f"a uniform guess has a loss of {log(size):.4f}" if size and told else ""
 
 
-def _predicted(result: RunResult) -> str:
+def _predicted(result: "RunResult") -> str:
     """Return the predicted step and peak, with the measured ones relative to them."""
     said, told = result.predicted, []
     if said is not None and said.step_seconds and result.step_seconds is not None:
@@ -359,7 +359,7 @@ def _predicted(result: RunResult) -> str:
     return f"predicted {', '.join(told)}" if told else ""
 
 
-def _hints(result: RunResult, saved: bool) -> Iterator[str]:
+def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
     from assay.errors import START_AGAIN
     from assay.records.status import Status
 
@@ -381,7 +381,7 @@ def _hints(result: RunResult, saved: bool) -> Iterator[str]:
         yield from _compared(result)
 
 
-def _compared(result: RunResult) -> Iterator[str]:
+def _compared(result: "RunResult") -> Iterator[str]:
     """Yield the comparison that tells what the stack of a run changes, or which stacks would help."""
     written = arguments(result.config, result.preset)
     if written is None:
@@ -392,7 +392,7 @@ def _compared(result: RunResult) -> Iterator[str]:
         yield f"assay recommend {written} {_place(result)}"
 
 
-def _place(result: RunResult) -> str:
+def _place(result: "RunResult") -> str:
     """Return the memory and the machine for which a recommendation is asked: those of a run on a processor."""
     here = result.environment
     if here is None or here.device != "cpu":

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
-from pydantic import BaseModel
-
 from assay.report.blocks import Block
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+    from pydantic import BaseModel
 
     from assay.analysis.comparison import Comparison
     from assay.scaling.scaling_study import ScalingAnswer
@@ -83,7 +82,7 @@ class Shown(Generic[Found]):
         raise NotImplementedError
 
 
-def plain_record(record: BaseModel) -> Any:
+def plain_record(record: "BaseModel") -> Any:
     """Return a record as values that JSON can express."""
     return json.loads(record.model_dump_json())
 
@@ -118,6 +117,8 @@ class Result:
     @classmethod
     def from_value(cls, value: Any, **more: Any) -> Self:
         """Return a value of a domain as a result of this kind, with fields of its own."""
+        from pydantic import BaseModel
+
         if isinstance(value, BaseModel):
             return cast(Self, cast(Any, cls).model_construct(value.model_fields_set, **dict(value), **more))
         made = cls.__new__(cls)
