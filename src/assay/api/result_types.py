@@ -30,11 +30,12 @@ from assay.studies.predicted import PredictedStudy
 from assay.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.figure import Figure
 
     from assay.estimator.cost import Training
+    from assay.report.blocks import Block
 
 
 class TrainedRun(RunResult, Result):
@@ -85,6 +86,12 @@ class StudyResult(Comparison, Result):
 
     def __repr__(self) -> str:
         return f"<study {self.record.id}: baseline and {len(self.rows)} rows, {len(self.record.cells)} cells>"
+
+    def report(self) -> "Iterable[Block]":
+        """Return the rows and sections, also of a study of scaling, whose law `assay.api.scaling.answer` fits."""
+        from assay.report.study.view import StudyView
+
+        return StudyView(self).blocks()
 
     def plot(self, figure: Drawn = "changes") -> "Figure | None":
         """Return a figure of the comparison's page: changes by treatment, memory over a step, losses by second or step.

@@ -148,8 +148,7 @@ class Result:
     def _repr_html_(self) -> str:
         from assay.report.notebook import html
 
-        shown = self.view()
-        return html(shown.blocks(), shown.figure())
+        return html(self.report(), self.plot())
 
 
 @overload
