@@ -9,7 +9,7 @@ from assay.absent.gpus import ABSENT
 from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.devices import DEVICES
-from assay.report.absent import absent_report
+from assay.report import view
 from support.absent import answer, observation
 
 
@@ -67,7 +67,7 @@ def test_the_answer_tells_the_time_with_its_margin() -> None:
     told = found.to_dict()
     assert told["step_seconds_margin"] == OTHER_MARGIN
     assert "operators" not in told["processes"][0]  # type: ignore[index]
-    rows = [row for block in absent_report(found) if not isinstance(block, str) for row in getattr(block, "rows", ())]
+    rows = [row for block in view(found).blocks() if not isinstance(block, str) for row in getattr(block, "rows", ())]
     step = dict(row[:2] for row in rows)["step"]
     assert "within ± 40 %, by operators measured on one H200, in proportion to both datasheets" in step
     assert answer(timed()).to_dict()["no_step_time"]

@@ -15,7 +15,7 @@ from assay.absent.gpus import ABSENT
 from assay.absent.launch import Launched
 from assay.absent.script_answer import AbsentAnswer
 from assay.estimator.memory_fit import MemoryFit
-from assay.report.absent import absent_report
+from assay.report import view
 from support.absent import PYTHON, Ran, needs_cuda_build, script
 from support.hostile import SCRIPTS, Hostile
 
@@ -72,7 +72,7 @@ def test_it_is_right_or_says_a_sentence(one: Hostile, answers: Mapping[str, tupl
     answer, output = answers[one.name]
     how = answer.observation.ended.how if answer.observation else "killed"
     assert (answer.fit.value, how) == (one.fit, one.how), output
-    assert one.says in " ".join(block for block in absent_report(answer) if isinstance(block, str))
+    assert one.says in " ".join(block for block in view(answer).blocks() if isinstance(block, str))
     if one.prints is not None:
         assert output.splitlines()[-1] == one.prints
 

@@ -14,7 +14,7 @@ import pytest
 from assay import api
 from assay.absent.ranks_answer import RanksAnswer
 from assay.absent.script_ranks import ranks_of
-from assay.report.absent import absent_ranks_report
+from assay.report import view
 from support.absent import PYTHON, needs_cuda_build, script
 
 pytestmark = [needs_cuda_build, pytest.mark.absent]
@@ -203,7 +203,7 @@ def test_stages_of_a_pipeline_send_what_their_shapes_say(run: Run) -> None:
 
 def test_a_stage_that_waits_for_a_shape_ends_with_the_remedy(run: Run) -> None:
     found = run(PIPELINE, 3)
-    text = "\n".join(one for one in absent_ranks_report(found) if isinstance(one, str))
+    text = "\n".join(one for one in view(found).blocks() if isinstance(one, str))
     assert "recv_object_list waits for an object of rank 1, which is absent" in text
     assert "input_args and output_args" in text
 
@@ -250,6 +250,5 @@ dist.destroy_process_group()
 def test_torchrun_itself_is_told_how_ranks_are_run(run: Run, absent_home: Path, tmp_path: Path) -> None:
     program = script(tmp_path, HEAD + "dist.all_reduce(torch.ones(1, device=device))")
     found = api.absent("h100", [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "1", program])
-    from assay.report.absent import absent_report
 
-    assert any("--ranks N, and without torchrun" in one for one in absent_report(found) if isinstance(one, str))
+    assert any("--ranks N, and without torchrun" in one for one in view(found).blocks() if isinstance(one, str))

@@ -12,7 +12,7 @@ from assay.estimator.timing.roofline import PEAKS_FACTOR
 from assay.estimator.timing.step_time import digest
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import resolve_run
-from assay.report.recommend import advice_report, kept_order
+from assay.report.recommend import AdviceView, kept_order
 from support.advice import HERE, PLENTY, small
 
 RUN = small()
@@ -61,7 +61,7 @@ def test_the_baseline_has_its_measured_time_and_margin() -> None:
     assert found.baseline.seconds == 2.0
     assert found.baseline.margin is not None
     assert found.baseline.margin < 0.1 < (found.recommended.margin or 0)
-    text = " ".join(str(block) for block in advice_report(found))
+    text = " ".join(str(block) for block in AdviceView(found).blocks())
     assert "One stack was timed here, and the recommended one was not timed itself" in text
 
 

@@ -13,7 +13,7 @@ from assay.estimator.estimate import estimate as predict
 from assay.hardware.cluster import cluster
 from assay.hardware.devices import absent_machine
 from assay.optimizations import resolve_run
-from assay.report.recommend import layout_report
+from assay.report.recommend import LayoutAdviceView
 
 LLAMA = ("model.n_layer=4", "model.n_embd=512", "model.n_head=8", "model.n_kv_head=2", "model.n_hidden=1024")
 KINDS = ("fully_sharded", "zero_optimizer", "data_parallel")
@@ -34,7 +34,7 @@ def test_a_llama_has_a_kind_of_data_parallelism_whose_rank_fits() -> None:
         on_device(configure("llama-3.1-8b", (*WORDS, "ranks=8"), best.title), "h100")[0], absent_machine("h100")
     )
     assert best.need_bytes == need_of("device")(ledger) <= found.budget_bytes
-    text = " ".join(map(str, layout_report(found, found.training(1e9, 2.0))))
+    text = " ".join(map(str, LayoutAdviceView(found, found.training(1e9, 2.0)).blocks()))
     assert "No plan covers this model" in text
     assert text.startswith("it fits 8 H100 80 GB with ")
 

@@ -18,7 +18,7 @@ from assay.analysis.predicted_rows import (
     told_apart,
     utilization,
 )
-from assay.api.run_results import PredictedAnswer
+from assay.api.result_types import PredictedAnswer
 from assay.records.study import BASELINE
 
 DEVICE = "a100-40gb"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.estimator.capacity import Fitting, Largest
+from assay.estimator.capacity import Capacity, Fitting, Largest
 from assay.records.status import Exit
 from cli.conftest import Assay
 
@@ -94,6 +94,6 @@ def test_a_measured_peak_above_the_budget_is_a_limit_that_does_not_hold(
     found_bytes = {"configured_bytes": 500, "peak_bytes": 900, "next_bytes": 1100}
     largest = Largest(key="model.n_layer", configured=1, unit=1, value=2, **found_bytes)
     for measured, code in ((900, Exit.DONE), (1001, Exit.UNMET)):
-        found = [Fitting(largest=largest, measured_bytes=measured)]
-        monkeypatch.setattr("assay.api.fitting.capacity", lambda *given, found=found, **options: found)
+        found = Capacity([Fitting(largest=largest, measured_bytes=measured)], 1000, "tensors")
+        monkeypatch.setattr("assay.api.recommending.capacity", lambda *given, found=found, **options: found)
         assert assay("capacity", "demo", *TINY, "--memory", "1000", "--verify").code == code

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from assay import api
-from assay.api.step_results import LayoutRecommendation
+from assay.api.result_types import LayoutRecommendation
 from assay.config import Home
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates

@@ -10,8 +10,7 @@ from assay.errors import UsageError
 from assay.estimator.inference import Inference, cache_bytes_per_token, weights_bytes
 from assay.hardware.devices import DEVICES, device
 from assay.model.cache import KeyValueCache
-from assay.report.cost import cost_report, cost_values
-from assay.report.inference import inference_report, inference_values
+from assay.report import view
 from support.models import random_model
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
@@ -103,21 +102,21 @@ def test_the_cost_of_a_training() -> None:
     assert found.seconds / 86400 == pytest.approx(34, rel=0.03)
     assert found.money == pytest.approx(2 * 1024 * found.seconds / 3600)
     assert found.kilowatt_hours == pytest.approx(found.device_hours * 0.4)
-    assert cost_values(found)["flops"].keys() == {"Kaplan", "PaLM", "Chinchilla"}
-    assert any("money" in str(block) for block in cost_report(found))
+    assert view(found).values()["flops"].keys() == {"Kaplan", "PaLM", "Chinchilla"}
+    assert any("money" in str(block) for block in view(found).blocks())
 
 
 def test_reports_have_a_row_for_each_number_of_sequences() -> None:
     found = api.inference("gpt2-124m", device="L4", bits=8)
-    values = inference_values(found)
+    values = view(found).values()
     assert len(values["rows"]) == 6
     assert {one["tokens"] for one in values["by_context"]} == {16, 64, 256, 1024}
     assert values["by_bits"]["8"]["compute_bound_sequences"] == values["compute_bound_sequences"]
-    said = "\n".join(map(str, inference_report(found)))
+    said = "\n".join(map(str, view(found).blocks()))
     assert "Products limit a token" in said
     assert "does not fit" in said
     assert "query heads share" not in said
-    assert "2 query heads share" in "\n".join(map(str, inference_report(api.inference("qwen3-0.6b"))))
+    assert "2 query heads share" in "\n".join(map(str, view(api.inference("qwen3-0.6b")).blocks()))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import pytest
 from assay.absent.largest import Probe, Search, search_largest
 from assay.estimator.memory_fit import MemoryFit
 from assay.fake.peak import GpuPeak
+from assay.report import view
 from assay.report.blocks import Table
-from assay.report.gpu_peak import UNTOLD, gpu_peak_report, gpu_peak_values, headline
+from assay.report.gpu_peak import UNTOLD, headline
 
 GB = 10**9
 
@@ -43,12 +44,12 @@ def peak(requested: int, **changes: object) -> GpuPeak:
 )
 def test_whether_a_step_fits(found: GpuPeak, fit: MemoryFit) -> None:
     assert found.fit is fit
-    assert gpu_peak_values(found)["fits"] == fit.value
+    assert view(found).values()["fits"] == fit.value
     assert "fit" in headline(found)
 
 
 def test_a_trace_says_what_it_does_not_know() -> None:
-    blocks = list(gpu_peak_report(peak(10 * GB, unknown=("cuDNN's convolutions",), batch_size=8, largest_batch=21)))
+    blocks = list(view(peak(10 * GB, unknown=("cuDNN's convolutions",), batch_size=8, largest_batch=21)).blocks())
     text = "\n".join(map(str, blocks))
     assert UNTOLD in text
     assert "cuDNN's convolutions" in text

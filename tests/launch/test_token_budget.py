@@ -6,8 +6,8 @@ import pytest
 
 from assay import api
 from assay.config import Home
+from assay.report import view
 from assay.report.blocks import Table
-from assay.report.token_budget import token_budget_report
 
 SHAPE = ("model.n_layer=1", "model.n_head=1", "model.n_embd=8", "model.context_length=10", "training.batch_size=4")
 
@@ -27,7 +27,7 @@ def test_tokens_steps_and_epochs(tmp_path: Path, text: str) -> None:
     assert (found.tokens, found.epochs) == (1800, 2.0)
     assert found.tokens_per_parameter == 1800 / found.parameters
     assert found.optimal_steps == round(20 * found.parameters / 40)
-    table, repeated, optimal = token_budget_report(found)
+    table, repeated, optimal = view(found).blocks()
     assert isinstance(table, Table)
     assert ("steps per epoch", "22.5") in table.rows
     assert repeated == "The run reads the training text 2 times."
@@ -41,7 +41,7 @@ def test_a_plan_says_what_of_the_corpus_is_left_out(tmp_path: Path) -> None:
     (books / "b.txt").write_bytes("Bücher".encode("latin-1"))
     found = api.token_budget("demo", *SHAPE, f"data.path={books}", home=Home(tmp_path / "home"))
     assert found.remarks[0].startswith("left out: 1 file of 6 B, not UTF-8; ")
-    assert found.remarks[0] in list(token_budget_report(found))
+    assert found.remarks[0] in list(view(found).blocks())
 
 
 def test_a_plan_says_what_of_streamed_files_is_left_out(tmp_path: Path, text: str) -> None:
@@ -77,4 +77,4 @@ def test_a_mixture_counts_the_parameters_that_a_token_passes(tmp_path: Path, tex
     found = api.token_budget("demo", *asked, home=Home(tmp_path / "home"))
     assert found.active_parameters < found.parameters
     assert found.tokens_per_parameter == found.tokens / found.active_parameters
-    assert "of them active per token" in str(next(iter(token_budget_report(found))))
+    assert "of them active per token" in str(next(iter(view(found).blocks())))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.api.run_results import TrainedRun
+from assay.api.result_types import TrainedRun
 from assay.config.run import OwnRows
 from assay.errors import UsageError
 from assay.report.kit.page import render

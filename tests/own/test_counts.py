@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.api.run_results import TrainedRun
+from assay.api.result_types import TrainedRun
 from assay.config import validate
 from assay.config.run import OwnRows, ResolvedRun
 from assay.model.own_model import own_batches

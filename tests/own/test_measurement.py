@@ -35,7 +35,7 @@ class Counted:
 
 
 @pytest.fixture(scope="module")
-def measured() -> "tuple[Counted, assay.api.step_results.MeasuredOwnStep]":
+def measured() -> "tuple[Counted, assay.api.result_types.MeasuredOwnStep]":
     step = Counted()
     return step, assay.measure(step, title="two layers", tokens=ROWS, blocks=2)
 

@@ -6,21 +6,14 @@ import pytest
 
 from assay.absent.gpus import ABSENT
 from assay.absent.script_answer import AbsentAnswer
-from assay.report.absent import (
-    CANNOT_TELL,
-    NOTHING_SENT,
-    absent_ranks_report,
-    absent_report,
-    device_table,
-    headline,
-    ranks_headline,
-)
+from assay.report import view
+from assay.report.absent import CANNOT_TELL, NOTHING_SENT, device_table, headline, ranks_headline
 from assay.report.blocks import Facts, Table
 from support.absent import PLACE, answer, observation, over_two, read
 
 
 def texts(found: AbsentAnswer) -> list[str]:
-    return [one for one in absent_report(found) if isinstance(one, str)]
+    return [one for one in view(found).blocks() if isinstance(one, str)]
 
 
 def ended(how: str, **more: Any) -> dict[str, Any]:
@@ -97,7 +90,7 @@ def test_whatever_limits_the_answer_is_a_sentence(changes: dict[str, Any], code:
 
 
 def test_memory_counts_and_reads_follow_and_then_what_cannot_be_told() -> None:
-    blocks = list(absent_report(answer(observation(reads=(read("value", operator="item"),)))))
+    blocks = list(view(answer(observation(reads=(read("value", operator="item"),)))).blocks())
     facts, counts, reads = blocks[1:4]
     assert isinstance(facts, Facts)
     assert [label for label, _ in facts.rows] == ["requested", "allocated", "reserved", "in use"]
@@ -110,7 +103,7 @@ def test_memory_counts_and_reads_follow_and_then_what_cannot_be_told() -> None:
 
 def test_more_than_ten_lines_that_read_are_summed() -> None:
     many = tuple(read("value", line=line, count=20 - line) for line in range(12))
-    table = list(absent_report(answer(observation(reads=many))))[-2]
+    table = list(view(answer(observation(reads=many))).blocks())[-2]
     assert isinstance(table, Table)
     assert table.rows[-1] == ("2 more lines", "", "", "19", "")
 
@@ -137,7 +130,7 @@ def test_without_a_step_the_whole_script_is_counted() -> None:
 def test_several_processes_and_devices_are_said() -> None:
     assert any("2 processes used the device" in one for one in texts(answer(observation(), observation(process=2))))
     two = tuple({**observation().devices[0].model_dump(), "device": device} for device in (0, 1))
-    tables = [one for one in absent_report(answer(observation(devices=two))) if isinstance(one, Table)]
+    tables = [one for one in view(answer(observation(devices=two))).blocks() if isinstance(one, Table)]
     assert [row[0] for row in tables[0].rows] == ["0", "1"]
 
 
@@ -169,11 +162,11 @@ def test_memory_that_nccl_may_not_find_is_a_condition(monkeypatch: pytest.Monkey
 def test_a_rank_that_failed_is_named_first_with_its_reason() -> None:
     found = over_two(ended={"how": "raised", "error": "ValueError", "message": "no", "place": {"file": "a.py"}})
     assert ranks_headline(found).startswith("Rank 3 of 4: Whether it fits one NVIDIA H100 80GB HBM3 is not known")
-    assert any(one.startswith("Rank 3: The script ended") for one in absent_ranks_report(found) if isinstance(one, str))
+    assert any(one.startswith("Rank 3: The script ended") for one in view(found).blocks() if isinstance(one, str))
 
 
 def test_equal_collectives_of_two_ranks_are_shown_once_with_their_order() -> None:
-    parts = list(absent_ranks_report(over_two()))
+    parts = list(view(over_two()).blocks())
     ranks, calls = [one for one in parts if isinstance(one, Table)]
     assert [row[0] for row in ranks.rows] == ["0", "3"]
     assert calls.rows == (("reduce_scatter", "0, 1", "1", "300 B"), ("all_gather", "0, 1", "2", "200 B"))

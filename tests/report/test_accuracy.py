@@ -6,7 +6,7 @@ import pytest
 
 from assay.analysis.accuracy import Accuracy, PredictedFigure
 from assay.errors import UsageError
-from assay.report.accuracy import figure, render_accuracy, write_accuracy_page
+from assay.report.accuracy import AccuracyView, render_accuracy, write_accuracy_page
 
 FOUND = Accuracy(
     (
@@ -33,7 +33,7 @@ def test_without_a_run_the_page_says_so_and_has_no_figure() -> None:
     page = render_accuracy(empty)
     assert "No run here has both a prediction and a measurement" in page
     assert "<svg" not in page
-    assert figure(empty) is None
+    assert AccuracyView(empty).figure() is None
 
 
 def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:

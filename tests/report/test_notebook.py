@@ -1,7 +1,7 @@
 from matplotlib.figure import Figure
 
 from assay.analysis.comparison import analyse
-from assay.api.run_results import StudyResult
+from assay.api.result_types import StudyResult
 from assay.report.blocks import Facts, Table
 from assay.report.kit.drawing import LIGHT, PRINTED
 from assay.report.notebook import html
@@ -25,7 +25,7 @@ def test_figures_follow_as_images() -> None:
 
 
 def test_a_study_in_a_notebook_has_every_row_and_the_changes() -> None:
-    found = StudyResult.of(analyse(record()))
+    found = StudyResult.from_value(analyse(record()))
     text = found._repr_html_()
     assert all(name in text for name in found.record.treatments)
     assert "<img" in text
@@ -33,7 +33,7 @@ def test_a_study_in_a_notebook_has_every_row_and_the_changes() -> None:
 
 
 def test_a_plot_has_printed_colours_only() -> None:
-    found = StudyResult.of(analyse(record()))
+    found = StudyResult.from_value(analyse(record()))
     for name in ("changes", "losses", "predictions"):
         figure = found.plot(name)
         assert figure is not None

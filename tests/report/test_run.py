@@ -14,7 +14,7 @@ from assay.records.run import SampledText
 from assay.records.status import Status
 from assay.records.timing import Block
 from assay.report.blocks import UNKNOWN, Table
-from assay.report.run import closing, lines, run_report
+from assay.report.run import RunView, closing, lines
 from assay.store.result import compose
 from support.children import make_ready
 from support.comparisons import record
@@ -24,9 +24,11 @@ from support.records import result_of
 def test_a_figure_that_was_not_measured_has_its_reason(tmp_path) -> None:
     home = Home(tmp_path / "home").ready()
     found = result_of(home, "20260101-000000-abcdef-0001", Status.DONE)
-    assert "not measured" not in str(list(run_report(found, home)))
+    assert "not measured" not in str(list(RunView(found, home).blocks()))
     poor = found.model_copy(update={"missing": {"memory.process_peak_bytes": "only Linux has it"}})
-    (table,) = (one for one in run_report(poor, home) if isinstance(one, Table) and one.columns[0] == "not measured")
+    (table,) = (
+        one for one in RunView(poor, home).blocks() if isinstance(one, Table) and one.columns[0] == "not measured"
+    )
     assert table.rows == (("memory.process_peak_bytes", "only Linux has it"),)
 
 
@@ -36,13 +38,13 @@ def test_workspaces_and_blocks_that_wait_have_rows_of_their_own(tmp_path) -> Non
     on_gpu = Memory(tensors_peak_bytes=2**20, library_scratch_bytes=2**26, waiting_peak_bytes=2**21)
     (table,) = (
         one
-        for one in run_report(found.model_copy(update={"memory": on_gpu}), home)
+        for one in RunView(found.model_copy(update={"memory": on_gpu}), home).blocks()
         if isinstance(one, Table) and one.columns[0] == "memory"
     )
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["library scratch, in addition to the tensors"] == ("64.0 MiB", UNKNOWN)
     assert rows["freed, waiting for another stream"] == ("2.00 MiB", UNKNOWN)
-    assert "freed, waiting for another stream" not in str(list(run_report(found, home)))
+    assert "freed, waiting for another stream" not in str(list(RunView(found, home).blocks()))
 
 
 def test_a_text_of_the_model_is_one_line(tmp_path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.report.frontiers import isoflop_report
+from assay.report import view
 from assay.scaling.approaches import TrainingCurve, envelope, isoflop
 from assay.scaling.points import Points
 from support.laws import known_law
@@ -84,7 +84,7 @@ def test_two_budgets_of_three_sizes_have_no_interval() -> None:
     assert found.optima.size.interval is None
     assert found.optima.data.interval is None
     assert "have no interval, because all draws are the same" in found.optima.warnings[-1]
-    assert "–" in str(list(isoflop_report(found)))
+    assert "–" in str(list(view(found).blocks()))
     assert isoflop(few, draws=100).optima.warnings[-1].endswith("draws are left. More runs would give one.")
 
 

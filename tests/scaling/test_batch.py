@@ -7,7 +7,7 @@ import pytest
 
 from assay.api import scaling
 from assay.errors import UsageError
-from assay.report.batch import batch_report
+from assay.report import view
 from assay.scaling.batch import (
     Batching,
     Critical,
@@ -182,5 +182,5 @@ def test_measured_batches_on_one_side_of_the_critical_one_say_so(batches: tuple[
     sizes = [*batches, batches[0] * 1.5]
     found = fit(sizes, [100 * (1 + 512 / size) for size in sizes])
     assert found.one_sided == side
-    text = " ".join(map(str, batch_report(Batching(found, ()))))
+    text = " ".join(map(str, view(Batching(found, ())).blocks()))
     assert ("All measured batch sizes are" in text) == (side is not None)

@@ -9,7 +9,7 @@ import pytest
 from assay.api import scaling
 from assay.api.optimal import frontier_of
 from assay.errors import UsageError
-from assay.report.laws import fit_report
+from assay.report import view
 from assay.scaling.fitted import FittedLaw, fit_law
 from assay.scaling.fitting import FitResult, fit
 from assay.scaling.law_intervals import extents
@@ -104,7 +104,7 @@ def test_a_constant_at_its_limit_is_named_with_the_limit() -> None:
     assert found.at_limit == {"γ": 1.0}
     assert found.deciding == ("γ",)
     assert set(found.unidentified) == set(found.law.printed)
-    text = " ".join(map(str, fit_report(found)))
+    text = " ".join(map(str, view(found).blocks()))
     assert "γ is at 1, a limit of this law." in text
     assert "do not identify γ, which decides what the other constants mean" in text
 
@@ -113,13 +113,13 @@ def test_a_law_that_rises_with_data_says_so() -> None:
     law = HOFFMANN.of(2.0, 400.0, 1e-5, 0.35, -0.4)
     found = FittedLaw(FitResult(law, 0.0, replace(POINTS, loss=law.losses(POINTS))), (law,) * 20, dropped=0)
     assert found.rising == ("tokens",)
-    assert "The fitted loss rises with tokens" in " ".join(map(str, fit_report(found)))
+    assert "The fitted loss rises with tokens" in " ".join(map(str, view(found).blocks()))
 
 
 def test_an_optimum_far_from_the_points_is_none_of_theirs() -> None:
     alone = fit_law(replace(POINTS, loss=1.8 + 400 / POINTS.parameters**0.34), HOFFMANN, draws=20, hold_out=False)
     assert not alone.supports_optimum
-    assert "No best size is near" in " ".join(map(str, fit_report(alone)))
+    assert "No best size is near" in " ".join(map(str, view(alone).blocks()))
     with pytest.raises(UsageError, match="no best size is near the sizes of your points"):
         frontier_of(alone, "your points")
     assert fit_law(POINTS, HOFFMANN, draws=20, hold_out=False).supports_optimum
@@ -128,14 +128,14 @@ def test_an_optimum_far_from_the_points_is_none_of_theirs() -> None:
 def test_a_point_far_off_the_law_is_named() -> None:
     off = POINTS.loss.copy()
     off[7] *= 1.5
-    text = " ".join(map(str, fit_report(fit_law(replace(POINTS, loss=off), HOFFMANN, draws=20, hold_out=False))))
+    text = " ".join(map(str, view(fit_law(replace(POINTS, loss=off), HOFFMANN, draws=20, hold_out=False)).blocks()))
     assert f"a loss of {off[7]:.4g} is" in text
     assert "times the scatter. Check it" in text
 
 
 def test_points_without_scatter_are_said_to_have_none() -> None:
     exact = drawn(known_law("hoffmann"), 40, 0, 0.0)
-    assert "The points lie on the law" in " ".join(map(str, fit_report(fit_law(exact, HOFFMANN, draws=20))))
+    assert "The points lie on the law" in " ".join(map(str, view(fit_law(exact, HOFFMANN, draws=20)).blocks()))
 
 
 def test_a_term_that_vanished_is_at_zero() -> None:

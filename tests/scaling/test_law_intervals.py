@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chi2, norm
 
 from assay.api import scaling
-from assay.report.laws import fit_report
+from assay.report import view
 from assay.scaling.descent import DescentProblem, descend
 from assay.scaling.fitted import FittedLaw, with_held_out
 from assay.scaling.fitting import FitResult, bootstrap, fit, law_of
@@ -274,4 +274,4 @@ def test_too_few_sizes_are_said_to_hide_shared_errors() -> None:
         found = fitted(grid(sizes, OWN * np.random.default_rng(3).standard_normal((sizes, RUNS))))
         law = FittedLaw(found, (found.law,) * 20, dropped=0)
         assert law.hides_shared_errors is hidden
-        assert (said in " ".join(map(str, fit_report(law)))) is hidden
+        assert (said in " ".join(map(str, view(law).blocks()))) is hidden

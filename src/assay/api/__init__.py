@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from assay.api.absent_gpu import absent_largest as absent_largest
     from assay.api.absent_gpu import absent_ranks as absent_ranks
     from assay.api.absent_gpu import gpu_peak as gpu_peak
-    from assay.api.accuracy_ledger import accuracy as accuracy
-    from assay.api.accuracy_ledger import write_accuracy as write_accuracy
     from assay.api.configuration import DEFAULT as DEFAULT
     from assay.api.configuration import Source as Source
     from assay.api.configuration import Stack as Stack
     from assay.api.configuration import configure as configure
     from assay.api.cost import training_cost as training_cost
-    from assay.api.custom_model import OwnModel as OwnModel
+    from assay.api.estimating import accuracy as accuracy
     from assay.api.estimating import calibrate as calibrate
     from assay.api.estimating import estimate as estimate
     from assay.api.estimating import estimate_every_rank as estimate_every_rank
@@ -31,29 +29,31 @@ if TYPE_CHECKING:
     from assay.api.estimating import inference as inference
     from assay.api.estimating import plan as plan
     from assay.api.estimating import token_budget as token_budget
-    from assay.api.fitting import capacity as capacity
+    from assay.api.estimating import write_accuracy as write_accuracy
     from assay.api.measuring import anatomy as anatomy
     from assay.api.measuring import gradients as gradients
-    from assay.api.own_steps import measure as measure
-    from assay.api.own_steps import trace as trace
+    from assay.api.measuring import measure as measure
+    from assay.api.measuring import trace as trace
+    from assay.api.recommending import capacity as capacity
     from assay.api.recommending import recommend as recommend
     from assay.api.study import compare as compare
     from assay.api.training import Listener as Listener
     from assay.api.training import train as train
+    from assay.model.own_model import OwnModel as OwnModel
 
 _MODULES = {
     "DEFAULT": "configuration",
     "Listener": "training",
     "Source": "configuration",
     "Stack": "configuration",
-    "OwnModel": "custom_model",
+    "OwnModel": ".model.own_model",
     "absent": "absent_gpu",
     "absent_largest": "absent_gpu",
     "absent_ranks": "absent_gpu",
-    "accuracy": "accuracy_ledger",
+    "accuracy": "estimating",
     "anatomy": "measuring",
     "calibrate": "estimating",
-    "capacity": "fitting",
+    "capacity": "recommending",
     "compare": "study",
     "configure": "configuration",
     "estimate": "estimating",
@@ -62,14 +62,14 @@ _MODULES = {
     "gpu_peak": "absent_gpu",
     "gradients": "measuring",
     "inference": "estimating",
-    "measure": "own_steps",
+    "measure": "measuring",
     "plan": "estimating",
     "recommend": "recommending",
     "token_budget": "estimating",
-    "trace": "own_steps",
+    "trace": "measuring",
     "train": "training",
     "training_cost": "cost",
-    "write_accuracy": "accuracy_ledger",
+    "write_accuracy": "estimating",
 }
 
 __all__ = [*_MODULES, "runs", "study"]
@@ -80,4 +80,4 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -1,4 +1,4 @@
-"""Predict a step or inference: on this machine, or on machines that are absent."""
+"""Predict a step or inference, on this machine or on absent ones; and the errors of earlier predictions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,15 +8,16 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from assay.api.step_results import PlannedStep, PredictedStep
+    from assay.api.result_types import AccuracyLedger, PlannedStep, PredictedStep
     from assay.config.run import Run
     from assay.data.progress import Progress
     from assay.estimator.every_rank import EveryRank
     from assay.estimator.inference import Inference
     from assay.hardware import Machine
     from assay.launch.token_budget import TokenBudget
+    from assay.records.run import RunResult
 
 
 def estimate(
@@ -33,10 +34,10 @@ def estimate(
     the highest peak. `estimate_every_rank` returns all ranks and their joint step time. Raises `UsageError`, also
     if only the corpus determines the vocabulary size.
     """
-    from assay.api.step_results import PredictedStep
+    from assay.api.result_types import PredictedStep
 
     every = estimate_every_rank(source, *overrides, optimizations=optimizations, device=device, machine=machine)
-    return PredictedStep.of(every)
+    return PredictedStep.from_value(every.fullest, every=every)
 
 
 def estimate_every_rank(
@@ -140,13 +141,13 @@ def plan(
     `gpu` is ``a100``, ``h100`` or ``h200``. Raises `UsageError` if the run cannot be divided so, or a plan cannot
     express it.
     """
-    from assay.api.step_results import PlannedStep
+    from assay.api.result_types import PlannedStep
     from assay.estimator.projection import project
     from assay.hardware.cluster import cluster
 
     there = cluster(gpu, nodes, gpus_per_node)
     with predictable(configure(source, overrides, optimizations), Home()) as run:
-        return PlannedStep.of(project(run, there))
+        return PlannedStep.from_value(project(run, there))
 
 
 def inference(source: Source = None, *overrides: str, device: str = "a100", bits: int = 16) -> "Inference":
@@ -178,3 +179,42 @@ def token_budget(
     from assay.launch.token_budget import token_budget as budget
 
     return budget(configure(source, overrides), home_of(home), on_progress or silent)
+
+
+def accuracy(home: Home | Path | str | None = None) -> "AccuracyLedger":
+    """Return the errors of predicted memory and time of all runs of a home, by device and by technique.
+
+    Records are read, and nothing is written. Raises `UsageError` if the home cannot be read.
+    """
+    from assay.analysis.accuracy import accuracy as collect
+    from assay.api.result_types import AccuracyLedger
+
+    results = list(_results(home_of(home).checked()))
+    found = collect([one for one in results if one is not None], results.count(None))
+    return AccuracyLedger.from_value(found)
+
+
+def write_accuracy(found: "AccuracyLedger", path: Path | str) -> Path:
+    """Write the page of `found` and return its path. Raises `UsageError` and `StorageError` as other pages do."""
+    from assay.report.accuracy import write_accuracy_page
+
+    return write_accuracy_page(found, Path(path))
+
+
+def _results(home: Home) -> "Iterator[RunResult | None]":
+    """Yield the record of each run that has ended, oldest first; None for one that cannot be read."""
+    from assay.errors import UsageError
+    from assay.store.run_folder import RunFolder
+
+    if not home.runs.is_dir():
+        return
+    for path in sorted(home.runs.iterdir()):
+        if path.name.startswith(".") or not path.is_dir():
+            continue
+        try:
+            result = RunFolder(path).result()
+        except (UsageError, OSError):
+            yield None
+            continue
+        if result is not None:
+            yield result

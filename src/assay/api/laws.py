@@ -64,7 +64,7 @@ def fit(
         _check_cut(below_flops, extents(given, form).max(), name, hold_out=hold_out)
     many = {"drop": drop, "draws": draws, "seed": seed}
     found = fit_law(given, form, below=below_flops, hold_out=hold_out, profile=profile, **many)
-    return LawFit(**{**vars(found), "by_byte": by_byte})
+    return LawFit.from_value(found, by_byte=by_byte)
 
 
 def _check_cut(below: float, most: float, name: str, *, hold_out: bool) -> None:
@@ -149,7 +149,7 @@ def predict(
     }
     counted = found.accounting if isinstance(found, FittedLaw) else PLAIN
     answer = found.predict(asked_points(found.law, columns, counted), far)
-    return LossAnswer(**vars(answer))
+    return LossAnswer.from_value(answer)
 
 
 def isoflop(

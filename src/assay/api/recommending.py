@@ -1,4 +1,4 @@
-"""A recommendation from ledgers of all stacks, timed steps, and a comparison of the best; on one GPU or several."""
+"""Search of settings and of techniques that fit into some memory: by ledgers, timed steps and short runs."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.advise.advice import Advice
-from assay.advise.placed import LayoutAdvice
-from assay.api.configuration import Source, configure, predictable, title_of
-from assay.api.fitting import budget_of
-from assay.api.step_results import LayoutRecommendation, Recommendation, values_of
+from assay.api.configuration import Source, Stack, configure, on_device, predictable, title_of
+from assay.api.result_types import LayoutRecommendation, Recommendation, StudyResult
 from assay.config.home import Home, home_of
 from assay.config.run import Run
 from assay.errors import UsageError
@@ -20,22 +18,95 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.advise.evidence import LossChange
     from assay.advise.problem import Limits
-    from assay.api.run_results import StudyResult
     from assay.config import ModelConfig
     from assay.config.run import ResolvedRun
+    from assay.estimator.capacity import Capacity, Fitting, Largest
     from assay.hardware import Machine
     from assay.hardware.cluster import Cluster
+
+_CAPACITY_STEPS = 3
+"""Steps of a run that verifies an answer."""
+
+
+def capacity(
+    source: Source = None,
+    *overrides: str,
+    memory_bytes: int | None = None,
+    of: str | None = None,
+    device: str | None = None,
+    optimizations: Stack = (),
+    verify: bool = False,
+    machine: "Machine | None" = None,
+    home: Home | Path | str | None = None,
+    on_progress: Callable[[str], None] = lambda message: None,
+) -> "Capacity":
+    """Find the largest batch, context, depth and width of a run whose step stays within some memory, each alone.
+
+    Memory means tensors and library scratch, beyond what a started process holds. It is that of the whole process or
+    device if `of` is ``process`` or ``device``. `device` names a GPU that may be absent; by default its whole memory is
+    the budget. With `verify`, each answer trains for three steps, and its peak is measured. Raises `UsageError` if the
+    run cannot be predicted, for an impossible budget or device, and if nothing fits.
+    """
+    from assay.estimator.capacity import Capacity, Fitting
+    from assay.estimator.capacity import capacity as found_by_ledger
+    from assay.estimator.device_memory import need_of
+    from assay.hardware.rates import known_machine
+    from assay.launch.prepare import threads_of
+
+    place = home_of(home)
+    budget = budget_of(memory_bytes, device)
+    run = configure(source, overrides, optimizations)
+    if device is not None:
+        if verify:
+            raise UsageError(f"{device} may be absent, so nothing can be trained there; leave out --verify or --device")
+        run, machine = on_device(run, device)
+    limited = of or _limited(device)
+    need_of(limited)
+    with predictable(run, place) as known:
+        found = found_by_ledger(known, budget, machine or known_machine(place, threads_of(known)), limited)
+    largest = (_fitting(known, one, place, on_progress) if verify else Fitting(largest=one) for one in found)
+    return Capacity(largest, budget, limited)
+
+
+def budget_of(memory_bytes: int | None, device: str | None) -> int:
+    """Return the budget in bytes: the one that is given, else all memory of a device.
+
+    Raises `UsageError` if neither is given, or a budget is not positive.
+    """
+    from assay.hardware.devices import device as known
+
+    if memory_bytes is None and device is not None:
+        return known(device).memory_bytes
+    if memory_bytes is None:
+        raise UsageError("a budget is missing; give --memory, such as 8GB, or name a GPU with --device")
+    if memory_bytes < 1:
+        raise UsageError(f"a budget of {memory_bytes} bytes is not possible; give an amount such as 8GB")
+    return memory_bytes
+
+
+def _fitting(run: "Run", one: "Largest", home: Home, tell: Callable[[str], None]) -> "Fitting":
+    from assay.api.training import train
+    from assay.estimator.capacity import Fitting
+    from assay.records.status import Status
+
+    if one.value is None:
+        return Fitting(largest=one)
+    tell(f"training {_CAPACITY_STEPS} steps with {one.key}={one.value}")
+    short = ("warmup_steps=1", "eval_interval=0", "eval_batches=1", "check_values=false", f"steps={_CAPACITY_STEPS}")
+    result = train(run, *(f"training.{change}" for change in short), f"{one.key}={one.value}", home=home)
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    memory = result.memory
+    failure = "" if result.status is Status.DONE else f"{result.status}: {result.reason}"
+    if memory.tensors_peak_bytes is None:
+        return Fitting(largest=one, failure=failure or "its peak was not measured")
+    measured = memory.tensors_peak_bytes + (memory.library_scratch_bytes or 0)
+    return Fitting(largest=one, measured_bytes=measured, failure=failure)
+
 
 LIKE = 10
 """Factor between the parameters of two runs up to which one speaks for the loss of the other."""
 BYTES = 256
-
-
-def machine_here(home: Home, threads: int | None, tell: Callable[[str], None]) -> "Machine":
-    """Return this machine with its rates, measured if need be."""
-    from assay.launch.rates import measured_machine
-
-    return measured_machine(home, threads, tell=tell)
 
 
 def machine_of(device: str | None) -> "Machine":
@@ -128,14 +199,14 @@ def place_layouts(
     with without_collection():
         found = layout_advice(run, here, there, limits, words)
     tokens, price = training
-    return LayoutRecommendation(**values_of(found, LayoutAdvice), tokens=tokens, price=price)
+    return LayoutRecommendation.from_value(found, tokens=tokens, price=price)
 
 
 _VERIFIED, _STEPS = 3, 34
 """Stacks that a verification compares with the configuration, and steps of its runs."""
 
 
-def verify_advice(found: Advice, home: Home, tell: Callable[[str], None]) -> "StudyResult | None":
+def verify_advice(found: Advice, home: Home, tell: Callable[[str], None]) -> StudyResult | None:
     """Compare the first stacks with the configuration in short runs; None if none of them adds anything."""
     from assay.api.study import compare
 
@@ -198,7 +269,7 @@ def recommend(
     words, seconds = " ".join(_words(source, overrides)), 0.0 if machine else calibrate or 0.0
     found = _searched(run, here, limits, _Asked(words, name, device is not None, seconds, place, on_progress))
     study = verify_advice(found, place, on_progress) if verify else None
-    return Recommendation(**values_of(found, Advice), verified=study, tokens=tokens, price=price)
+    return Recommendation.from_value(found, verified=study, tokens=tokens, price=price)
 
 
 @dataclass(frozen=True)
@@ -225,10 +296,11 @@ def _where(
     """Return the machine of an answer, and its name; without a device, this one has a name only if it is `asked`."""
     from assay.analysis.catalogue import device_of
     from assay.launch.prepare import threads_of
+    from assay.launch.rates import measured_machine
 
     if device is None and machine is None and asked is not None:
         home, tell = asked
-        machine = machine_here(home, threads_of(run), tell)
+        machine = measured_machine(home, threads_of(run), tell=tell)
     name = device or ("" if machine is None else device_of(machine))
     return machine or machine_of(device), name
 

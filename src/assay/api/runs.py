@@ -1,19 +1,20 @@
-"""Runs that are recorded: list, show, compare, remove, and carry them to another home."""
+"""Runs that are recorded: list, show, compare, remove, carry to another home, and copy to trackers."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.api.copies import track, tracking
+from assay.config.base import absolute
 from assay.config.home import Home, home_of
 from assay.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from assay.api.run_results import RunTable, TrainedRun
+    from assay.api.result_types import RunTable, TrainedRun
     from assay.store.arrivals import Brought
     from assay.store.index import Entry
     from assay.store.run_folder import RunFolder
+    from assay.tracking.following import Tracking
 
 __all__ = ["diff", "export_archive", "import_archive", "listing", "ls", "removable", "rm", "show", "track", "tracking"]
 
@@ -26,7 +27,7 @@ def ls(
     home: Home | Path | str | None = None,
 ) -> "RunTable":
     """Return the entries of runs, newest first; at most `limit`, of one status, of one preset or file."""
-    from assay.api.run_results import RunTable
+    from assay.api.result_types import RunTable
 
     found = [one for one in listing(home)[0] if status in (None, one.status) and preset in (None, one.preset)]
     return RunTable(found[:limit])
@@ -46,12 +47,12 @@ def listing(home: Home | Path | str | None = None) -> "tuple[list[Entry], list[s
 
 def show(name: str, home: Home | Path | str | None = None) -> "TrainedRun":
     """Return the present result of a run. Raises `UsageError` if there is none of this name."""
-    from assay.api.run_results import TrainedRun
+    from assay.api.result_types import TrainedRun
     from assay.store.lookup import find
     from assay.store.result import settle
 
     place = home_of(home)
-    return TrainedRun.of(settle(find(place, name)), place)
+    return TrainedRun.in_home(settle(find(place, name)), place)
 
 
 def diff(first: str, second: str, home: Home | Path | str | None = None) -> dict[str, dict[str, tuple[Any, Any]]]:
@@ -143,3 +144,82 @@ def import_archive(path: Path | str, *, home: Home | Path | str | None = None) -
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
+
+
+_COPY_SECONDS = 3600.0
+"""Time for the copy of one run, while nothing else waits."""
+
+
+class Tracked(NamedTuple):
+    """Runs that were copied to a tracker."""
+
+    tracker: str
+    folder: str
+    runs: list[str]
+    failure: str | None
+    """Reason why the other runs were not copied."""
+    look: str | None
+    """Command that shows the copies; None if there are none."""
+
+
+def track(name: str, *, to: str, folder: Path | str | None = None, home: Home | Path | str | None = None) -> Tracked:
+    """Copy a run, or all runs of a study, to a tracker: tensorboard, mlflow, wandb or trackio.
+
+    Files are written to `folder`, by default ``tracked/NAME`` of the home, and nothing is sent away. A run that was
+    copied before is replaced. Raises `UsageError` if there is no such record, or if the library is not installed.
+    """
+    from assay.tracking.following import Tracking
+
+    place = home_of(home).checked()
+    where = None if folder is None else absolute(folder)
+    if where is not None and where.exists() and not where.is_dir():
+        raise UsageError(f"{where} is a file; name a folder for the copies")
+    group, runs = _titles(place, name)
+    with Tracking([to], place, lambda sentence: None, where) as tracking:
+        for run, title in runs.items():
+            tracking.send(run, title, group, _COPY_SECONDS)
+        look = next(iter(tracking.looks), None)
+    return Tracked(to, str(where or place.tracked / to), tracking.runs, tracking.failures.get(to), look)
+
+
+def tracking(
+    *names: str,
+    home: Home | Path | str | None = None,
+    on_message: Callable[[str], None] | None = None,
+) -> "Tracking":
+    """Return a listener that has runs copied to trackers while they are trained or compared.
+
+    It is a context manager, and copies to ``tracked/NAME`` of the home:
+
+        with assay.runs.tracking("tensorboard") as tracking:
+            assay.train("demo", on_event=tracking.event)
+            assay.compare("demo", treatments="lion", on_news=tracking.news)
+
+    A tracker that fails never ends a run; `on_message` receives a sentence, which is printed by default. Raises
+    `UsageError` for an unknown name, and if a library is not installed.
+    """
+    from assay.tracking.following import Tracking, print_note
+
+    return Tracking(names, home_of(home), on_message or print_note)
+
+
+def _titles(home: Home, name: str) -> tuple[str, dict[str, str]]:
+    """Return the id of a study, and the title of each of its runs; or an empty id, and the run that is meant."""
+    from assay.store.lookup import find as find_run
+    from assay.studies.archived import runs_of
+    from assay.studies.folder import find as find_study
+
+    run = study = None
+    with suppress(UsageError):
+        study = None if name == "last" else find_study(home, name)
+    try:
+        run = find_run(home, name)
+    except UsageError:
+        if study is None:
+            raise
+    if run is not None and study is not None:
+        raise UsageError(f"{name!r} is the start of the run {run.id} and of the study {study.id}; write more of it")
+    if run is not None:
+        return "", {run.id: ""}
+    assert study is not None
+    return study.id, {folder.id: cell for folder, cell in runs_of(study, home).items()}

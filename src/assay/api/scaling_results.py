@@ -1,10 +1,9 @@
-"""Laws, answers and studies of scaling as the API returns them, for programs and notebooks."""
+"""Results of scaling that a program or a notebook holds; they load numpy and scipy, which other results do not need."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from assay.report.notebook import Shown
+from assay.report.kit.view import Result
 from assay.scaling import scaling_study as studied
 from assay.scaling.batch import Batching
 from assay.scaling.fitted import FittedLaw, Prediction
@@ -13,159 +12,54 @@ from assay.scaling.scaling_study import ScalingAnswer, StudyPoint
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
-
-    from assay.report.blocks import Block
 
 
-class LawFit(FittedLaw, Shown):
-    """A fitted law with its intervals and its test."""
+class LawFit(FittedLaw, Result):
+    """A fitted law with its intervals and its test.
+
+    `to_frame()` has a row per constant, indexed by its symbol: `fitted`, `low` and `high` (bootstrap, 95 %), and
+    `identified`. With a profile there are `profile_low` and `profile_high`, NaN at an open end. With points left out,
+    `all_points` is the fit of all. `plot()` draws the losses with those of the law, and the residuals.
+    """
 
     def __repr__(self) -> str:
         constants = ", ".join(f"{name}={value:.4g}" for name, value in self.law.printed.items())
         return f"<{self.law.form.name} of {len(self.fit.points)} points: {constants}>"
 
-    def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per constant, indexed by its symbol.
 
-        Columns are `fitted`, `low` and `high` (bootstrap, 95 %), and `identified`. With a profile there are
-        `profile_low` and `profile_high`, NaN at an open end. With points left out, `all_points` is the fit of all.
-        """
-        import pandas
+class LossAnswer(Prediction, Result):
+    """Predicted losses with their intervals.
 
-        ends = self.intervals
-        columns: dict[str, dict[str, float | bool | None]] = {
-            "fitted": dict(self.law.printed),
-            "low": {name: low for name, (low, _) in ends.items()},
-            "high": {name: high for name, (_, high) in ends.items()},
-            "identified": {name: name not in self.unidentified for name in ends},
-        }
-        if self.profile is not None:
-            columns["profile_low"] = {name: low for name, (low, _) in self.profile.intervals.items()}
-            columns["profile_high"] = {name: high for name, (_, high) in self.profile.intervals.items()}
-        if self.undropped is not None:
-            columns["all_points"] = dict(self.undropped.law.printed)
-        return pandas.DataFrame(columns).rename_axis("constant")
-
-    def plot(self) -> "Figure":
-        """Return a figure of the losses with those of the law, and of the residuals."""
-        from assay.report.laws import law_figure
-
-        return law_figure(self)
-
-    def report(self) -> "Iterable[Block]":
-        """Return the report as `assay` prints it."""
-        from assay.report.laws import fit_report
-
-        return fit_report(self)
+    `to_frame()` has a row per prediction: the question, `loss`, `low`, `high`, `beyond`, `marked`.
+    """
 
 
-class LossAnswer(Prediction, Shown):
-    """Predicted losses with their intervals."""
+class LawOptima(LawAnswers, Result):
+    """The best size and data by each law.
 
-    def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per prediction: the question, `loss`, `low`, `high`, `beyond`, `marked`."""
-        import pandas
-
-        asked = {name: getattr(self.points, name) for name in self.law.form.needs}
-        figures = {name: getattr(self, name) for name in ("loss", "low", "high", "beyond", "marked")}
-        return pandas.DataFrame(asked | figures)
-
-    def report(self) -> "Iterable[Block]":
-        """Return the report as `assay` prints it."""
-        from assay.report.laws import prediction_report
-
-        return prediction_report(self)
-
-
-@dataclass(frozen=True, repr=False)
-class LawOptima(Shown, LawAnswers):
-    """The best size and data by each law."""
+    `to_frame()` has a row per law, indexed by `law`; figures of a refused answer are missing. `plot()` draws each law's
+    optimal size by compute, with the answers as points.
+    """
 
     def __repr__(self) -> str:
         return f"<optima of {len(self.answers)} laws for {self.value:g} {self.quantity}>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures of every law, as `--json` prints them."""
-        from assay.report.optimal import optimal_values
 
-        return optimal_values(self)
-
-    def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per law, indexed by `law`; figures of a refused answer are missing."""
-        import pandas
-
-        return pandas.json_normalize([{"law": name, **one} for name, one in self.to_dict().items()]).set_index("law")
-
-    def plot(self) -> "Figure | None":
-        """Return a figure of each law's optimal size by compute, with the answers as points."""
-        from assay.report.optimal import figure
-
-        return figure(self)
-
-    def report(self) -> "Iterable[Block]":
-        """Return the report as `assay` prints it."""
-        from assay.report.optimal import optimal_report
-
-        return optimal_report(self)
-
-
-@dataclass(frozen=True, repr=False)
-class Grown(Shown, Growths):
-    """Growth of the best size and data with compute, by each law."""
+class Grown(Growths, Result):
+    """Growth of the best size and data with compute, by each law; `to_frame()` has a row per law."""
 
     def __repr__(self) -> str:
         return f"<growth by {len(self.answers)} laws for {self.times:g} times the compute>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures of every law, as `--json` prints them."""
-        from assay.report.optimal import growth_values
 
-        return growth_values(self)
+class BatchSizes(Batching, Result):
+    """A critical batch size, and what batch sizes around it take.
 
-    def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per law, indexed by `law`."""
-        import pandas
-
-        return pandas.json_normalize([{"law": name, **one} for name, one in self.to_dict().items()]).set_index("law")
-
-    def report(self) -> "Iterable[Block]":
-        """Return the report as `assay` prints it."""
-        from assay.report.optimal import growth_report
-
-        return growth_report(self)
-
-
-@dataclass(frozen=True, repr=False)
-class BatchSizes(Shown, Batching):
-    """A critical batch size, and what batch sizes around it take."""
+    `to_frame()` has a row per batch size, indexed by `batch`. `plot()` draws steps and examples, relative to the least.
+    """
 
     def __repr__(self) -> str:
         return f"<critical batch size {self.critical.size:.3g} {self.critical.unit}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all figures, as `--json` prints them."""
-        from assay.report.batch import batch_values
-
-        return batch_values(self)
-
-    def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per batch size, indexed by `batch`."""
-        import pandas
-
-        return pandas.DataFrame([one._asdict() for one in self.rows]).set_index("batch")
-
-    def plot(self) -> "Figure | None":
-        """Return a figure of steps and examples by batch size, relative to the least."""
-        from assay.report.batch import batch_figure
-
-        return batch_figure(self)
-
-    def report(self) -> "Iterable[Block]":
-        """Return the report as `assay` prints it."""
-        from assay.report.batch import batch_report
-
-        return batch_report(self)
 
 
 class StudyPoints(tuple[StudyPoint, ...]):
@@ -189,24 +83,8 @@ class StudyPoints(tuple[StudyPoint, ...]):
         return studied.to_csv(self)
 
 
-class ScalingResult(Shown, ScalingAnswer):
-    """Answer of a study of scaling."""
+class ScalingResult(ScalingAnswer, Result):
+    """Answer of a study of scaling; `to_frame()` has a row for each run, and `plot()` draws losses by compute."""
 
     def __repr__(self) -> str:
         return f"<scaling study {self.record.id}: {len(self.fitted)} runs fitted, {len(self.predictions)} predicted>"
-
-    def to_frame(self) -> "pandas.DataFrame":
-        """Return a data frame with a row for each run."""
-        return studied.to_frame(self.points)
-
-    def plot(self) -> "Figure | None":
-        """Return the figure of losses in normalised compute, with the held-out run."""
-        from assay.report import view
-
-        return view(self).figure()
-
-    def report(self) -> "Iterable[Block]":
-        """Return the report as `assay` prints it."""
-        from assay.report import view
-
-        return view(self).blocks()

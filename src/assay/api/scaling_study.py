@@ -9,7 +9,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.run_results import StudyResult
+    from assay.api.result_types import StudyResult
     from assay.api.scaling_results import ScalingResult, StudyPoints
     from assay.data.progress import Progress
     from assay.executors.base import News
@@ -169,4 +169,4 @@ def answer(name: str, *, draws: int = 200, seed: int = 0, home: Home | Path | st
     from assay.scaling.scaling_study import answer as answered
 
     found = answered(show(name, home).record, draws, seed)
-    return ScalingResult(**vars(found))
+    return ScalingResult.from_value(found)

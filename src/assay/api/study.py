@@ -13,7 +13,7 @@ from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from assay.analysis.factors.machines import Machines
-    from assay.api.run_results import PredictedAnswer, StudyResult
+    from assay.api.result_types import PredictedAnswer, StudyResult
     from assay.config.run import ResolvedRun
     from assay.data.progress import Progress
     from assay.executors.base import News
@@ -34,7 +34,7 @@ def predict_comparison(
     Treatments are those of `compare`; without any, well-known techniques of the device are compared. Raises
     `UsageError` as `estimate` and `compare`.
     """
-    from assay.api.run_results import PredictedAnswer
+    from assay.api.result_types import PredictedAnswer
     from assay.data.progress import silent
     from assay.studies.kinds.comparison import ComparisonStudy, usual
     from assay.studies.kinds.comparison import treatments as read
@@ -45,7 +45,7 @@ def predict_comparison(
     rows = (treatments,) if isinstance(treatments, str) else tuple(treatments) or usual(base, tell, machine)
     study = ComparisonStudy(base=title_of(source), treatments=tuple(read(base, rows)))
     found = predicted_study(study, base, device, machine, _Vocabulary(place, tell))
-    return PredictedAnswer.of(found)
+    return PredictedAnswer.from_value(found)
 
 
 def predict(
@@ -60,7 +60,7 @@ def predict(
 
     Raises `UsageError` for a fault of the file, and if the control cannot be predicted there.
     """
-    from assay.api.run_results import PredictedAnswer
+    from assay.api.result_types import PredictedAnswer
     from assay.data.progress import silent
     from assay.studies.predicted import predicted_study
 
@@ -69,7 +69,7 @@ def predict(
     base, machine = on_device(run, device)
     found = predicted_study(study.on(base), base, device, machine, _Vocabulary(place, tell))
     check_statements(study, {row.label for row in found.rows})
-    return PredictedAnswer.of(found)
+    return PredictedAnswer.from_value(found)
 
 
 class _Vocabulary:
@@ -322,7 +322,7 @@ def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
     """
     from assay.analysis.comparison import analyse
     from assay.analysis.metrics.base import check_own
-    from assay.api.run_results import StudyResult
+    from assay.api.result_types import StudyResult
     from assay.config.extensions import extension_folder
     from assay.config.run import Run
     from assay.optimizations import resolve_run
@@ -333,4 +333,4 @@ def _analysis() -> "Callable[[ComparisonRecord], StudyResult]":
         from assay.scaling.laws import forms
 
         forms()
-    return lambda record: StudyResult.of(analyse(record))
+    return lambda record: StudyResult.from_value(analyse(record))

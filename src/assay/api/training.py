@@ -11,7 +11,7 @@ from assay.config.home import Home, home_of
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.api.run_results import TrainedRun
+    from assay.api.result_types import TrainedRun
     from assay.launch.child import Child
     from assay.launch.prepare import ReadyRun
     from assay.records.run import RunResult
@@ -43,7 +43,7 @@ def train(
     anything is written, and `StorageError` if the disk refuses. A run of one process ends with a short text of its
     model, which is in its result.
     """
-    from assay.api.run_results import TrainedRun
+    from assay.api.result_types import TrainedRun
     from assay.launch.spawn import start
 
     place = home_of(home)
@@ -59,7 +59,7 @@ def train(
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
         told = {"steps": done.training.steps, "tokens_per_step": done.tokens_per_step, "counted": done.counted}
         tell(_event("run", **where, **told, **_yardsticks(prepared, child), eval_interval=done.training.eval_interval))
-        return TrainedRun.of(_follow(child, tell), place)
+        return TrainedRun.in_home(_follow(child, tell), place)
 
 
 def _ready(

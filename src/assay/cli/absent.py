@@ -1,6 +1,6 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
     from assay.absent.script_answer import AbsentAnswer
-    from assay.report.blocks import Block
 
 _Device = Annotated[
     str | None, typer.Argument(metavar="[DEVICE]", help="The GPU, or setup; without it, all of them are listed.")
@@ -150,16 +149,15 @@ def _check_times(times: bool, *, alone: bool) -> None:
 
 def _say(found: "AbsentAnswer | LargestFit | RanksAnswer", target: "Path | None", *, alone: bool) -> None:
     """Print the answer as text, or `alone` as JSON, and write it to a file."""
-    from assay.cli.console import note, print_blocks, print_json
+    from assay.cli.console import note, print_view
     from assay.files import write_file
+    from assay.report import view
     from assay.units import json_text
 
-    if alone:
-        print_json(found.to_dict())
-    else:
-        print_blocks(_report(found))
+    shown = view(found)
+    print_view(shown, alone)
     if target is not None:
-        write_file(target, json_text(found.to_dict(), indent=1).encode())
+        write_file(target, json_text(shown.values(), indent=1).encode())
         note(f"answer written to {target}")
 
 
@@ -189,13 +187,3 @@ def _set_up(command: list[str], *, yes: bool) -> None:
         typer.confirm("Make it?", abort=True, err=True)
     make(wanted, note)
     note(f"done; name its Python: assay absent h100 -- {wanted.new_python} train.py")
-
-
-def _report(found: "AbsentAnswer | LargestFit | RanksAnswer") -> "Iterable[Block]":
-    from assay.absent.largest import LargestFit
-    from assay.absent.ranks_answer import RanksAnswer
-    from assay.report.absent import absent_ranks_report, absent_report, largest_report
-
-    if isinstance(found, RanksAnswer):
-        return absent_ranks_report(found)
-    return largest_report(found) if isinstance(found, LargestFit) else absent_report(found)

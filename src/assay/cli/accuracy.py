@@ -23,16 +23,13 @@ def accuracy(page: _Page = None, as_json: Json = False) -> None:
     Exit codes: 0 done; 2 wrong input.
     """
     from assay import api
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.report.kit.page import check_page
 
     if page is not None:
         check_page(page)
     found = api.accuracy()
     written = None if page is None else str(api.write_accuracy(found, page))
-    if as_json:
-        print_json({**found.to_dict(), "page": written})
-    else:
-        print_blocks(found.report())
-        if written is not None:
-            typer.echo(written)
+    print_view(found, as_json, page=written)
+    if written is not None and not as_json:
+        typer.echo(written)

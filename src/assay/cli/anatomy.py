@@ -1,14 +1,11 @@
 """`assay anatomy`: time, FLOPs and bytes of a step, by class of operator and by module."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from assay.cli.options import Json, Overrides, Source, With
-
-if TYPE_CHECKING:
-    from assay.records.anatomy import Anatomy
 
 
 def anatomy(
@@ -51,10 +48,10 @@ def anatomy(
     from functools import partial
 
     from assay import api
-    from assay.cli.console import note, plain, print_blocks, print_json
+    from assay.cli.console import note, print_view
     from assay.cli.progress import watcher
     from assay.records.status import Status
-    from assay.report.anatomy import anatomy_report, draw
+    from assay.report.anatomy import draw
 
     _possible(figure, perfetto, memory_snapshot)
     with watcher() as watch:
@@ -64,10 +61,7 @@ def anatomy(
 
         ask = partial(api.anatomy, source, *(overrides or ()), optimizations=with_ or (), on_progress=tell)
         answer = ask(operators=perfetto is not None, memory_snapshot=memory_snapshot)
-    if as_json:
-        print_json({**_totals(answer), **plain(answer)})
-    else:
-        print_blocks(anatomy_report(answer))
+    print_view(answer, as_json)
     if figure is not None:
         draw(answer, figure)
         note(f"figure written to {figure}")
@@ -91,11 +85,3 @@ def _possible(figure: Path | None, perfetto: Path | None, memory_snapshot: Path 
         check_trace(perfetto)
     if memory_snapshot is not None:
         check_target(memory_snapshot, "memory snapshot", (".pickle",))
-
-
-def _totals(answer: "Anatomy") -> dict[str, object]:
-    return {
-        "by_class": {kind: one.model_dump() for kind, one in answer.by_class().items()},
-        "by_module": {module: one.model_dump() for module, one in answer.by_module().items()},
-        "whole": answer.whole.model_dump(),
-    }

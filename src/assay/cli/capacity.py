@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import check_place
-from assay.cli.options import AbsentGpu, Json, Memory, Nproc, Of, Overrides, Source, With, changes
+from assay.cli.options import AbsentGpu, Json, Memory, Nproc, Of, Overrides, Source, With, changes, check_place
 from assay.records.status import Exit
 
 
@@ -36,27 +35,20 @@ def capacity(
     Exit codes: 0 done; 2 wrong input; 5 with --verify: a measured peak is above the budget.
     """
     from assay import api
-    from assay.api.fitting import budget_of
-    from assay.cli.console import note, print_blocks, print_json
-    from assay.report.capacity import capacity_report
+    from assay.cli.console import note, print_view
     from assay.units import parse_bytes
 
     check_place(device, source, *(overrides or ()))
-    budget = budget_of(None if memory is None else parse_bytes(memory), device)
-    limited = of or ("tensors" if device is None else "device")
     found = api.capacity(
         source,
         *changes(overrides, nproc),
-        memory_bytes=budget,
-        of=limited,
+        memory_bytes=None if memory is None else parse_bytes(memory),
+        of=of,
         device=device,
         optimizations=with_ or (),
         verify=verify,
         on_progress=note,
     )
-    if as_json:
-        print_json({"memory_bytes": budget, "of": limited, "largest": [one.to_dict() for one in found]})
-    else:
-        print_blocks(capacity_report(found, budget, limited))
-    if any(one.measured_bytes is not None and one.measured_bytes > budget for one in found):
+    print_view(found, as_json)
+    if any(one.measured_bytes is not None and one.measured_bytes > found.budget_bytes for one in found):
         raise typer.Exit(Exit.UNMET)

@@ -5,8 +5,17 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments, check_place, check_used
-from assay.cli.options import AbsentGpu, Nproc, Overrides, Oversubscribe, Source, changes
+from assay.cli.options import (
+    AbsentGpu,
+    Nproc,
+    Overrides,
+    Oversubscribe,
+    Source,
+    arguments,
+    changes,
+    check_place,
+    check_used,
+)
 from assay.cli.predicted_study import print_predicted
 from assay.cli.study_output import Full, finish
 from assay.cli.track_option import Track

@@ -16,7 +16,6 @@ from assay.errors import legible
 from assay.units import json_text
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
     from rich.table import Table
 
     from assay.report.blocks import Block
@@ -31,15 +30,21 @@ def note(text: str) -> None:
     typer.echo(legible(text), err=True)
 
 
-def plain(record: "BaseModel") -> Any:
-    """Return a record as values that JSON can express."""
-    return json.loads(record.model_dump_json())
-
-
 def print_json(value: Any) -> None:
     """Print the one JSON value of a command's output."""
     text = json_text(value, indent=1, ensure_ascii=False)
     typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
+
+
+def print_view(value: Any, as_json: bool, **more: Any) -> None:
+    """Print what a reader is shown of a value, or its one JSON value with `more` of it."""
+    from assay.report import view
+
+    shown = view(value)
+    if as_json:
+        print_json({**shown.values(), **more} if more else shown.values())
+    else:
+        print_blocks(shown.blocks())
 
 
 def print_blocks(blocks: "Iterable[Block]") -> None:

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments, check_place
-from assay.cli.options import Device, Json, Overrides, Source, With, count_of
+from assay.cli.options import Device, Json, Overrides, Source, With, arguments, check_place, count_of
 
 _Tokens = Annotated[str, typer.Option("--tokens", metavar="COUNT", help="Training tokens: 300B.")]
 _Number = Annotated[int | None, typer.Option("--devices", min=1, help="Number of devices; default: 1.")]
@@ -39,11 +38,9 @@ def cost(
     Exit codes: 0 done; 2 wrong input.
     """
     from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.cost import cost_report, cost_values
+    from assay.cli.console import print_view
 
     check_place(device, source, *(overrides or ()))
     options = {"--device": device, "--devices": devices, "--mfu": mfu, "--price": price}
     asked = {"tokens": count_of("--tokens", tokens), "optimizations": with_ or ()} | arguments(options, *options)
-    found = api.training_cost(source, *(overrides or ()), **asked)
-    print_json(cost_values(found)) if as_json else print_blocks(cost_report(found))
+    print_view(api.training_cost(source, *(overrides or ()), **asked), as_json)

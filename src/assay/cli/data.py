@@ -76,15 +76,9 @@ def plan_tokens(source: Source = None, overrides: Overrides = None, as_json: Jso
         assay data plan my.yaml training.batch_size=32
     """
     from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.token_budget import token_budget_report
+    from assay.cli.console import print_view
 
-    found = api.token_budget(source, *(overrides or []), on_progress=_show)
-    if as_json:
-        derived = ("steps_per_epoch", "tokens", "epochs", "tokens_per_parameter", "optimal_steps")
-        print_json({**found._asdict(), **{name: getattr(found, name) for name in derived}})
-    else:
-        print_blocks(token_budget_report(found))
+    print_view(api.token_budget(source, *(overrides or []), on_progress=_show), as_json)
 
 
 def _facts(manifest: "Manifest") -> dict[str, Any]:

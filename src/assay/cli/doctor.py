@@ -18,14 +18,15 @@ def doctor(
         assay doctor
         assay doctor --json
     """
-    from assay.cli.console import plain, print_json, print_table
+    from assay.cli.console import print_json, print_table
     from assay.config import Home
     from assay.hardware.examination import FindingState, Host, examine
     from assay.launch.rates import largest_half_repeated
+    from assay.report.kit.view import plain_record
 
     found = list(examine(Host(home=Home().root, half_repeated=largest_half_repeated)))
     if as_json:
-        print_json([plain(one) for one in found])
+        print_json([plain_record(one) for one in found])
         return
     print_table(
         ("", "what", "here", "so"),

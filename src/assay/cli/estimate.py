@@ -6,9 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.estimate_answers import answer
-from assay.cli.option_rules import check_place, check_used, given_options, only_one
-from assay.cli.options import CUDA_DEVICES, Json, Nproc, Overrides, Rows, Source, changes
+from assay.cli.options import (
+    CUDA_DEVICES,
+    Json,
+    Nproc,
+    Overrides,
+    Rows,
+    Source,
+    changes,
+    check_place,
+    check_used,
+    given_options,
+    only_one,
+)
+from assay.config.source import names_a_function as is_own
 from assay.errors import UsageError
 
 _Device = Annotated[
@@ -115,7 +126,7 @@ def estimate(
         "--nproc": nproc, "--instants": instants, "--absent": absent, "--largest": largest,
     }  # fmt: skip
     check_place(device, source, *(overrides or ()))
-    answer(_way(options), source, changes(overrides, nproc), options, as_json)
+    _answer(_way(options), source, changes(overrides, nproc), options, as_json)
 
 
 def _way(options: Mapping[str, Any]) -> str:
@@ -143,3 +154,77 @@ def refuse_moved(words: Sequence[str]) -> None:
     kept = [one for one in words if one not in _SAID]
     missing = ["--tokens", "COUNT"] if verb == "cost" and "--tokens" not in names else []
     raise UsageError(f"{name} is asked of assay {verb} now: {shlex.join(['assay', verb, *kept, *missing])}")
+
+
+CALIBRATION_SECONDS = 20.0
+"""Time that a calibration may take, if nothing else is asked for."""
+
+
+def _answer(way: str, source: str | None, changed: list[str], options: Mapping[str, Any], as_json: bool) -> None:
+    """Print the answer, found in a way that `assay estimate` knows."""
+    stack = options["--with"] or []
+    followed = "a model of your own" if is_own(source) else "--instants" if options["--instants"] else way
+    if len(stack) > 1 and followed in ("--trace", "--absent", "--instants", "a model of your own"):
+        raise UsageError(f"{followed} has one row; join the techniques, as in --with {'+'.join(stack)}")
+    if way == "--absent" or (options["--device"] is not None and (way == "--trace" or is_own(source))):
+        _gpu_peak(source, changed, stack, options, None if way == "--device" else way.strip("-"), as_json)
+    elif way == "--trace":
+        _traced(source, changed, stack, as_json)
+    else:
+        if way == "--calibrate":
+            _calibrate(source, changed, stack, options["--within"] or CALIBRATION_SECONDS)
+        _step(source, changed, stack, options, as_json)
+
+
+def _gpu_peak(
+    source: str | None, changed: list[str], stack: list[str], options: Mapping[str, Any], way: Any, as_json: bool
+) -> None:
+    """Print the peak on a GPU that is not there."""
+    from assay import api
+    from assay.cli.console import note, print_view
+
+    if options["--device"] is None:
+        raise UsageError("--absent needs a GPU; name one, as in --absent --device h100")
+    asked = {"device": options["--device"], "largest": options["--largest"], "way": way}
+    print_view(api.gpu_peak(source, *changed, optimizations=stack, on_progress=note, **asked), as_json)
+
+
+def _traced(source: str | None, changed: list[str], stack: list[str], as_json: bool) -> None:
+    """Print the traced peak, beside the ledger's if the model has one."""
+    from assay import api
+    from assay.cli.console import print_view
+    from assay.report.estimate import TracedView
+
+    found, ledger = api.trace(source, *changed, optimizations=stack), None
+    if api.configure(source, changed, stack).model.own is None:
+        ledger = api.estimate_every_rank(source, *changed, optimizations=stack).fullest
+    print_view(TracedView(found, ledger), as_json, ledger_peak_bytes=ledger and ledger.timeline.peak.nbytes)
+
+
+def _calibrate(source: str | None, changed: list[str], stacks: list[str], seconds: float) -> None:
+    """Time steps of few blocks for each row, in equal shares of the time."""
+    from assay import api
+    from assay.cli.console import note
+
+    rows = [stacks]
+    if len(stacks) > 1:
+        known = api.estimate_rows(source, *changed, stacks=stacks)
+        rows = [[one] if one in stacks else [] for one in known]
+    for stack in rows:
+        api.calibrate(source, *changed, optimizations=stack, tell=note, seconds=seconds / len(rows))
+
+
+def _step(source: str | None, changed: list[str], stacks: list[str], options: Mapping[str, Any], as_json: bool) -> None:
+    """Print the prediction of a stack, and several stacks as rows."""
+    from assay import api
+    from assay.cli.console import note, print_view
+    from assay.report.estimate import EstimateRowsView, EstimateView
+
+    device = options["--device"]
+    if device is not None:
+        note("the ledger predicts the tensors of the step; --trace follows the program itself, with workspaces")
+    if len(stacks) > 1:
+        print_view(EstimateRowsView(api.estimate_rows(source, *changed, stacks=stacks, device=device)), as_json)
+        return
+    every = api.estimate_every_rank(source, *changed, optimizations=stacks, device=device)
+    print_view(EstimateView(every, instants=options["--instants"]), as_json)

@@ -25,9 +25,8 @@ def gradients(
         assay gradients last --micro-batches 32
     """
     from assay import api
-    from assay.cli.console import plain, print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.cli.progress import watcher
-    from assay.report.gradients import gradients_report
 
     with watcher() as watch:
 
@@ -35,7 +34,4 @@ def gradients(
             watch({"event": "prepare", "message": message, "fraction": fraction})
 
         found = api.gradients(run, micro_batches=micro_batches, sequences=sequences, on_progress=tell)
-    if as_json:
-        print_json(plain(found))
-    else:
-        print_blocks(gradients_report(found))
+    print_view(found, as_json)

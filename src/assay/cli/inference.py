@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments, check_place
-from assay.cli.options import Device, Json, Overrides, Source
+from assay.cli.options import Device, Json, Overrides, Source, arguments, check_place
 
 _Bits = Annotated[int | None, typer.Option("--bits", metavar="32|16|8|4", help="Bits of a weight; default: 16.")]
 
@@ -29,10 +28,8 @@ def inference(
     Exit codes: 0 done; 2 wrong input.
     """
     from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.inference import inference_report, inference_values
+    from assay.cli.console import print_view
 
     check_place(device, source, *(overrides or ()))
     options = {"--device": device, "--bits": bits}
-    found = api.inference(source, *(overrides or ()), **arguments(options, *options))
-    print_json(inference_values(found)) if as_json else print_blocks(inference_report(found))
+    print_view(api.inference(source, *(overrides or ()), **arguments(options, *options)), as_json)

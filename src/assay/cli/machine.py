@@ -27,13 +27,14 @@ def machine(
         assay machine --fresh --json
         assay machine --threads 1
     """
-    from assay.cli.console import note, plain, print_json, print_table
+    from assay.cli.console import note, print_json, print_table
     from assay.config import Home
     from assay.launch.rates import measured_machine
+    from assay.report.kit.view import plain_record
 
     found = measured_machine(Home(), threads, fresh=fresh, tell=note)
     if as_json:
-        print_json({**plain(found), "native_dtypes": list(found.native_dtypes)})
+        print_json({**plain_record(found), "native_dtypes": list(found.native_dtypes)})
         return
     print_table(("machine", ""), _facts(found))
     print_table(("device", "dtype", "matmul", "in hardware"), _rates(found), right=("matmul",))

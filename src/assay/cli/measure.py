@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments, check_used, given_options, only_one
-from assay.cli.options import Json
+from assay.cli.options import Json, arguments, check_used, given_options, only_one
 
 _Step = Annotated[
     str,
@@ -65,7 +64,7 @@ def measure(
     Exit codes: 0 done; 2 wrong input; 3 the step computes other values than its baseline, or does not differ from it.
     """
     from assay import api
-    from assay.cli.console import note, print_blocks, print_json
+    from assay.cli.console import note, print_view
     from assay.report.anatomy import drawable
     from assay.report.kit.drawing import save
 
@@ -73,15 +72,13 @@ def measure(
     modes = {"--against": against, "--device": device}
     check_used(only_one(given_options(modes)), _USES, near | {"--tokens": tokens, "--figure": figure})
     if device is not None:
-        from assay.cli.estimate_answers import gpu_peak
-
         note(f"the step is not measured: its peak on an absent {device} is predicted")
-        gpu_peak(step, [], [], {"--device": device, "--largest": False}, None, as_json)
+        print_view(api.gpu_peak(step, device=device, on_progress=note), as_json)
         return
     if figure is not None:
         drawable(figure)
     found = api.measure(step, tokens=tokens, blocks=blocks, against=against, **arguments(near, "--numerics"))
-    print_json(found.to_dict()) if as_json else print_blocks(found.report())
+    print_view(found, as_json)
     if figure is not None:
         drawn = found.plot()
         if drawn is not None:

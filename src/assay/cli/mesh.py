@@ -1,13 +1,10 @@
 """`assay mesh`: the ranks of a mesh and their groups, before any process is started."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from assay.cli.options import Json
-
-if TYPE_CHECKING:
-    from assay.config.mesh import Mesh
 
 _LARGEST = 2**20
 """Most ranks: more than any machine has, and few enough to list."""
@@ -34,8 +31,10 @@ def mesh(
         assay mesh --world 16 --tp 2 --pp 2
         assay mesh --world 3072 --tp 8 --pp 64 --ranks-per-node 8
     """
+    from assay.cli.console import print_view
     from assay.config.mesh import fill, nodes
     from assay.errors import UsageError
+    from assay.report.mesh import MeshView
 
     if world > _LARGEST:
         raise UsageError(f"{world} ranks are too many to list; give at most {_LARGEST}")
@@ -44,31 +43,4 @@ def mesh(
     found = fill(world, {**named, "dp": None})
     if ranks_per_node is not None:
         nodes(found, ranks_per_node)
-    if as_json:
-        from assay.cli.console import print_json
-
-        print_json(_value(found, ranks_per_node))
-        return
-    from assay.report.mesh import mesh_lines
-
-    for line in mesh_lines(found, ranks_per_node):
-        typer.echo(line)
-
-
-def _value(mesh: "Mesh", per_node: int | None) -> dict[str, Any]:
-    from assay.config.mesh import AXES, nodes
-    from assay.hardware.links import inside_node
-
-    def place(rank: int) -> dict[str, int]:
-        return {"rank": rank, **mesh.at(rank), **({} if per_node is None else {"node": rank // per_node})}
-
-    value: dict[str, Any] = {
-        "world": mesh.size,
-        "degrees": {axis: mesh.degree(axis) for axis in AXES},
-        "ranks": [place(rank) for rank in range(mesh.size)],
-        "groups": {axis: mesh.groups(axis) for axis in AXES},
-    }
-    if per_node is not None:
-        value["nodes"] = [list(node) for node in nodes(mesh, per_node)]
-        value["inside_node"] = {axis: inside_node(mesh, axis, per_node) for axis in AXES}
-    return value
+    print_view(MeshView(found, ranks_per_node), as_json)

@@ -1,16 +1,11 @@
 """`assay optimizations`: the catalogue, the card of each optimization, and their measurements."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import check_used, given_options
-from assay.cli.options import Json
-
-if TYPE_CHECKING:
-    from assay.analysis.catalogue import Catalogue
-    from assay.optimizations import Card
+from assay.cli.options import Json, check_used, given_options
 
 _Table = Annotated[bool, typer.Option("--table", help="Print the measured effects on speed, memory and loss.")]
 _Measured = Annotated[
@@ -39,59 +34,19 @@ def optimizations(
         assay optimizations --table
     """
     from assay.analysis.catalogue import read, shipped_path
-    from assay.cli.console import plain, print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.config import Spec
     from assay.hardware import detect
     from assay.optimizations import availability, card, catalogue, resolve
-    from assay.report.catalogue import catalogue_report
+    from assay.report.catalogue import CardsView, CardView, CatalogueView
 
     mode = next(iter(given_options({"NAME": name, "--table": table, "--json": as_json})), "")
     check_used(mode, _USES, {"--measured": measured})
     known = catalogue() if name is None else {name: type(resolve(Spec(name=name)))}
     found = read(shipped_path() if measured is None else measured)
     if table:
-        _table(list(known), found, as_json)
+        print_view(CatalogueView(found, list(known)), as_json)
         return
     machine = detect()
-    cards = [(card(kind), availability(kind, machine)) for kind in known.values()]
-    if as_json:
-        values = [
-            {**plain(one), "here": here, "measured": list(map(plain, found.of(one.optimization)))}
-            for one, here in cards
-        ]
-        print_json(values if name is None else values[0])
-    elif name is None:
-        print_blocks(catalogue_report(known))
-    else:
-        _show(*cards[0], found)
-
-
-def _table(names: list[str], found: "Catalogue", as_json: bool) -> None:
-    """Print the measurements, device by device."""
-    from assay.cli.console import plain, print_json, print_table
-    from assay.report.catalogue import TITLES, heading, table
-
-    if as_json:
-        print_json([plain(one) for name in names for one in found.of(name)])
-        return
-    for device, entries in (found.by_device() or {"no device": {}}).items():
-        typer.echo(heading(device, entries.values()))
-        print_table(TITLES, table(names, entries), spare=("proof", "loss, same seed"))
-
-
-def _show(card: "Card", here: str, found: "Catalogue") -> None:
-    from assay.cli.console import print_table
-    from assay.report.catalogue import card_lines
-
-    typer.echo(f"{card.title} ({card.optimization})\n\n{card.about}\n")
-    rows = [
-        ("saves", card.saves),
-        ("pays", card.pays),
-        ("numerics", card.numerics),
-        ("stage", card.stage),
-        ("here", here),
-        *card_lines(found.of(card.optimization)),
-        ("sources", ", ".join(card.sources)),
-        *((f":{field.name}", f"{field.description} (default {field.default})") for field in card.fields),
-    ]
-    print_table(("", ""), rows)
+    cards = [CardView(card(kind), availability(kind, machine), found.of(name)) for name, kind in known.items()]
+    print_view(CardsView(cards) if name is None else cards[0], as_json)

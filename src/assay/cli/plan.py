@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import arguments
-from assay.cli.options import GpusPerNode, Json, Overrides, Source, With
+from assay.cli.options import GpusPerNode, Json, Overrides, Source, With, arguments
 
 _Nodes = Annotated[int | None, typer.Option("--nodes", metavar="N", help="Number of nodes; default: 1.")]
 _Gpu = Annotated[str | None, typer.Option("--gpu", metavar="a100|h100|h200", help="Model of the GPUs; default: a100.")]
@@ -34,10 +33,8 @@ def plan(
     Exit codes: 0 done; 2 wrong input.
     """
     from assay import api
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.plan import plan_report
+    from assay.cli.console import print_view
 
     options = {"--nodes": nodes, "--gpus-per-node": gpus_per_node, "--gpu": gpu}
     machines = {"gpu": "a100"} | arguments(options, *options)
-    found = api.plan(source, *(overrides or ()), optimizations=with_ or (), **machines)
-    print_json(found.to_dict()) if as_json else print_blocks(plan_report(found))
+    print_view(api.plan(source, *(overrides or ()), optimizations=with_ or (), **machines), as_json)

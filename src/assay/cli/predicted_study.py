@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from assay.api.run_results import PredictedAnswer
+    from assay.api.result_types import PredictedAnswer
 
 
 def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as_json: bool) -> None:
     """Predict a study and print it; with `page`, write its page and print the path last."""
-    from assay.cli.console import note, print_blocks, print_json
+    from assay.cli.console import note, print_view
     from assay.report.kit.page import check_page
 
     if page is not None:
@@ -23,9 +23,6 @@ def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as
         from assay.report.study.predicted import write_predicted_page
 
         written = str(write_predicted_page(found, page))
-    if as_json:
-        print_json({**found.to_dict(), "page": written})
-        return
-    print_blocks(found.report())
-    if written is not None:
+    print_view(found, as_json, page=written)
+    if written is not None and not as_json:
         typer.echo(written)

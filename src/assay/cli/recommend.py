@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import check_place
-from assay.cli.options import AbsentGpu, GpusPerNode, Json, Memory, Of, Overrides, Source, count_of
+from assay.cli.options import AbsentGpu, GpusPerNode, Json, Memory, Of, Overrides, Source, check_place, count_of
 
 
 def recommend(
@@ -56,7 +55,7 @@ def recommend(
         assay recommend gpt2-124m training.batch_size=512 --device a100 --gpus 64 --tokens 1B
     """
     from assay import api
-    from assay.cli.console import note, print_blocks, print_json
+    from assay.cli.console import note, print_view
     from assay.units import parse_bytes
 
     check_place(device, source, *(overrides or ()))
@@ -75,7 +74,4 @@ def recommend(
         verify=verify,
         on_progress=note,
     )
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_blocks(found.report())
+    print_view(found, as_json)

@@ -36,9 +36,9 @@ def list_runs(
         assay runs ls --status done --preset shakespeare-char-cpu
     """
     from assay.api import runs
-    from assay.cli.console import note, print_json, print_table
+    from assay.cli.console import note, print_view
     from assay.config import Home
-    from assay.report.runs import COLUMNS, FIGURES, SPARE, UNLIKE, brief, known_status, row, unlike
+    from assay.report.runs import UNLIKE, RunsView, known_status
     from assay.store.cells import fold_cells, studies_by_run
 
     home = Home()
@@ -48,13 +48,11 @@ def list_runs(
     wanted = None if status is None else known_status(status, every)
     chosen = [one for one in every if wanted in (None, one.status) and preset in (None, one.preset)]
     studies = studies_by_run(home)
-    if as_json:
-        print_json([brief(one, studies.get(one.run)) for one in chosen[:limit]])
-    elif chosen:
-        lines = (chosen if cells else fold_cells(chosen, studies))[:limit]
-        marks = unlike(lines)
-        print_table(COLUMNS, [row(one, marks.get(one.run, "")) for one in lines], right=FIGURES, spare=SPARE)
-        if marks:
+    if chosen or as_json:
+        lines = chosen if cells or as_json else fold_cells(chosen, studies)
+        shown = RunsView(lines[:limit], studies)
+        print_view(shown, as_json)
+        if not as_json and shown.marks:
             note(UNLIKE)
     elif every:
         note(f"none of the {len(every)} runs in {home.runs} matches the options")
@@ -66,16 +64,12 @@ def list_runs(
 def show_run(run: RunName, as_json: Json = False) -> None:
     """Show the whole record of a run."""
     from assay.api import runs
-    from assay.cli.console import plain, print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.config import Home
-    from assay.report.run import run_report
+    from assay.report.run import RunView
 
     home = Home().checked()
-    result = runs.show(run, home)
-    if as_json:
-        print_json(plain(result))
-    else:
-        print_blocks(run_report(result, home, whole=True))
+    print_view(RunView(runs.show(run, home), home, whole=True), as_json)
 
 
 @app.command("diff")
@@ -86,23 +80,14 @@ def compare_runs(
 ) -> None:
     """Show the differences between two runs: configuration, environment, figures."""
     from assay.api import runs
-    from assay.cli.console import print_json, print_table
+    from assay.cli.console import print_view
     from assay.config import Home
-    from assay.report.runs import changed_rows
+    from assay.report.runs import RunDifferencesView
     from assay.store.lookup import find
 
     home = Home().checked()
     ids = (find(home, first).id, find(home, second).id)
-    parts = runs.diff(*ids, home)
-    if as_json:
-        print_json({"runs": ids, **parts})
-        return
-    for name in ("config", "environment"):
-        if parts[name]:
-            print_table((name, *ids), [(key, *pair) for key, pair in parts[name].items()])
-        else:
-            typer.echo(f"{name}: the same")
-    print_table(("figures", *ids, "change"), changed_rows(parts["figures"]), right=(*ids, "change"))
+    print_view(RunDifferencesView(runs.diff(*ids, home), ids), as_json)
 
 
 @app.command("rm")

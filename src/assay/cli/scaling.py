@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from assay.cli import scaling_study
-from assay.cli.option_rules import arguments, check_used
-from assay.cli.options import Json, count_of
+from assay.cli.options import Json, arguments, check_used, count_of
 from assay.cli.scaling_questions import batch_size, optimal_size
 
 if TYPE_CHECKING:
@@ -50,11 +49,10 @@ _USES = {"": ("--source",), "POINTS.csv": _FITTED}
 def list_laws(as_json: Json = False) -> None:
     """List the laws that can be fitted: formula, how N and C are counted, source, published constants."""
     from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.laws import laws_report, laws_values
+    from assay.cli.console import print_view
+    from assay.report.laws import LawsView
 
-    known = scaling.laws().values()
-    print_json(laws_values(known)) if as_json else print_blocks(laws_report(known))
+    print_view(LawsView(scaling.laws().values()), as_json)
 
 
 @app.command("fit")
@@ -94,8 +92,7 @@ def fit_law(
         assay scaling fit points.csv --below 1e20 --profile laplace
     """
     from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.laws import fit_report, fit_values
+    from assay.cli.console import print_view
 
     found = scaling.fit(
         points,
@@ -108,7 +105,7 @@ def fit_law(
         seed=seed,
         columns=columns,
     )
-    print_json(fit_values(found)) if as_json else print_blocks(fit_report(found))
+    print_view(found, as_json)
 
 
 @app.command("predict")
@@ -145,8 +142,7 @@ def predict_loss(
         assay scaling predict --law kaplan-size --params 1B
     """
     from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.laws import prediction_report, prediction_values
+    from assay.cli.console import print_view
 
     asked = {"parameters": ("--params", params), "tokens": ("--tokens", tokens), "flops": ("--flops", flops)}
     asked |= {"min_flops": ("--min-flops", min_flops), "min_steps": ("--min-steps", min_steps)}
@@ -156,7 +152,7 @@ def predict_loss(
     check_used("" if points is None else "POINTS.csv", _USES, options)
     fitted = None if points is None else scaling.fit(points, law=law, hold_out=False, **arguments(options, *_FITTED))
     answer = scaling.predict(fitted or law, source=source, far=far, **counts)
-    print_json(prediction_values(answer)) if as_json else print_blocks(prediction_report(answer))
+    print_view(answer, as_json)
 
 
 @app.command("isoflop")
@@ -173,11 +169,9 @@ def isoflop_optima(
         assay scaling isoflop points.csv
     """
     from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.frontiers import isoflop_report, isoflop_values
+    from assay.cli.console import print_view
 
-    found = scaling.isoflop(points, draws=draws, seed=seed, columns=columns)
-    print_json(isoflop_values(found)) if as_json else print_blocks(isoflop_report(found))
+    print_view(scaling.isoflop(points, draws=draws, seed=seed, columns=columns), as_json)
 
 
 @app.command("envelope")
@@ -196,11 +190,9 @@ def envelope_optima(
         assay scaling envelope curves.csv
     """
     from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.frontiers import envelope_report, envelope_values
+    from assay.cli.console import print_view
 
-    found = scaling.envelope(curves, draws=draws, seed=seed, columns=columns)
-    print_json(envelope_values(found)) if as_json else print_blocks(envelope_report(found))
+    print_view(scaling.envelope(curves, draws=draws, seed=seed, columns=columns), as_json)
 
 
 app.command("optimal")(optimal_size)

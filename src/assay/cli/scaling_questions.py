@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.option_rules import arguments, check_used
-from assay.cli.options import Json, count_of
+from assay.cli.options import Json, arguments, check_used, count_of
 from assay.errors import UsageError
 
 _Flops = Annotated[str | None, typer.Option("--flops", metavar="COUNT", help="Training compute: 1e21.")]
@@ -79,7 +78,7 @@ def optimal_size(
         assay scaling optimal --grow 10 --params 124M --tokens 10B
     """
     from assay.api import scaling
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import print_view
 
     options = {"--flops": flops, "--params": params, "--tokens": tokens, "--grow": grow}
     options |= {"--tokens-per-parameter": tokens_per_parameter, "--inference-tokens": inference_tokens}
@@ -96,7 +95,7 @@ def optimal_size(
     if times is not None and any(one is not None for one in further.values()):
         raise UsageError("--grow goes with --flops, --params, --tokens, --points and --far only; ask the rest alone")
     found = scaling.optimal(**asked, **further) if times is None else scaling.growth(times, **asked)
-    print_json(found.to_dict()) if as_json else print_blocks(found.report())
+    print_view(found, as_json)
 
 
 def batch_size(
@@ -150,7 +149,7 @@ def batch_size(
         assay scaling batch --params 1B --steps 100k --batch-size 512k
     """
     from assay.api.batch import batch
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.cli.progress import watcher
 
     options = {"--noise": noise, "--noise-error": noise_error, "--params": params, "--steps": steps}
@@ -177,4 +176,4 @@ def batch_size(
             **arguments(of_run, *of_run),
             on_progress=tell,
         )
-    print_json(found.to_dict()) if as_json else print_blocks(found.report())
+    print_view(found, as_json)

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import check_used
-from assay.cli.options import Json, Overrides, Page, Source, seconds_of
+from assay.cli.options import Json, Overrides, Page, Source, check_used, seconds_of
 from assay.cli.study_output import finish, print_answer
 
 _USES = {"": ("--executor", "--page"), "--plan": ()}
@@ -46,9 +45,8 @@ def run_study(
     from functools import partial
 
     from assay.api import scaling_study
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.report.comparison.progress import watcher
-    from assay.report.scaling_study import plan_report, plan_values
 
     check_used("--plan" if only_plan else "", _USES, {"--executor": executor, "--page": page})
     with watcher() as watch:
@@ -61,10 +59,8 @@ def run_study(
             seeds=seeds,
             on_progress=watch.prepare,
         )
-    if only_plan and as_json:
-        print_json(plan_values(found))
-    elif not as_json:
-        print_blocks(plan_report(found))
+    if only_plan or not as_json:
+        print_view(found, as_json)
     if not only_plan:
         finish(partial(scaling_study.start, found, executor=executor or "local"), page, as_json)
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.option_rules import Uses, check_used
-from assay.cli.options import AbsentGpu, Json, Overrides, Page
+from assay.cli.options import AbsentGpu, Json, Overrides, Page, Uses, check_used
 from assay.cli.predicted_study import print_predicted
 from assay.cli.study_output import FailOn, Full, check_fail_on, finish, print_answer, unmet
 from assay.cli.track_option import Track
@@ -83,9 +82,9 @@ def plan_study(
     from functools import partial
 
     from assay.api.designs import plan
-    from assay.cli.console import print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.report.comparison.progress import watcher
-    from assay.report.study.standing import outlook_report
+    from assay.report.studies import OutlookView
 
     options = {"--calibrate": calibrate, "--cells": cells, "--loss-only": loss_only, "--device": device}
     if gpu := _gpu(predicted, device, _PLAN_USES, options):
@@ -94,10 +93,7 @@ def plan_study(
     with watcher() as watch, _naming_a_file("plan", source, scale, overrides):
         asked = partial(plan, source, *(overrides or ()), scale=scale, calibrate=calibrate, loss_only=loss_only)
         found = asked(on_progress=watch.prepare)
-    if as_json:
-        print_json(found.plain(cells=cells))
-    else:
-        print_blocks(outlook_report(found, cells=cells))
+    print_view(OutlookView(found, cells=cells), as_json)
 
 
 @app.command("run")
@@ -195,14 +191,10 @@ def show_library(
 ) -> None:
     """List the published studies that can be run by name, or show one: its table, its faults and its scales."""
     from assay.api.designs import library, published_study
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.study.library import entry_report, library_report, values
+    from assay.cli.console import print_view
+    from assay.report.studies import LibraryView
 
-    found = library() if name is None else [published_study(name)]
-    if as_json:
-        print_json([values(one) for one in found] if name is None else values(found[0]))
-    else:
-        print_blocks(library_report(found) if name is None else entry_report(found[0]))
+    print_view(LibraryView(library()) if name is None else published_study(name), as_json)
 
 
 @app.command("resume")
@@ -232,14 +224,9 @@ def resume_study(
 def study_status(study: _Name, as_json: Json = False) -> None:
     """Show how far a study has come: its cells by status, its process, and what failed."""
     from assay.api.study import status
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.study.standing import standing_report
+    from assay.cli.console import print_view
 
-    found = status(study)
-    if as_json:
-        print_json({**found._asdict(), "study": found.study._asdict()})
-    else:
-        print_blocks(standing_report(found))
+    print_view(status(study), as_json)
 
 
 @app.command("stop")
@@ -302,14 +289,9 @@ def compare_machines(
     `assay runs import` brings the records of another machine here.
     """
     from assay.api.study import machines
-    from assay.cli.console import print_blocks, print_json
-    from assay.report.study.machines import machines_report, values
+    from assay.cli.console import print_view
 
-    found = machines(*studies)
-    if as_json:
-        print_json(values(found))
-    else:
-        print_blocks(machines_report(found))
+    print_view(machines(*studies), as_json)
 
 
 @app.command("report")

@@ -21,7 +21,7 @@ Track = Annotated[
 @contextmanager
 def copying(names: list[str] | None, home: "Home") -> "Iterator[Tracking]":
     """Yield the listener of the named trackers. Raises `UsageError` for an unknown or a missing one."""
-    from assay.api.copies import tracking
+    from assay.api.runs import tracking
     from assay.cli.console import note
 
     with tracking(*(names or ()), home=home, on_message=note) as listener:

@@ -52,18 +52,14 @@ def train(
     from functools import partial
 
     from assay import api
-    from assay.cli.console import plain, print_blocks, print_json
+    from assay.cli.console import print_view
     from assay.cli.progress import watcher
     from assay.config import Home
-    from assay.report.run import run_report
 
     home = Home()
     with copying(track, home) as copies, watcher() as watch:
         ask = partial(api.train, source, *changes(overrides, nproc, oversubscribe), optimizations=with_ or ())
         result = ask(resume=resume, name=name, home=home, timeout=timeout, on_event=copies.after(watch))
-    if as_json:
-        print_json(plain(result))
-    else:
-        print_blocks(run_report(result, home))
+    print_view(result, as_json)
     show_how_to_look(copies)
     raise typer.Exit(result.status.exit_code)

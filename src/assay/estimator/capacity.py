@@ -5,7 +5,7 @@ tensors of a step as an allocator serves them, and the scratch that a library ma
 of what a started process holds, unless the budget is that of the whole process or of a device (`device_memory`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -54,6 +54,16 @@ class Fitting(Frozen):
         """Return all figures as plain values."""
         verified = {"measured_bytes": self.measured_bytes, "failure": self.failure or None}
         return self.largest.model_dump(mode="json") | verified
+
+
+class Capacity(list[Fitting]):
+    """The largest batch, context, depth and width within a budget."""
+
+    def __init__(self, found: Iterable[Fitting], budget_bytes: int, of: str) -> None:
+        super().__init__(found)
+        self.budget_bytes = budget_bytes
+        self.of = of
+        """Memory that the budget limits: tensors, process or device."""
 
 
 def capacity(run: Run, budget_bytes: int, machine: Machine, of: str = "tensors") -> tuple[Largest, ...]:

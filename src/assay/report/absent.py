@@ -1,6 +1,7 @@
 """Answers of `assay absent` as plain rows: the sentence first, then what it rests on; on one GPU, and over ranks."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from assay.absent.clock import key_of
 from assay.absent.gpus import AbsentDevice
@@ -12,6 +13,7 @@ from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.devices import CONTEXT_BYTES
 from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.view import Shown
 from assay.report.predictions import by_kernels, longer, within
 from assay.units import format_bytes, format_steps
 
@@ -37,20 +39,28 @@ _BECOMES = {"value": "value", "whole": "whole number", "size": "size", "sent": "
 _MOST_LINES = 10
 
 
-def absent_report(answer: AbsentAnswer) -> Iterator[Block]:
-    """Yield the parts of the answer."""
-    yield headline(answer)
-    yield from limits(answer)
-    seen = answer.observation
-    if seen is None or seen.refused or answer.peak is None:
-        return
-    yield Facts.of([*_memory(answer), *_time(answer)])
-    if len(seen.devices) > 1:
-        yield _devices(seen)
-    yield from _counts(answer, seen)
-    if seen.reads:
-        yield _reads(seen.reads, seen.steps)
-    yield CANNOT_TELL
+class AbsentView(Shown[AbsentAnswer]):
+    """The answer of a script on an absent GPU, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the parts of the answer."""
+        answer = self.found
+        yield headline(answer)
+        yield from limits(answer)
+        seen = answer.observation
+        if seen is None or seen.refused or answer.peak is None:
+            return
+        yield Facts.of([*_memory(answer), *_time(answer)])
+        if len(seen.devices) > 1:
+            yield _devices(seen)
+        yield from _counts(answer, seen)
+        if seen.reads:
+            yield _reads(seen.reads, seen.steps)
+        yield CANNOT_TELL
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of the answer for programs."""
+        return self.found.to_dict()
 
 
 def headline(answer: AbsentAnswer) -> str:
@@ -239,17 +249,25 @@ NOTHING_SENT = (
 _MOST_RUNS = 12
 
 
-def absent_ranks_report(answer: RanksAnswer) -> Iterator[Block]:
-    """Yield the parts of the answer."""
-    yield ranks_headline(answer)
-    for rank, one in answer.answers.items():
-        yield from (f"Rank {rank}: {text}" if isinstance(text, str) else text for text in limits(one))
-    if answer.missing:
-        others = "1 other rank was" if answer.missing == 1 else f"{answer.missing} other ranks were"
-        yield f"{others} not run; --rank all runs every one."
-    yield _ranks(answer)
-    yield from _collectives(answer)
-    yield f"{NOTHING_SENT} {CANNOT_TELL}"
+class RanksView(Shown[RanksAnswer]):
+    """The answer over ranks, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the parts of the answer."""
+        answer = self.found
+        yield ranks_headline(answer)
+        for rank, one in answer.answers.items():
+            yield from (f"Rank {rank}: {text}" if isinstance(text, str) else text for text in limits(one))
+        if answer.missing:
+            others = "1 other rank was" if answer.missing == 1 else f"{answer.missing} other ranks were"
+            yield f"{others} not run; --rank all runs every one."
+        yield _ranks(answer)
+        yield from _collectives(answer)
+        yield f"{NOTHING_SENT} {CANNOT_TELL}"
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of every rank for programs."""
+        return self.found.to_dict()
 
 
 def ranks_headline(answer: RanksAnswer) -> str:
@@ -329,14 +347,22 @@ def _among(ranks: tuple[int, ...]) -> str:
     return ", ".join(map(str, ranks[:4])) + (f", … ({len(ranks)})" if len(ranks) > 4 else "")
 
 
-def largest_report(found: LargestFit) -> Iterator[Block]:
-    """Yield the parts of the answer."""
-    yield _headline(found)
-    shown = found.best or found.undecided
-    if shown is not None:
-        yield from absent_report(shown.answer)
-    if len(found.probes) > 1:
-        yield _probes(found)
+class LargestView(Shown[LargestFit]):
+    """The largest number that fits, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the parts of the answer."""
+        found = self.found
+        yield _headline(found)
+        shown = found.best or found.undecided
+        if shown is not None:
+            yield from AbsentView(shown.answer).blocks()
+        if len(found.probes) > 1:
+            yield _probes(found)
+
+    def values(self) -> dict[str, Any]:
+        """Return every number that was tried, and the figures of the best run, for programs."""
+        return self.found.to_dict()
 
 
 def _headline(found: LargestFit) -> str:

@@ -11,11 +11,13 @@ from assay.files import write_file
 from assay.report.blocks import Block, Table
 from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, series, svg, variables, with_print_colours
 from assay.report.kit.page import check_page, render_template
+from assay.report.kit.view import Shown
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
-    from assay.analysis.accuracy import Accuracy, Errors
+    from assay.analysis.accuracy import Errors
 
 _TITLES = {
     "memory": "peak of tensors",
@@ -23,6 +25,7 @@ _TITLES = {
     "time": "step time, from timed steps",
     "roofline": "step time, by a roofline",
 }
+_FRAME = ("run", "device", "techniques", "quantity", "predicted", "measured", "error")
 _COLUMNS = ("runs", "median error", "95th percentile", "worst", "worst run")
 NOTHING = (
     "No run here has both a prediction and a measurement. `assay train demo` makes such a run; step time is predicted "
@@ -30,16 +33,37 @@ NOTHING = (
 )
 
 
-def accuracy_report(found: "Accuracy") -> Iterator[Block]:
-    """Yield tables of all runs, devices and techniques, or a sentence if nothing can be compared."""
-    if found.predictions:
-        yield _table("predicted", found.overall())
-        yield _table("by device", found.by_device())
-        yield _table("by technique", found.by_technique())
-        yield explanation()
-    else:
-        yield NOTHING
-    yield from missing(found)
+class AccuracyView(Shown[Accuracy]):
+    """Errors of predictions, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield tables of all runs, devices and techniques, or a sentence if nothing can be compared."""
+        found = self.found
+        if found.predictions:
+            yield _table("predicted", found.overall())
+            yield _table("by device", found.by_device())
+            yield _table("by technique", found.by_technique())
+            yield explanation()
+        else:
+            yield NOTHING
+        yield from missing(found)
+
+    def values(self) -> dict[str, Any]:
+        """Return the errors of all runs, devices and techniques for programs."""
+        return self.found.to_dict()
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per run and quantity."""
+        import pandas
+
+        rows = [{name: getattr(one, name) for name in _FRAME} for one in self.found.predictions]
+        return pandas.DataFrame(rows, columns=list(_FRAME))
+
+    def figure(self, name: str = "") -> "Figure | None":
+        """Return the figure of predicted against measured values; None without a prediction."""
+        found = self.found
+        drawn = _drawn(found)
+        return None if drawn is None else with_print_colours(drawn)
 
 
 def explanation() -> str:
@@ -108,18 +132,12 @@ def render_accuracy(found: Accuracy) -> str:
         "accuracy.html",
         heading="Accuracy of predictions",
         runs=found.runs,
-        blocks=list(accuracy_report(found)),
+        blocks=list(AccuracyView(found).blocks()),
         figure=Markup() if drawn is None else Markup(svg(drawn, "predicted against measured")),
         caption=_CAPTION,
         light=variables(LIGHT),
         dark=variables(DARK),
     )
-
-
-def figure(found: Accuracy) -> "Figure | None":
-    """Return the figure of predicted against measured values; None without a prediction."""
-    drawn = _drawn(found)
-    return None if drawn is None else with_print_colours(drawn)
 
 
 def _drawn(found: Accuracy) -> "Figure | None":

@@ -19,23 +19,59 @@ from assay.records.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Operator, S
 from assay.records.trace import OperationClass
 from assay.report.blocks import Block, Table
 from assay.report.kit.drawing import LIGHT, SOFT, canvas, save, with_print_colours
+from assay.report.kit.view import Shown, plain_record
 from assay.report.run import proof
 from assay.units import format_bytes, format_flops, format_seconds
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
-    from assay.records.anatomy import Anatomy, Sum
 
+class AnatomyView(Shown[Anatomy]):
+    """The anatomy of a step, as a reader is shown it."""
 
-def anatomy_report(answer: "Anatomy") -> Iterator[Block]:
-    """Yield the two tables, a sentence on how the times were taken, and the proofs."""
-    yield f"One step of {answer.title}"
-    classes: dict[str, Sum] = {str(kind): one for kind, one in answer.by_class().items()}
-    yield sums_table("class of operator", {**classes, "all": answer.whole}, answer.whole)
-    yield sums_table("module", answer.by_module(), answer.whole)
-    yield _caveat(answer)
-    yield from map(proof, answer.evidence)
+    def blocks(self) -> Iterator[Block]:
+        """Yield the two tables, a sentence on how the times were taken, and the proofs."""
+        answer = self.found
+        yield f"One step of {answer.title}"
+        classes: dict[str, Sum] = {str(kind): one for kind, one in answer.by_class().items()}
+        yield sums_table("class of operator", {**classes, "all": answer.whole}, answer.whole)
+        yield sums_table("module", answer.by_module(), answer.whole)
+        yield _caveat(answer)
+        yield from map(proof, answer.evidence)
+
+    def values(self) -> dict[str, Any]:
+        """Return sums by class and module, then every part, for programs."""
+        found = self.found
+        return {
+            "by_class": {kind: one.model_dump() for kind, one in found.by_class().items()},
+            "by_module": {module: one.model_dump() for module, one in found.by_module().items()},
+            "whole": found.whole.model_dump(),
+            **plain_record(found),
+        }
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per module, phase and class of operator."""
+        import pandas
+
+        return pandas.DataFrame([part.model_dump(mode="json") for part in self.found.parts])
+
+    def figure(self, name: str = "") -> "Figure":
+        """Return the figure: modules on the left, shares of the whole on the right."""
+        anatomy = self.found
+        modules = anatomy.by_module()
+        with canvas(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (
+            drawn,
+            (left, right),
+        ):
+            drawn.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
+            _modules(left, anatomy)
+            _shares(right, anatomy)
+            shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
+            handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
+            drawn.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
+            return with_print_colours(drawn)
 
 
 def sums_table(title: str, sums: "Mapping[str, Sum]", whole: "Sum") -> Table:
@@ -163,20 +199,7 @@ def drawable(path: Path) -> None:
 
 def draw(anatomy: Anatomy, path: Path) -> None:
     """Write the figure as PNG or SVG, by the file's suffix."""
-    save(figure(anatomy), path)
-
-
-def figure(anatomy: Anatomy) -> "Figure":
-    """Return the figure: modules on the left, shares of the whole on the right."""
-    modules = anatomy.by_module()
-    with canvas(_WIDTH, 1.4 + 0.27 * len(modules), 2, gridspec_kw={"width_ratios": (3, 2)}) as (drawn, (left, right)):
-        drawn.suptitle(f"One step of {anatomy.title}" if anatomy.title else "One step", fontsize=10)
-        _modules(left, anatomy)
-        _shares(right, anatomy)
-        shown = [kind for kind in CLASSES if kind in anatomy.by_class()]
-        handles = [left.barh(0, 0, color=_COLOURS[kind], label=_TITLES[kind]) for kind in shown]
-        drawn.legend(handles=handles, loc="outside lower center", ncols=len(shown), frameon=False)
-        return with_print_colours(drawn)
+    save(AnatomyView(anatomy).figure(), path)
 
 
 def _modules(axis: Any, anatomy: Anatomy) -> None:

@@ -1,13 +1,12 @@
 """Text on what fits into some memory."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
+from assay.estimator.capacity import Capacity, Fitting
 from assay.report.blocks import Block, Table
+from assay.report.kit.view import Shown
 from assay.units import format_bytes
-
-if TYPE_CHECKING:
-    from assay.estimator.capacity import Fitting
 
 _TITLES = {
     "training.batch_size": "sequences per step",
@@ -26,35 +25,44 @@ MEANING = {
 """Meaning of a need, by the memory that a budget limits."""
 
 
-def capacity_report(found: "Sequence[Fitting]", budget_bytes: int, of: str = "tensors") -> Iterator[Block]:
-    """Yield whether the run fits as it is, a table with the largest value of each setting, and what its rows mean."""
-    configured = found[0].largest
-    fits = "fits" if configured.configured_bytes <= budget_bytes else "does not fit"
-    sequences = "sequence" if configured.configured == 1 else "sequences"
-    yield (
-        f"As it is configured, with {configured.configured:,} {sequences}, a step {fits}: it needs "
-        f"{format_bytes(configured.configured_bytes)} of {format_bytes(budget_bytes)}."
-    )
-    verified = any(one.measured_bytes is not None or one.failure for one in found)
-    columns = ("setting", "configured", "largest", "needs", "measured tensors", "the next needs")
-    shown = columns if verified else columns[:4] + columns[5:]
-    rows = [_row(one, verified) for one in found]
-    yield Table.of(shown, rows, shown[1:])
-    for one in found:
-        if one.largest.value is None:
-            least = f"{one.largest.key}={one.largest.unit} needs {format_bytes(one.largest.peak_bytes)}"
-            yield f"Nothing fits into {format_bytes(budget_bytes)} by a smaller {_TITLES[one.largest.key]}: {least}."
-        if one.failure:
-            yield f"{one.largest.key}={one.largest.value}: {one.failure}"
-    if not verified:
-        yield "These are predictions, and no run was made. --verify trains each answer for three steps."
-    yield (
-        f"The budget is {format_bytes(budget_bytes)}. Each setting grows alone, with all others as configured. Needs "
-        f"are {MEANING[of]}."
-    )
+class CapacityView(Shown[Capacity]):
+    """The largest settings within a budget, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield whether the run fits as it is, the largest value of each setting, and what the rows mean."""
+        found, budget = self.found, format_bytes(self.found.budget_bytes)
+        configured = found[0].largest
+        fits = "fits" if configured.configured_bytes <= found.budget_bytes else "does not fit"
+        sequences = "sequence" if configured.configured == 1 else "sequences"
+        yield (
+            f"As it is configured, with {configured.configured:,} {sequences}, a step {fits}: it needs "
+            f"{format_bytes(configured.configured_bytes)} of {budget}."
+        )
+        verified = any(one.measured_bytes is not None or one.failure for one in found)
+        columns = ("setting", "configured", "largest", "needs", "measured tensors", "the next needs")
+        shown = columns if verified else columns[:4] + columns[5:]
+        rows = [_row(one, verified) for one in found]
+        yield Table.of(shown, rows, shown[1:])
+        for one in found:
+            if one.largest.value is None:
+                least = f"{one.largest.key}={one.largest.unit} needs {format_bytes(one.largest.peak_bytes)}"
+                yield f"Nothing fits into {budget} by a smaller {_TITLES[one.largest.key]}: {least}."
+            if one.failure:
+                yield f"{one.largest.key}={one.largest.value}: {one.failure}"
+        if not verified:
+            yield "These are predictions, and no run was made. --verify trains each answer for three steps."
+        yield (
+            f"The budget is {budget}. Each setting grows alone, with all others as configured. "
+            f"Needs are {MEANING[found.of]}."
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Return the budget, and the largest value of each setting, for programs."""
+        found = self.found
+        return {"memory_bytes": found.budget_bytes, "of": found.of, "largest": [one.to_dict() for one in found]}
 
 
-def _row(one: "Fitting", verified: bool) -> tuple[str, ...]:
+def _row(one: Fitting, verified: bool) -> tuple[str, ...]:
     found = one.largest
     value, peak = ("none", "–") if found.value is None else (str(found.value), format_bytes(found.peak_bytes))
     in_units = f", in {found.unit}s" if found.unit > 1 else ""

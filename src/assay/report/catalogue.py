@@ -7,13 +7,14 @@ whose interval contains zero is `not distinguishable`, which is neither.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import shorten
-from typing import Literal
+from typing import Any, Literal
 
-from assay.analysis.catalogue import CatalogueEntry, Change
+from assay.analysis.catalogue import Catalogue, CatalogueEntry, Change
 from assay.analysis.effects import Verdict
-from assay.optimizations import Optimization
-from assay.report.blocks import Block, Facts
+from assay.optimizations import Card, Optimization, catalogue
+from assay.report.blocks import Block, Facts, Table
 from assay.report.comparison.wording import ending, fine_percent, interval
+from assay.report.kit.view import Shown, plain_record
 from assay.units import format_bytes, format_percent
 
 TITLES = ("method", "speed", "memory", "loss, same seed", "proof")
@@ -35,6 +36,66 @@ def catalogue_report(known: Mapping[str, type[Optimization]]) -> Iterator[Block]
         texts = {name: shorten(text, _COLUMNS - width - 4, placeholder=" …") for name, text in said.items()}
         yield Facts.of((f"  {name:<{width}}", text) for name, text in texts.items())
     yield "\n`assay optimizations NAME` shows the card of one, --table the measured effects."
+
+
+class CatalogueView(Shown[Catalogue]):
+    """The measured catalogue, as a reader is shown it: a table of some techniques, or of all, for each device."""
+
+    def __init__(self, found: Catalogue, names: Sequence[str] = ()) -> None:
+        super().__init__(found)
+        self._names = names or list(catalogue())
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the measurements, device by device."""
+        for device, entries in (self.found.by_device() or {"no device": {}}).items():
+            yield heading(device, entries.values())
+            yield Table.of(TITLES, table(self._names, entries), spare=("proof", "loss, same seed"))
+
+    def values(self) -> list[Any]:
+        """Return every measurement for programs."""
+        return [plain_record(one) for name in self._names for one in self.found.of(name)]
+
+
+class CardView(Shown[Card]):
+    """The card of a technique, as a reader is shown it: with its state here, and what was measured of it."""
+
+    def __init__(self, found: Card, here: str, measured: Sequence[CatalogueEntry]) -> None:
+        super().__init__(found)
+        self._here, self._measured = here, measured
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what it is, and its lines."""
+        card = self.found
+        yield f"{card.title} ({card.optimization})\n\n{card.about}\n"
+        rows = [
+            ("saves", card.saves),
+            ("pays", card.pays),
+            ("numerics", card.numerics),
+            ("stage", card.stage),
+            ("here", self._here),
+            *card_lines(self._measured),
+            ("sources", ", ".join(card.sources)),
+            *((f":{field.name}", f"{field.description} (default {field.default})") for field in card.fields),
+        ]
+        yield Table.of(("", ""), rows)
+
+    def values(self) -> dict[str, Any]:
+        """Return the card for programs."""
+        measured = [plain_record(one) for one in self._measured]
+        return {**plain_record(self.found), "here": self._here, "measured": measured}
+
+
+class CardsView(Shown[Sequence[CardView]]):
+    """The cards of several techniques, as a reader is shown them: a line for each."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the list, which begins with those to try first."""
+        known = catalogue()
+        yield from catalogue_report({one.found.optimization: known[one.found.optimization] for one in self.found})
+
+    def values(self) -> list[Any]:
+        """Return every card for programs."""
+        return [one.values() for one in self.found]
 
 
 def table(optimizations: Iterable[str], entries: Mapping[str, CatalogueEntry]) -> list[tuple[str, ...]]:

@@ -1,33 +1,48 @@
 """The cost of a training as text: a sentence, then FLOPs by convention, hours, energy and money."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from assay.estimator.cost import TrainingCost
 from assay.report.blocks import Block, Table
 from assay.report.inference import describe_model
+from assay.report.kit.view import Shown
 from assay.report.predictions import batch_words, fit_words, hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds
 
-if TYPE_CHECKING:
-    from assay.estimator.cost import TrainingCost
+
+class CostView(Shown[TrainingCost]):
+    """The cost of a training, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what the training takes in a sentence, its FLOPs by convention, and its hours, energy and money."""
+        found = self.found
+        yield _headline(found)
+        rows = [("device", f"{found.devices} × {describe_model(found.device)}"), ("tokens", format_count(found.tokens))]
+        rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
+        rows += _at_pace(found) if found.training is not None else _at_mfu(found)
+        if found.kilowatt_hours is not None:
+            rows.append(("energy of the boards", f"{found.kilowatt_hours:,.4g} kWh at their largest power"))
+        yield Table.of(("cost of a training", ""), rows)
+        yield (
+            "Kaplan counts 6 FLOPs a weight without embeddings and attention; PaLM, all weights and attention; "
+            "Chinchilla, every product. MFU is PaLM's."
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Return the same figures for programs."""
+        found, names = self.found, ("flops", "seconds", "device_hours", "kilowatt_hours", "money")
+        asked = found.model_dump(mode="json", exclude={"model", "training", "batch", "fit"})
+        further = {
+            "training": None if found.training is None else found.training.to_dict(),
+            "batch": None if found.batch is None else found.batch.to_dict(),
+            "fit": None if found.fit is None else found.fit.to_dict(),
+            "mfu_between": list(found.mfu_between),
+        }
+        return asked | further | {name: getattr(found, name) for name in names}
 
 
-def cost_report(found: "TrainingCost") -> Iterator[Block]:
-    """Yield what the training takes in a sentence, its FLOPs by convention, and its hours, energy and money."""
-    yield _headline(found)
-    rows = [("device", f"{found.devices} × {describe_model(found.device)}"), ("tokens", format_count(found.tokens))]
-    rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
-    rows += _at_pace(found) if found.training is not None else _at_mfu(found)
-    if found.kilowatt_hours is not None:
-        rows.append(("energy of the boards", f"{found.kilowatt_hours:,.4g} kWh at their largest power"))
-    yield Table.of(("cost of a training", ""), rows)
-    yield (
-        "Kaplan counts 6 FLOPs a weight without embeddings and attention; PaLM, all weights and attention; Chinchilla, "
-        "every product. MFU is PaLM's."
-    )
-
-
-def _headline(found: "TrainingCost") -> str:
+def _headline(found: TrainingCost) -> str:
     training = found.training
     if training is None or found.batch is None:
         basis = "an assumed" if found.assumed else "the given"
@@ -39,12 +54,12 @@ def _headline(found: "TrainingCost") -> str:
     return f"{begins} {devices} {turned}, {batch_words(found.batch)} a step on each, {training_words(training)}."
 
 
-def _taken(found: "TrainingCost") -> str:
+def _taken(found: TrainingCost) -> str:
     cost = "" if found.money is None else f" and cost {found.money:,.0f}"
     return f"{format_count(found.tokens)} tokens take {format_seconds(found.seconds)}{cost}"
 
 
-def _at_pace(found: "TrainingCost") -> list[tuple[str, str]]:
+def _at_pace(found: TrainingCost) -> list[tuple[str, str]]:
     training = found.training
     assert training is not None
     low, high = found.mfu_between
@@ -60,7 +75,7 @@ def _at_pace(found: "TrainingCost") -> list[tuple[str, str]]:
     return rows
 
 
-def _at_mfu(found: "TrainingCost") -> list[tuple[str, str]]:
+def _at_mfu(found: TrainingCost) -> list[tuple[str, str]]:
     basis = "assumed, because no step is predicted for this device" if found.assumed else "as given"
     rows = [
         ("time", f"{format_seconds(found.seconds)} at {found.mfu:.0%} of the peak (MFU), {basis}"),
@@ -69,16 +84,3 @@ def _at_mfu(found: "TrainingCost") -> list[tuple[str, str]]:
     if found.money is not None:
         rows.append(("money", f"{found.money:,.0f}, at {found.price:g} for a device hour"))
     return rows
-
-
-def cost_values(found: "TrainingCost") -> dict[str, Any]:
-    """Return the same figures for programs."""
-    names = ("flops", "seconds", "device_hours", "kilowatt_hours", "money")
-    asked = found.model_dump(mode="json", exclude={"model", "training", "batch", "fit"})
-    further = {
-        "training": None if found.training is None else found.training.to_dict(),
-        "batch": None if found.batch is None else found.batch.to_dict(),
-        "fit": None if found.fit is None else found.fit.to_dict(),
-        "mfu_between": list(found.mfu_between),
-    }
-    return asked | further | {name: getattr(found, name) for name in names}

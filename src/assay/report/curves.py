@@ -1,6 +1,6 @@
-"""Figures of one run and of one estimate: losses by step, and live memory by instant."""
+"""Curves of one run and of one estimate, as a table and as figures: losses by step, and live memory by instant."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from assay.report.kit.drawing import PAPER, SOFT, canvas, marker, series, smooth, with_print_colours
@@ -10,8 +10,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from assay.cost.simulation.allocator import Moment
+    from assay.records.events import LogEvent
 
 _WIDTH = 9.6
+
+
+def step_frame(events: "Iterable[LogEvent]") -> "pandas.DataFrame":
+    """Return a row per optimizer step, indexed by `step`, with `val_loss` where an evaluation followed a step."""
+    import pandas
+
+    from assay.store import history
+
+    events = list(events)
+    steps = [step.model_dump(exclude={"event"}) for step in history.steps(events)]
+    evaluated = {one.step - 1: one.loss for one in history.evaluations(events)}
+    frame = pandas.DataFrame(steps, columns=None if steps else ["step", "loss", "learning_rate"]).set_index("step")
+    return frame.assign(val_loss=frame.index.map(evaluated).astype(float)) if evaluated else frame
 
 
 def losses(steps: "pandas.DataFrame", unit: str) -> "Figure | None":

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.cost.simulation.peak_parts import PARTS
+from assay.estimator.every_rank import EveryRank
 from assay.estimator.memory_fit import fit_of
+from assay.records.own import TracedPeak
 from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts
 from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_words, longer, within
 from assay.units import (
@@ -21,50 +24,83 @@ from assay.units import (
 )
 
 if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
     from assay.cost.simulation.allocator import Moment
     from assay.cost.simulation.reserved import Interval
     from assay.estimator import Estimate
-    from assay.estimator.every_rank import EveryRank
     from assay.estimator.memory_fit import Fit
-    from assay.records.own import TracedPeak
 
 _SHOWN = 48
 """Most instants to show; a deep model has several for every block."""
 
 
-def estimate_report(every: "EveryRank", *, instants: bool = False) -> Iterator[Block]:
-    """Yield the step of the fullest rank, tables of all ranks, and the parts of the peak.
+class EstimateView(Shown[EveryRank]):
+    """One predicted step, as a reader is shown it."""
 
-    With `instants`: the highest instant of each part of the step instead.
-    """
-    yield _step(every)
-    yield from ranks_report(every)
-    if instants:
-        yield from _instants(every.fullest)
-    else:
-        yield composition_table(every.fullest)
+    def __init__(self, found: EveryRank, *, instants: bool = False) -> None:
+        super().__init__(found)
+        self._instants = instants
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the step of the fullest rank, tables of all ranks, and the parts of the peak.
+
+        With `instants`: the highest instant of each part of the step instead.
+        """
+        yield _step(self.found)
+        yield from ranks_report(self.found)
+        if self._instants:
+            yield from _instants(self.found.fullest)
+        else:
+            yield composition_table(self.found.fullest)
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of the fullest rank, and by rank where they differ, for programs."""
+        return self.found.to_dict()
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per instant of the step: `instant` and live `bytes`."""
+        import pandas
+
+        instants = self.found.fullest.timeline.instants
+        return pandas.DataFrame({"instant": str(moment), "bytes": moment.nbytes} for moment in instants)
+
+    def figure(self, name: str = "") -> "Figure":
+        """Return the figure of live memory by instant."""
+        from assay.report.curves import memory
+
+        return memory(self.found.fullest.timeline.instants)
 
 
-def rows_report(rows: "Mapping[str, EveryRank]") -> Iterator[Block]:
-    """Yield a table with a row for each stack, why a time is missing, and the parts of the peaks in columns."""
-    fits = {heading: fit_of(one.fullest) for heading, one in rows.items()}
-    figures = ("saved for backward", "peak of tensors", "work", "step time")
-    fitting = ("does it fit?",) if any(fits.values()) else ()
-    cells = [(heading, *_row(one), *_verdict(fits[heading], fitting)) for heading, one in rows.items()]
-    yield Table.of(("one optimizer step", *figures, *fitting), cells, figures, ("work",))
-    missing = dict.fromkeys(_unknown_time(one) for one in rows.values() if one.step_time is None)
-    yield from (f"Step time: {reason}." for reason in missing)
-    yield compositions_table({heading: one.fullest for heading, one in rows.items()})
-    yield "A row that is asked alone has all its figures, and says what its step time rests on."
+class EstimateRowsView(Shown[Mapping[str, EveryRank]]):
+    """A row for each of several stacks, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield a table with a row for each stack, why a time is missing, and the parts of the peaks in columns."""
+        rows = self.found
+        fits = {heading: fit_of(one.fullest) for heading, one in rows.items()}
+        figures = ("saved for backward", "peak of tensors", "work", "step time")
+        fitting = ("does it fit?",) if any(fits.values()) else ()
+        cells = [(heading, *_row(one), *_verdict(fits[heading], fitting)) for heading, one in rows.items()]
+        yield Table.of(("one optimizer step", *figures, *fitting), cells, figures, ("work",))
+        missing = dict.fromkeys(_unknown_time(one) for one in rows.values() if one.step_time is None)
+        yield from (f"Step time: {reason}." for reason in missing)
+        yield compositions_table({heading: one.fullest for heading, one in rows.items()})
+        yield "A row that is asked alone has all its figures, and says what its step time rests on."
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of every row for programs."""
+        return {"rows": {heading: one.to_dict() for heading, one in self.found.items()}}
 
 
-def _row(every: "EveryRank") -> tuple[str, ...]:
+def _row(every: EveryRank) -> tuple[str, ...]:
     fullest = every.fullest
     saved, peak = fullest.timeline.saved_bytes, fullest.timeline.peak.nbytes
     return format_bytes(saved), format_bytes(peak), _work(fullest), _short_time(every)
 
 
-def _short_time(every: "EveryRank") -> str:
+def _short_time(every: EveryRank) -> str:
     """Return the step time with its margin or factor, in few words."""
     found = every.step_time
     if found is None:
@@ -84,7 +120,7 @@ def _work(fullest: "Estimate") -> str:
     return " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in fullest.flops.items())
 
 
-def _step(every: "EveryRank") -> Table:
+def _step(every: EveryRank) -> Table:
     fullest = every.fullest
     idle = fullest.active_parameters < fullest.parameters
     active = f", {format_count(fullest.active_parameters)} of them active per token" if idle else ""
@@ -113,7 +149,7 @@ def _device(answer: "Estimate") -> dict[str, str]:
     return {"device": f"{one.name}, {format_bytes(one.memory_bytes)} for torch; it may be absent"}
 
 
-def _time(every: "EveryRank") -> dict[str, str]:
+def _time(every: EveryRank) -> dict[str, str]:
     """Return the step time with its margin, or with what its rates are worth."""
     found = every.step_time
     if found is None:
@@ -138,7 +174,7 @@ def _time(every: "EveryRank") -> dict[str, str]:
     return {**rows, "caution, these rates": rates.caveat} if rates.caveat else rows
 
 
-def _unknown_time(every: "EveryRank") -> str:
+def _unknown_time(every: EveryRank) -> str:
     """Return why no step time is predicted, and what to do."""
     from assay.launch.prepare import threads_of
 
@@ -236,16 +272,39 @@ _SAVED = "saved: "
 _ALL_SAVED = "saved for backward"
 
 
-def traced_report(traced: "TracedPeak") -> Iterator[Block]:
-    """Yield the parts of a traced peak."""
-    yield Facts.of([("parameters", format_count(traced.parameters))])
-    rows = [(part, format_bytes(count), f"{count / traced.peak_bytes:.1%}", "") for part, count in traced.parts.items()]
-    rows.append(("peak of tensors", format_bytes(traced.peak_bytes), "100.0%", traced.instant))
-    yield Table.of(("parts of the peak, traced", "bytes", "share", ""), rows, ("bytes", "share"))
+class TracedView(Shown[TracedPeak]):
+    """A traced peak, as a reader is shown it: alone, or beside the ledger's."""
+
+    def __init__(self, found: TracedPeak, ledger: "Estimate | None" = None) -> None:
+        super().__init__(found)
+        self._ledger = ledger
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the parts of the peak."""
+        traced = self.found
+        if self._ledger is not None:
+            yield _beside(traced, self._ledger)
+            return
+        yield Facts.of([("parameters", format_count(traced.parameters))])
+        rows = [
+            (part, format_bytes(count), f"{count / traced.peak_bytes:.1%}", "") for part, count in traced.parts.items()
+        ]
+        rows.append(("peak of tensors", format_bytes(traced.peak_bytes), "100.0%", traced.instant))
+        yield Table.of(("parts of the peak, traced", "bytes", "share", ""), rows, ("bytes", "share"))
+
+    def values(self) -> dict[str, Any]:
+        """Return all figures for programs."""
+        return self.found.model_dump(mode="json")
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per part of the peak: `part` and `bytes`."""
+        import pandas
+
+        return pandas.DataFrame(self.found.parts.items(), columns=["part", "bytes"])
 
 
-def beside_ledger(traced: "TracedPeak", estimate: "Estimate") -> Iterator[Block]:
-    """Yield a traced peak beside the ledger's; saved tensors are one part, because the two sort them otherwise."""
+def _beside(traced: TracedPeak, estimate: "Estimate") -> Table:
+    """Return a traced peak beside the ledger's; saved tensors are one part, because the two sort them otherwise."""
     ledger, trace = together(estimate.peak_parts), together(traced.parts)
     columns = ("parts of the peak", "ledger", "traced", "difference")
     shown = [*ledger, *(part for part in trace if part not in ledger)]
@@ -253,7 +312,7 @@ def beside_ledger(traced: "TracedPeak", estimate: "Estimate") -> Iterator[Block]
     peak = estimate.timeline.peak
     rows.append(("peak of tensors", *_pair(peak.nbytes, traced.peak_bytes)))
     rows.append(("instant", str(peak), traced.instant, ""))
-    yield Table.of(columns, rows, columns[1:])
+    return Table.of(columns, rows, columns[1:])
 
 
 def together(parts: Mapping[str, int]) -> dict[str, int]:
@@ -271,7 +330,7 @@ def _pair(ledger: int | None, traced: int | None) -> tuple[str, str, str]:
     return format_bytes(ledger), format_bytes(traced), format_percent(traced / ledger - 1)
 
 
-def ranks_report(every: "EveryRank") -> Iterator[Block]:
+def ranks_report(every: EveryRank) -> Iterator[Block]:
     """Yield two tables; nothing for a single rank."""
     if len(every.ranks) == 1:
         return
@@ -282,7 +341,7 @@ def ranks_report(every: "EveryRank") -> Iterator[Block]:
     yield Table.of((heading, "among ranks that divide", "payload"), _payloads(every), ("payload",))
 
 
-def _ranks(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+def _ranks(every: EveryRank) -> Iterator[tuple[str, ...]]:
     """Yield a row for each set of ranks with equal figures."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for rank, one in enumerate(every.ranks):
@@ -305,7 +364,7 @@ def _counted(ranks: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
-def _payloads(every: "EveryRank") -> Iterator[tuple[str, ...]]:
+def _payloads(every: EveryRank) -> Iterator[tuple[str, ...]]:
     """Yield the payload of the fullest rank by collective and axis."""
     handed: Counter[tuple[str, str]] = Counter()
     for one in every.communications[every.fullest.cost.rank]:

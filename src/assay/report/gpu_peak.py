@@ -1,36 +1,51 @@
 """The peak of a step on a GPU that is not there, as plain rows: the sentence first, then memory, parts and kernels."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.estimator.memory_fit import MemoryFit
-from assay.fake.peak import MOST_RESERVED
+from assay.fake.peak import MOST_RESERVED, GpuPeak
 from assay.report.absent import WITH_CONTEXT
 from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_count
-
-if TYPE_CHECKING:
-    from assay.fake.peak import GpuPeak
 
 UNTOLD = "not known by a trace"
 
 
-def gpu_peak_report(found: "GpuPeak") -> Iterator[Block]:
-    """Yield the parts of the answer."""
-    yield headline(found)
-    for library in found.unknown:
-        yield f"The step uses {library}, whose workspaces are not known: the peak is at least the one below."
-    yield Facts.of(_memory(found))
-    rows = [
-        (part, format_bytes(count), f"{count / found.requested_peak_bytes:.1%}") for part, count in found.parts.items()
-    ]
-    if rows:
-        yield Table.of((f"parts of the peak, at {found.instant}", "bytes", "share"), rows, ("bytes", "share"))
-    if found.kernels:
-        yield Facts.of((f"{name} kernel", f"{count} calls") for name, count in found.kernels.items())
+class GpuPeakView(Shown[GpuPeak]):
+    """The peak of a step on an absent GPU, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the parts of the answer."""
+        found = self.found
+        yield headline(found)
+        for library in found.unknown:
+            yield f"The step uses {library}, whose workspaces are not known: the peak is at least the one below."
+        yield Facts.of(_memory(found))
+        rows = [
+            (part, format_bytes(count), f"{count / found.requested_peak_bytes:.1%}")
+            for part, count in found.parts.items()
+        ]
+        if rows:
+            yield Table.of((f"parts of the peak, at {found.instant}", "bytes", "share"), rows, ("bytes", "share"))
+        if found.kernels:
+            yield Facts.of((f"{name} kernel", f"{count} calls") for name, count in found.kernels.items())
+
+    def values(self) -> dict[str, Any]:
+        """Return the answer as plain values."""
+        found = self.found
+        device = found.described
+        return {
+            **found.model_dump(mode="json"),
+            "device_name": device.name,
+            "memory_bytes": device.visible_bytes,
+            "in_use_bytes": list(found.in_use_bytes),
+            "fits": found.fit.value,
+        }
 
 
-def headline(found: "GpuPeak") -> str:
+def headline(found: GpuPeak) -> str:
     """Return the sentence that a colleague would say first."""
     device = found.described
     total, requested = format_bytes(device.visible_bytes), format_bytes(found.requested_peak_bytes)
@@ -59,7 +74,7 @@ def headline(found: "GpuPeak") -> str:
     return words[found.fit]
 
 
-def _memory(found: "GpuPeak") -> Iterator[tuple[str, str]]:
+def _memory(found: GpuPeak) -> Iterator[tuple[str, str]]:
     low, high = map(format_bytes, found.in_use_bytes)
     yield "predicted by", "running it on an absent GPU" if found.ran else "a trace on fake tensors"
     yield "torch", found.torch
@@ -79,15 +94,3 @@ def _memory(found: "GpuPeak") -> Iterator[tuple[str, str]]:
 
 def _told(count: int | None) -> str:
     return UNTOLD if count is None else format_bytes(count)
-
-
-def gpu_peak_values(found: "GpuPeak") -> dict[str, Any]:
-    """Return the answer as plain values."""
-    device = found.described
-    return {
-        **found.model_dump(mode="json"),
-        "device_name": device.name,
-        "memory_bytes": device.visible_bytes,
-        "in_use_bytes": list(found.in_use_bytes),
-        "fits": found.fit.value,
-    }

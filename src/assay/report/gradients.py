@@ -1,30 +1,40 @@
 """The gradients of a trained run as text: a table by module, and sentences on agreement and scale."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from assay.records.gradients import GradientProbe
 from assay.report.blocks import Block, Facts, Table, figure
+from assay.report.kit.view import Shown, plain_record
 from assay.units import format_count
 
 if TYPE_CHECKING:
-    from assay.records.gradients import GradientProbe, ModuleGradient, NoiseScale
+    from assay.records.gradients import ModuleGradient, NoiseScale
 
 
-def gradients_report(found: "GradientProbe") -> Iterator[Block]:
-    """Yield the facts, a table of modules, and what the noise scale means."""
-    yield Facts.of(_facts(found))
-    yield modules_table("module", found.modules)
-    yield from found.notes
-    if found.noise_scale is None:
+class GradientsView(Shown[GradientProbe]):
+    """The gradients of a trained run, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the facts, a table of modules, and what the noise scale means."""
+        found = self.found
+        yield Facts.of(_facts(found))
+        yield modules_table("module", found.modules)
+        yield from found.notes
+        if found.noise_scale is None:
+            yield (
+                "The noise hides the gradient, so there is no noise scale: the micro-batches agree too little. Give "
+                "more --micro-batches, or larger ones."
+            )
+            return
         yield (
-            "The noise hides the gradient, so there is no noise scale: the micro-batches agree too little. Give more "
-            "--micro-batches, or larger ones."
+            "The noise scale is about the batch size from which larger batches help little (McCandlish et al. 2018). "
+            "It grows while a model trains."
         )
-        return
-    yield (
-        "The noise scale is about the batch size from which larger batches help little (McCandlish et al. 2018). It "
-        "grows while a model trains."
-    )
+
+    def values(self) -> Any:
+        """Return the record for programs."""
+        return plain_record(self.found)
 
 
 def modules_table(title: str, modules: "Sequence[ModuleGradient]") -> Table:
@@ -33,7 +43,7 @@ def modules_table(title: str, modules: "Sequence[ModuleGradient]") -> Table:
     return Table.of(columns, map(_row, modules), columns[1:])
 
 
-def _facts(found: "GradientProbe") -> Iterator[tuple[str, str]]:
+def _facts(found: GradientProbe) -> Iterator[tuple[str, str]]:
     size = f"{found.micro_batches} micro-batches of {found.sequences} sequences"
     yield "run", f"{found.run}, after {found.steps} steps"
     yield "measured", f"{size} of {found.tokens_per_sequence} tokens, without dropout, nothing updated"
@@ -45,7 +55,7 @@ def _facts(found: "GradientProbe") -> Iterator[tuple[str, str]]:
         yield "noise scale", f"{_scale(found.noise_scale)}, {tokens} tokens"
 
 
-def agreement_line(found: "GradientProbe") -> str:
+def agreement_line(found: GradientProbe) -> str:
     """Return the agreement of micro-batches and their noise scale in one line."""
     told = "hidden by the noise" if found.noise_scale is None else _scale(found.noise_scale)
     compared = f"{found.micro_batches} micro-batches of {found.sequences} sequences, plain model"

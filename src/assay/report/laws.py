@@ -1,123 +1,58 @@
 """Laws: which can be fitted, a fitted one with its intervals, what one predicts, and its figure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay.report.blocks import Block, Table
 from assay.report.kit.drawing import SOFT, canvas, marker, series, with_print_colours
+from assay.report.kit.view import Shown
 from assay.report.optimal import accounting_values
+from assay.scaling.fitted import FittedLaw
 from assay.scaling.law_intervals import extents
+from assay.scaling.laws import Form
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, QUANTITIES
 from assay.units import finite, format_count, format_flops
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
-    from assay.scaling.fitted import FittedLaw, HeldOut, Prediction
+    from assay.scaling.fitted import HeldOut
     from assay.scaling.law_intervals import Extrapolation
-    from assay.scaling.laws import Form
 
 
-def laws_report(forms: "Iterable[Form]") -> Iterator[Block]:
-    """Yield a row for each law, then how each counts, where it is from, and its published constants."""
-    every = tuple(forms)
-    yield Table.of(("law", "loss"), ((form.name, form.formula) for form in every))
-    for form in every:
-        yield f"{form.name}: {form.counts}. {form.source}."
-        for source, numbers in form.published.items():
-            constants = zip(form.constants, numbers, strict=True)
-            yield f"  {source}: " + ", ".join(f"{one.symbol} {number:.6g}" for one, number in constants) + "."
-    yield "Constants of different laws are never mixed, although they share symbols: each is of one fit."
+class LawsView(Shown[Collection[Form]]):
+    """The laws that can be fitted, as a reader is shown them."""
 
+    def blocks(self) -> Iterator[Block]:
+        """Yield a row for each law, then how each counts, where it is from, and its published constants."""
+        every = self.found
+        yield Table.of(("law", "loss"), ((form.name, form.formula) for form in every))
+        for form in every:
+            yield f"{form.name}: {form.counts}. {form.source}."
+            for source, numbers in form.published.items():
+                constants = zip(form.constants, numbers, strict=True)
+                yield f"  {source}: " + ", ".join(f"{one.symbol} {number:.6g}" for one, number in constants) + "."
+        yield "Constants of different laws are never mixed, although they share symbols: each is of one fit."
 
-def laws_values(forms: "Iterable[Form]") -> list[dict[str, Any]]:
-    """Return the same for programs."""
-    return [
-        {
-            "law": form.name,
-            "formula": form.formula,
-            "counts": form.counts,
-            "source": form.source,
-            "needs": list(form.needs),
-            "published": {
-                source: {one.symbol: number for one, number in zip(form.constants, numbers, strict=True)}
-                for source, numbers in form.published.items()
-            },
-        }
-        for form in forms
-    ]
-
-
-def prediction_report(found: "Prediction") -> Iterator[Block]:
-    """Yield the predicted losses with their intervals, and how far they are from the fitted points."""
-    form, points, source = found.law.form, found.points, found.source
-    yield f"{form.name}: {form.formula}" + (
-        f", constants of {source}." if source else f", fitted to {found.fitted} points."
-    )
-    quantities = [QUANTITIES[name] for name in form.needs]
-    columns = (*quantities, "loss", "95 % interval", "beyond the points")
-    rows = [
-        (
-            *(format_count(float(getattr(points, name)[place])) for name in form.needs),
-            f"{found.loss[place]:.4f}",
-            "–" if np.isnan(found.low[place]) else f"{found.low[place]:.4f} to {found.high[place]:.4f}",
-            _far(float(found.beyond[place]), found.furthest[place]),
-        )
-        for place in range(len(found.loss))
-    ]
-    yield Table.of(columns, rows, columns)
-    if warning := found.accounting.warning:
-        yield f"! {warning} FLOPs that are asked for are as the points count them."
-    if source:
-        yield (
-            "Published constants have no points here, so there is no interval. The loss is of the paper's text and "
-            "tokenizer."
-        )
-    yield from rising(found.rising)
-    if found.unidentified and np.nanmax(found.beyond) > 1:
-        yield (
-            f"The points do not identify {', '.join(found.unidentified)}. Losses far beyond the points may be wrong by "
-            "more than their interval says."
-        )
-    if any(name != form.extent and far > 1 for name, far in zip(found.furthest, found.beyond, strict=True)):
-        yield f"Intervals allow for more {QUANTITIES[form.extent]} only, and for no other quantity."
-    if found.law_taken_as_true:
-        yield "The points are too few to measure how errors grow beyond them, so the interval takes the law as true."
-    if any(found.marked):
-        yield "A prediction more than 100 times beyond the points, or below them, is marked: no hold-out has tested it."
-
-
-def _far(beyond: float, column: str) -> str:
-    if np.isnan(beyond):
-        return "–"
-    far = f"{beyond:.3g} times in {QUANTITIES[column]}" + (" (far)" if beyond > 100 else "")
-    return "within" if beyond <= 1 else far
-
-
-def prediction_values(found: "Prediction") -> dict[str, Any]:
-    """Return the same for programs; one object for each point."""
-    form, points = found.law.form, found.points
-
-    def known(value: float) -> float | None:
-        return None if np.isnan(value) else float(value)
-
-    return {
-        "law": form.name,
-        "source": found.source,
-        "predictions": [
-            {name: float(getattr(points, name)[place]) for name in form.needs}
-            | {
-                "loss": float(found.loss[place]),
-                "low": known(found.low[place]),
-                "high": known(found.high[place]),
-                "beyond": known(found.beyond[place]),
-                "marked": found.marked[place],
+    def values(self) -> list[dict[str, Any]]:
+        """Return the same for programs."""
+        return [
+            {
+                "law": form.name,
+                "formula": form.formula,
+                "counts": form.counts,
+                "source": form.source,
+                "needs": list(form.needs),
+                "published": {
+                    source: {one.symbol: number for one, number in zip(form.constants, numbers, strict=True)}
+                    for source, numbers in form.published.items()
+                },
             }
-            for place in range(len(found.loss))
-        ],
-    }
+            for form in self.found
+        ]
 
 
 _NORMAL = 1.4826
@@ -126,50 +61,108 @@ _NO_SCATTER, _FAR_OFF = 1e-4, 12.0
 """Residual of log L below which points lie on a law, and multiple of the scatter from which one is far off."""
 
 
-def fit_report(found: "FittedLaw") -> Iterator[Block]:
-    """Yield the constants with their intervals, what the points do not say, the optimum, and the test."""
-    form, count = found.law.form, len(found.fit.points)
-    dropped = f", without the {found.dropped} highest losses" if found.dropped else ""
-    yield f"{form.name}: {form.formula}, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
-    yield f"Counts: {form.counts}. Source: {form.source}."
-    if warning := found.accounting.warning:
-        yield f"! {warning} The law is one of N and D, and C below is 6·N·D."
-    yield _constants(found)
-    if found.by_byte:
+class FitView(Shown[FittedLaw]):
+    """A fitted law, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the constants with their intervals, what the points do not say, the optimum, and the test."""
+        found = self.found
+        form, count = found.law.form, len(found.fit.points)
+        dropped = f", without the {found.dropped} highest losses" if found.dropped else ""
+        yield f"{form.name}: {form.formula}, fitted to {count} points{dropped}. Objective {found.fit.objective:.7f}."
+        yield f"Counts: {form.counts}. Source: {form.source}."
+        if warning := found.accounting.warning:
+            yield f"! {warning} The law is one of N and D, and C below is 6·N·D."
+        yield _constants(found)
+        if found.by_byte:
+            yield (
+                f"{found.by_byte} is a loss per byte of text, so the law is in nats per byte. Published constants are "
+                "of losses per token, with which E, A and B cannot be compared."
+            )
         yield (
-            f"{found.by_byte} is a loss per byte of text, so the law is in nats per byte. Published constants are of "
-            "losses per token, with which E, A and B cannot be compared."
+            f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than "
+            "the constants, because different constants give nearly the same losses."
         )
-    yield (
-        f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than the "
-        "constants, because different constants give nearly the same losses."
-    )
-    if found.together:
-        pairs = "; ".join(f"{one} and {other}" for one, other in found.together)
-        yield f"These go up and down together, so each alone says little: {pairs}."
-    yield from _limits(found)
-    yield from rising(found.rising)
-    yield from _unidentified(found)
-    yield from _residuals(found)
-    if found.profile is not None:
-        yield _likelihood(found)
-    if found.hides_shared_errors:
-        yield (
-            "The sizes are too few to show errors that all runs of one size share, such as that of a learning rate. If "
-            "there are any, intervals are too narrow."
-        )
-    yield from _optimum(found)
-    yield _beyond(found)
-    if found.held_out is not None:
-        yield _tested(found.held_out, found)
+        if found.together:
+            pairs = "; ".join(f"{one} and {other}" for one, other in found.together)
+            yield f"These go up and down together, so each alone says little: {pairs}."
+        yield from _limits(found)
+        yield from rising(found.rising)
+        yield from _unidentified(found)
+        yield from _residuals(found)
+        if found.profile is not None:
+            yield _likelihood(found)
+        if found.hides_shared_errors:
+            yield (
+                "The sizes are too few to show errors that all runs of one size share, such as that of a learning "
+                "rate. If there are any, intervals are too narrow."
+            )
+        yield from _optimum(found)
+        yield _beyond(found)
+        if found.held_out is not None:
+            yield _tested(found.held_out, found)
+
+    def values(self) -> dict[str, Any]:
+        """Return the same figures for programs; None stands for an open end and a number that is too large."""
+        return {name: finite(value) for name, value in _values(self.found).items()}
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per constant, indexed by its symbol: the fit, the ends of its intervals, the fit of all."""
+        import pandas
+
+        found, ends = self.found, self.found.intervals
+        columns: dict[str, dict[str, float | bool | None]] = {
+            "fitted": dict(found.law.printed),
+            "low": {name: low for name, (low, _) in ends.items()},
+            "high": {name: high for name, (_, high) in ends.items()},
+            "identified": {name: name not in found.unidentified for name in ends},
+        }
+        if found.profile is not None:
+            columns["profile_low"] = {name: low for name, (low, _) in found.profile.intervals.items()}
+            columns["profile_high"] = {name: high for name, (_, high) in found.profile.intervals.items()}
+        if found.undropped is not None:
+            columns["all_points"] = dict(found.undropped.law.printed)
+        return pandas.DataFrame(columns).rename_axis("constant")
+
+    def figure(self, name: str = "") -> "Figure":
+        """Draw losses and the law's by compute, with its lowest loss for each compute, and the residuals."""
+        found = self.found
+        points, form = found.fit.points, found.law.form
+        sizes = extents(points, form)
+        with canvas(_WIDTH, 3.4, 2) as (figure, (left, right)):
+            left.plot(
+                sizes, points.loss, color=series(1), marker=marker(1), markersize=3, linestyle="none", label="points"
+            )
+            left.plot(sizes, found.law.losses(points), color=series(2), marker="_", linestyle="none", label="law")
+            reach = np.geomspace(sizes.min(), _FURTHER * sizes.max(), 100)
+            if form.optimum(found.law.values, float(reach[0])) is not None:
+                best = np.array([found.law.optimum(float(flops)) for flops in reach])
+                losses, within = (
+                    found.law.loss(best[:, 0], reach / FLOPS_PER_PARAMETER_AND_TOKEN / best[:, 0]),
+                    reach <= sizes.max(),
+                )
+                left.plot(reach[within], losses[within], color=series(3), label="lowest for its compute")
+                left.plot(reach[~within], losses[~within], color=series(3), linestyle=":", label="extrapolated")
+            left.set(title="loss, and that of the law", ylabel="nats per token", xscale="log")
+            left.legend(frameon=False)
+            right.axhline(0, color=SOFT, linewidth=0.8)
+            right.plot(
+                sizes, 100 * found.fit.residuals, color=series(1), marker=marker(1), markersize=3, linestyle="none"
+            )
+            right.set(title="residuals", ylabel="% of the loss", xscale="log")
+            for axis in (left, right):
+                axis.set_xlabel(_NAMES[form.extent])
+                # Powers of ten would be typeset as formulas.
+                axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
+            return with_print_colours(figure)
 
 
-def _limits(found: "FittedLaw") -> Iterator[str]:
+def _limits(found: FittedLaw) -> Iterator[str]:
     for name, limit in found.at_limit.items():
         yield f"{name} is at {limit:g}, a limit of this law. If a value beyond it is possible, choose another law."
 
 
-def _unidentified(found: "FittedLaw") -> Iterator[str]:
+def _unidentified(found: FittedLaw) -> Iterator[str]:
     """Yield which constants the points do not identify, and why."""
     if found.deciding:
         yield (
@@ -193,7 +186,7 @@ def rising(columns: "Sequence[str]") -> Iterator[str]:
         )
 
 
-def _residuals(found: "FittedLaw") -> Iterator[str]:
+def _residuals(found: FittedLaw) -> Iterator[str]:
     """Yield sentences on points without scatter, and on one that is far from the law."""
     sizes, points = np.abs(found.fit.residuals), found.fit.points
     scatter = float(_NORMAL * np.median(sizes))
@@ -208,7 +201,7 @@ def _residuals(found: "FittedLaw") -> Iterator[str]:
         )
 
 
-def _constants(found: "FittedLaw") -> Table:
+def _constants(found: FittedLaw) -> Table:
     """Return a row for each constant, with the columns that the fit has."""
     law, intervals = found.law, found.intervals
     columns = {"fitted": [f"{value:.5g}" for value in law.printed.values()]}
@@ -231,7 +224,7 @@ def _ends(ends: tuple[float | None, float | None]) -> str:
     return f"{low} to {high}"
 
 
-def _likelihood(found: "FittedLaw") -> str:
+def _likelihood(found: FittedLaw) -> str:
     """Return what the profile assumes, and which density the residuals follow better."""
     assert found.profile is not None
     likely = found.profile.log_likelihoods
@@ -243,7 +236,7 @@ def _likelihood(found: "FittedLaw") -> str:
     )
 
 
-def _optimum(found: "FittedLaw") -> Iterator[str]:
+def _optimum(found: FittedLaw) -> Iterator[str]:
     flops = float(found.fit.points.flops.max())
     best = found.law.form.optimum(found.law.values, flops)
     if best is not None and not found.supports_optimum:
@@ -256,7 +249,7 @@ def _optimum(found: "FittedLaw") -> Iterator[str]:
         )
 
 
-def _tested(tested: "HeldOut", found: "FittedLaw") -> str:
+def _tested(tested: "HeldOut", found: FittedLaw) -> str:
     unit = QUANTITIES[found.law.form.extent]
     fitted = "Points" if tested.fitted == len(found.fit.points) else f"For a test, the {tested.fitted} points"
     return (
@@ -267,7 +260,7 @@ def _tested(tested: "HeldOut", found: "FittedLaw") -> str:
     )
 
 
-def _beyond(found: "FittedLaw") -> str:
+def _beyond(found: FittedLaw) -> str:
     beyond, extent = found.extrapolation, found.law.form.extent
     if beyond is None:
         return (
@@ -286,12 +279,7 @@ def _spread(beyond: "Extrapolation", times: float) -> float:
     return float(np.expm1(beyond.half_widths(np.array([beyond.fitted_flops * times])))[0])
 
 
-def fit_values(found: "FittedLaw") -> dict[str, Any]:
-    """Return the same figures for programs; None stands for an open end and a number that is too large."""
-    return {name: finite(value) for name, value in _values(found).items()}
-
-
-def _values(found: "FittedLaw") -> dict[str, Any]:
+def _values(found: FittedLaw) -> dict[str, Any]:
     form, tested, profile = found.law.form, found.held_out, found.profile
     return {
         "law": form.name,
@@ -331,31 +319,3 @@ _WIDTH = 9.6
 _FURTHER = 10.0
 """Multiple of the largest fitted compute up to which the law's optimum is drawn, dotted."""
 _NAMES = {"flops": "training FLOPs", "parameters": "parameters", "tokens": "training tokens"}
-
-
-def law_figure(found: "FittedLaw") -> "Figure":
-    """Draw losses and the law's by compute, with its lowest loss for each compute, and the residuals."""
-    points, form = found.fit.points, found.law.form
-    sizes = extents(points, form)
-    with canvas(_WIDTH, 3.4, 2) as (figure, (left, right)):
-        left.plot(sizes, points.loss, color=series(1), marker=marker(1), markersize=3, linestyle="none", label="points")
-        left.plot(sizes, found.law.losses(points), color=series(2), marker="_", linestyle="none", label="law")
-        reach = np.geomspace(sizes.min(), _FURTHER * sizes.max(), 100)
-        if form.optimum(found.law.values, float(reach[0])) is not None:
-            best = np.array([found.law.optimum(float(flops)) for flops in reach])
-            losses, within = (
-                found.law.loss(best[:, 0], reach / FLOPS_PER_PARAMETER_AND_TOKEN / best[:, 0]),
-                reach <= sizes.max(),
-            )
-            left.plot(reach[within], losses[within], color=series(3), label="lowest for its compute")
-            left.plot(reach[~within], losses[~within], color=series(3), linestyle=":", label="extrapolated")
-        left.set(title="loss, and that of the law", ylabel="nats per token", xscale="log")
-        left.legend(frameon=False)
-        right.axhline(0, color=SOFT, linewidth=0.8)
-        right.plot(sizes, 100 * found.fit.residuals, color=series(1), marker=marker(1), markersize=3, linestyle="none")
-        right.set(title="residuals", ylabel="% of the loss", xscale="log")
-        for axis in (left, right):
-            axis.set_xlabel(_NAMES[form.extent])
-            # Powers of ten would be typeset as formulas.
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
-        return with_print_colours(figure)

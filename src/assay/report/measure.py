@@ -6,21 +6,26 @@ Its proof against a baseline follows: its values, its peak, and the operators th
 from collections import Counter
 from collections.abc import Iterator
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from assay.report.anatomy import sums_table
+from assay.records.own import OwnStep
+from assay.report.anatomy import AnatomyView, sums_table
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, figure
 from assay.report.comparison.wording import value_check
+from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_count, format_flops, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from assay.records.own import OwnProof, OwnStep
+    import pandas
+    from matplotlib.figure import Figure
+
+    from assay.records.own import OwnProof
 
 _SHOWN = 12
 """Most modules and operators to show."""
 
 
-def proof_report(step: "OwnStep", proof: "OwnProof") -> Iterator[Block]:
+def proof_report(step: OwnStep, proof: "OwnProof") -> Iterator[Block]:
     """Yield the verdict with its reasons, and the operators that were added or vanished."""
     yield Facts.of(_proof_facts(step, proof))
     rows = [(one.name, one.phase, one.dtype, str(one.baseline), str(one.count)) for one in proof.operators[:_SHOWN]]
@@ -30,7 +35,7 @@ def proof_report(step: "OwnStep", proof: "OwnProof") -> Iterator[Block]:
         yield f"{more} more operators differ."
 
 
-def _proof_facts(step: "OwnStep", proof: "OwnProof") -> Iterator[tuple[str, str]]:
+def _proof_facts(step: OwnStep, proof: "OwnProof") -> Iterator[tuple[str, str]]:
     baseline = proof.baseline
     yield "against", baseline.program.title
     same = ": its operators, its memory and their dtypes are those of the baseline"
@@ -60,22 +65,41 @@ _SHOWN = 12
 """Most modules and operators to show."""
 
 
-def own_step_report(step: "OwnStep") -> Iterator[Block]:
-    """Yield what the step is, its memory, its operators, its modules, and what was not measured."""
-    yield Facts.of(_facts(step))
-    if step.proof is not None:
-        yield from proof_report(step, step.proof)
-    yield _memory(step)
-    yield _parts(step)
-    yield _operators(step)
-    if step.anatomy is not None:
-        modules = sorted(step.anatomy.by_module().items(), key=lambda item: -item[1].seconds)
-        yield sums_table("module, the slowest first", dict(modules[:_SHOWN]), step.anatomy.whole)
-    if step.missing:
-        yield Table.of(("not measured", "because"), step.missing.items())
+class OwnStepView(Shown[OwnStep]):
+    """A measured step of a user's own, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what the step is, its memory, its operators, its modules, and what was not measured."""
+        step = self.found
+        yield Facts.of(_facts(step))
+        if step.proof is not None:
+            yield from proof_report(step, step.proof)
+        yield _memory(step)
+        yield _parts(step)
+        yield _operators(step)
+        if step.anatomy is not None:
+            modules = sorted(step.anatomy.by_module().items(), key=lambda item: -item[1].seconds)
+            yield sums_table("module, the slowest first", dict(modules[:_SHOWN]), step.anatomy.whole)
+        if step.missing:
+            yield Table.of(("not measured", "because"), step.missing.items())
+
+    def values(self) -> dict[str, Any]:
+        """Return all figures for programs."""
+        step = self.found
+        return {**step.model_dump(mode="json"), "flops": dict(step.flops), "tokens_per_second": step.tokens_per_second}
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per operator, phase and dtype: count, FLOPs and bytes of one step."""
+        import pandas
+
+        return pandas.DataFrame([one.model_dump(mode="json") for one in self.found.operations])
+
+    def figure(self, name: str = "") -> "Figure | None":
+        """Return the figure of time by module and class of operator; None if the step was not taken apart."""
+        return None if self.found.anatomy is None else AnatomyView(self.found.anatomy).figure()
 
 
-def _facts(step: "OwnStep") -> Iterator[tuple[str, str]]:
+def _facts(step: OwnStep) -> Iterator[tuple[str, str]]:
     program = step.program
     yield "step", program.title
     yield "calls", f"{' + '.join(program.modules)}, updated by {' + '.join(program.optimizers)}"
@@ -100,13 +124,13 @@ def _facts(step: "OwnStep") -> Iterator[tuple[str, str]]:
         yield "caution", f"other programs took processor time in {disturbed} of {len(step.blocks)} blocks"
 
 
-def _memory(step: "OwnStep") -> Table:
+def _memory(step: OwnStep) -> Table:
     measured = {title: getattr(step.memory, name) for name, title in _MEMORY.items()}
     rows = [(title, format_bytes(nbytes)) for title, nbytes in measured.items() if nbytes is not None]
     return Table.of(("memory", "measured"), rows, ("measured",))
 
 
-def _parts(step: "OwnStep") -> Table:
+def _parts(step: OwnStep) -> Table:
     """Parts of the peak. Those that the ledger cannot see are inside operators, and close the sum."""
     peak = step.memory.tensors_peak_bytes or 0
     inside = peak - sum(step.peak_parts.values())
@@ -116,7 +140,7 @@ def _parts(step: "OwnStep") -> Table:
     return Table.of(("parts of the peak", "bytes", "share", ""), [*rows, last], ("bytes", "share"))
 
 
-def _operators(step: "OwnStep") -> Table:
+def _operators(step: OwnStep) -> Table:
     """Operators by class, phase and dtype, with the most FLOPs or bytes first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     flops, moved = counts.copy(), counts.copy()

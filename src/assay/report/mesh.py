@@ -7,9 +7,11 @@ sixteen. Drawings are aligned in a pipe too; figures for a program are those of 
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from assay.config.mesh import AXES, Mesh
+from assay.config.mesh import AXES, Mesh, nodes
 from assay.hardware.links import inside_node
+from assay.report.kit.view import Shown
 
 _STAGES, _FEW_STAGES = 16, 6
 """Most rows of a full drawing, and of a short one."""
@@ -17,6 +19,35 @@ _DETAILS = ((8, 4), (4, 4), (4, 3), (3, 3))
 """Most entries of a tensor group, and most context indices, in a cell; the first pair that fits two cells is used."""
 DIVIDES = {"pp": "the layers", "dp": "the batch", "cp": "each sequence", "tp": "the tensors of a layer"}
 """The part of a step that each axis divides, in words."""
+
+
+class MeshView(Shown[Mesh]):
+    """A mesh, as a reader is shown it: alone, or over nodes of so many ranks."""
+
+    def __init__(self, found: Mesh, ranks_per_node: int | None = None) -> None:
+        super().__init__(found)
+        self._per_node = ranks_per_node
+
+    def blocks(self) -> Iterator[str]:
+        """Yield the lines of the drawing, as wide as the terminal."""
+        return mesh_lines(self.found, self._per_node)
+
+    def values(self) -> dict[str, Any]:
+        """Return the place of each rank, and the groups of each axis, for programs."""
+        mesh, each = self.found, self._per_node
+        value: dict[str, Any] = {
+            "world": mesh.size,
+            "degrees": {axis: mesh.degree(axis) for axis in AXES},
+            "ranks": [{"rank": rank, **mesh.at(rank), **self._node(rank)} for rank in range(mesh.size)],
+            "groups": {axis: mesh.groups(axis) for axis in AXES},
+        }
+        if each is not None:
+            value["nodes"] = [list(node) for node in nodes(mesh, each)]
+            value["inside_node"] = {axis: inside_node(mesh, axis, each) for axis in AXES}
+        return value
+
+    def _node(self, rank: int) -> dict[str, int]:
+        return {} if self._per_node is None else {"node": rank // self._per_node}
 
 
 def divided_parts(axes: Iterable[str]) -> str:

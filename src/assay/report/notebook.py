@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 _LEFT, _RIGHT = Markup('style="text-align:left"'), Markup('style="text-align:right"')
 
 
-class Shown:
-    """A result that a notebook shows as its report, with its figure below."""
-
-    def report(self) -> Iterable[Block]:
-        """Return the parts of the report."""
-        raise NotImplementedError
-
-    def plot(self) -> "Figure | None":
-        """Return the main figure of the result; None if there is nothing to draw."""
-        return None
-
-    def _repr_html_(self) -> str:
-        return html(self.report(), self.plot())
-
-
 def html(blocks: Iterable[Block], *figures: "Figure | None") -> str:
     """Return blocks and figures, one below the other, as HTML."""
     drawn = [_image(figure) for figure in figures if figure is not None]

@@ -7,43 +7,88 @@ import numpy as np
 
 from assay.report.blocks import Block, Table
 from assay.report.kit.drawing import canvas, marker, plain_numbers, series, with_print_colours
+from assay.report.kit.view import Shown
+from assay.scaling.optimal import Growths, LawAnswers
 from assay.units import finite, format_count, format_seconds
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
     from assay.scaling.frontier import Frontier
-    from assay.scaling.optimal import Growth, Growths, LawAnswer, LawAnswers, OtherSize, Quantity
+    from assay.scaling.optimal import Growth, LawAnswer, OtherSize, Quantity
     from assay.scaling.points import Accounting
 
 _UNITS: "Mapping[Quantity, str]" = {"parameters": "parameters", "tokens": "tokens", "flops": "FLOPs"}
 
 
-def optimal_report(found: "LawAnswers") -> Iterator[Block]:
-    """Yield a row for each law, the further answers, and how the laws count."""
-    interval = _interval_of(found)
-    columns = (
-        "law",
-        "parameters",
-        "tokens",
-        "tokens per parameter",
-        "FLOPs",
-        "loss",
-        f"{interval}, interval",
-        "beyond",
-    )
-    yield Table.of(columns, (_optimal_row(one, interval) for one in found.answers.values()), columns[1:-1])
-    yield from warnings(found.answers)
-    yield from _refusals(found)
-    if found.tokens_per_parameter is not None:
-        yield from _overtrained(found, found.tokens_per_parameter)
-    if found.inference_tokens is not None:
-        yield from _served(found, found.inference_tokens)
-    yield from _texts(found)
-    if any(one.bill is not None for one in found.answers.values()):
-        yield from _bills(found)
-    yield from sources(found.answers)
-    yield "Losses of different papers cannot be compared: each is of its own text and tokenizer. C = 6·N·D."
+class OptimalView(Shown[LawAnswers]):
+    """The best size and data by each law, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield a row for each law, the further answers, and how the laws count."""
+        found = self.found
+        interval = _interval_of(found)
+        columns = (
+            "law",
+            "parameters",
+            "tokens",
+            "tokens per parameter",
+            "FLOPs",
+            "loss",
+            f"{interval}, interval",
+            "beyond",
+        )
+        yield Table.of(columns, (_optimal_row(one, interval) for one in found.answers.values()), columns[1:-1])
+        yield from warnings(found.answers)
+        yield from _refusals(found)
+        if found.tokens_per_parameter is not None:
+            yield from _overtrained(found, found.tokens_per_parameter)
+        if found.inference_tokens is not None:
+            yield from _served(found, found.inference_tokens)
+        yield from _texts(found)
+        if any(one.bill is not None for one in found.answers.values()):
+            yield from _bills(found)
+        yield from sources(found.answers)
+        yield "Losses of different papers cannot be compared: each is of its own text and tokenizer. C = 6·N·D."
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per law, indexed by `law`; figures of a refused answer are missing."""
+        return _frame(self.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of every law for programs; those of a refused answer are null."""
+        found = self.found
+        return {name: _optimum_values(one) for name, one in found.answers.items()}
+
+    def figure(self, name: str = "") -> "Figure | None":
+        """Return the figure; None if every answer is refused."""
+        found = self.found
+        answers = [one for one in found.answers.values() if one.optimum is not None]
+        if not answers:
+            return None
+        ends = min(one.flops for one in answers) / _AROUND, max(one.flops for one in answers) * _AROUND
+        compute = np.geomspace(*ends, 30)
+        with canvas(6.5, 4.2, 1) as (drawn, (axis,)):
+            for number, one in enumerate(answers, start=1):
+                sizes = [one.frontier.at(float(flops)).parameters for flops in compute]
+                color, most = series(number), one.frontier.reach.most
+                within = compute <= most
+                axis.plot(compute, sizes, color=color, linewidth=0.9, linestyle="dotted", label=one.law)
+                axis.plot(compute[within], np.array(sizes)[within], color=color, linewidth=1.4)
+                best = one.optimum
+                if best is not None:
+                    axis.plot([best.flops], [best.parameters], color=color, marker=marker(number), linestyle="none")
+            axis.set(xscale="log", yscale="log", xlabel="training FLOPs", ylabel="optimal parameters")
+            plain_numbers(axis)
+            axis.legend(fontsize=7, frameon=False)
+            return with_print_colours(drawn)
+
+
+def _frame(values: Mapping[str, Mapping[str, Any]]) -> "pandas.DataFrame":
+    import pandas
+
+    return pandas.json_normalize([{"law": name, **one} for name, one in values.items()]).set_index("law")
 
 
 def sources(answers: "Mapping[str, LawAnswer] | Mapping[str, Growth]") -> Iterator[str]:
@@ -91,7 +136,7 @@ def mark(beyond: float) -> str:
     return f"! {format_count(beyond)} × the fitted compute" if beyond > MARKED else ""
 
 
-def _interval_of(found: "LawAnswers") -> "Quantity":
+def _interval_of(found: LawAnswers) -> "Quantity":
     """Return the quantity whose interval the table has: N, or the data if N is given."""
     return "tokens" if found.quantity == "parameters" else "parameters"
 
@@ -112,7 +157,7 @@ def _optimal_row(one: "LawAnswer", other: "Quantity") -> tuple[str, ...]:
     )
 
 
-def _refusals(found: "LawAnswers") -> Iterator[str]:
+def _refusals(found: LawAnswers) -> Iterator[str]:
     if any(one.far for one in found.answers.values()):
         yield (
             "! marks answers beyond 100 times the compute of the largest run behind a law: nothing supports them but "
@@ -124,7 +169,7 @@ def _refusals(found: "LawAnswers") -> Iterator[str]:
         yield f"This is less than a hundredth of the compute of the smallest run behind {names}."
 
 
-def _overtrained(found: "LawAnswers", ratio: float) -> Iterator[Block]:
+def _overtrained(found: LawAnswers, ratio: float) -> Iterator[Block]:
     yield f"The same loss at {ratio:g} tokens for each parameter:"
     columns = ("law", "parameters", "tokens", "FLOPs", "compute, times", "size, times", "beyond")
     rows = (
@@ -140,7 +185,7 @@ def _overtrained(found: "LawAnswers", ratio: float) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:-1])
 
 
-def _served(found: "LawAnswers", tokens: float) -> Iterator[Block]:
+def _served(found: LawAnswers, tokens: float) -> Iterator[Block]:
     yield (
         f"The same loss with the fewest FLOPs of training and of {format_count(tokens)} tokens of inference, "
         "6·N·D + 2·N·T (Sardana et al. 2023, arXiv:2401.00448):"
@@ -161,7 +206,7 @@ def _served(found: "LawAnswers", tokens: float) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:-1])
 
 
-def _there(found: "LawAnswers", which: int) -> "Iterator[tuple[LawAnswer, OtherSize]]":
+def _there(found: LawAnswers, which: int) -> "Iterator[tuple[LawAnswer, OtherSize]]":
     """Yield the answers that have a model off the optimum: the overtrained one, or the one that serves."""
     for one in found.answers.values():
         there = (one.overtrained, one.served)[which]
@@ -174,7 +219,7 @@ def _model(there: "OtherSize") -> tuple[str, ...]:
     return format_count(model.parameters), format_count(model.tokens), f"{model.flops:.3g}"
 
 
-def _texts(found: "LawAnswers") -> Iterator[Block]:
+def _texts(found: LawAnswers) -> Iterator[Block]:
     from assay.scaling.optimal import BYTES_PER_TOKEN, Text
 
     low, high = BYTES_PER_TOKEN
@@ -195,7 +240,7 @@ def _bytes(count: float) -> str:
     return f"{format_count(count, space=True)}B"
 
 
-def _bills(found: "LawAnswers") -> Iterator[Block]:
+def _bills(found: LawAnswers) -> Iterator[Block]:
     bills = {name: one.bill for name, one in found.answers.items() if one.bill is not None}
     first = next(iter(bills.values()))
     if found.quantity == "flops":
@@ -214,11 +259,6 @@ def _bills(found: "LawAnswers") -> Iterator[Block]:
         for name, bill in bills.items()
     )
     yield Table.of(columns, rows, columns[1:])
-
-
-def optimal_values(found: "LawAnswers") -> dict[str, Any]:
-    """Return the figures of every law for programs; those of a refused answer are null."""
-    return {name: _optimum_values(one) for name, one in found.answers.items()}
 
 
 def _optimum_values(one: "LawAnswer") -> dict[str, Any]:
@@ -265,27 +305,40 @@ def _elsewhere_values(there: "OtherSize") -> dict[str, Any]:
     return {"parameters": model.parameters, "tokens": model.tokens, "flops": model.flops, **whole}
 
 
-def growth_report(found: "Growths") -> Iterator[Block]:
-    """Yield a row for each law with the factors of N and D, and the model to which they lead."""
-    yield f"With {found.times:g} times the compute:"
-    columns: tuple[str, ...] = ("law", "N, times", "interval", "D, times")
-    if found.run is not None:
-        columns += ("this run's N", "this run's D")
-    if found.flops is not None:
-        columns += ("optimal N", "optimal D", "beyond")
-    yield Table.of(columns, (_growth_row(found, one) for one in found.answers.values()), columns[1:])
-    yield from warnings(found.answers)
-    if found.run is not None:
-        parameters, tokens = map(format_count, found.run)
-        yield (
-            f"This run has {parameters} parameters and {tokens} tokens, {found.flops:.3g} FLOPs. Its N and D are "
-            "multiplied by the factors, so it stays as far from the optimum as it is. The optimum is that of the whole "
-            "compute."
-        )
-    yield from sources(found.answers)
+class GrowthView(Shown[Growths]):
+    """Growth of the best size and data, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield a row for each law with the factors of N and D, and the model to which they lead."""
+        found = self.found
+        yield f"With {found.times:g} times the compute:"
+        columns: tuple[str, ...] = ("law", "N, times", "interval", "D, times")
+        if found.run is not None:
+            columns += ("this run's N", "this run's D")
+        if found.flops is not None:
+            columns += ("optimal N", "optimal D", "beyond")
+        yield Table.of(columns, (_growth_row(found, one) for one in found.answers.values()), columns[1:])
+        yield from warnings(found.answers)
+        if found.run is not None:
+            parameters, tokens = map(format_count, found.run)
+            yield (
+                f"This run has {parameters} parameters and {tokens} tokens, {found.flops:.3g} FLOPs. Its N and D are "
+                "multiplied by the factors, so it stays as far from the optimum as it is. The optimum is that of the "
+                "whole compute."
+            )
+        yield from sources(found.answers)
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per law, indexed by `law`."""
+        return _frame(self.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of every law for programs."""
+        found = self.found
+        return {name: _growth_values(found, one) for name, one in found.answers.items()}
 
 
-def _growth_row(found: "Growths", one: "Growth") -> tuple[str, ...]:
+def _growth_row(found: Growths, one: "Growth") -> tuple[str, ...]:
     ends = interval(one.parameters_interval, one.frontier, "{:.3g}".format)
     row: tuple[str, ...] = (one.law, f"{one.parameters:.3g}", ends, f"{one.tokens:.3g}")
     if found.run is not None:
@@ -301,12 +354,7 @@ def _grown(run: tuple[float, float], one: "Growth") -> tuple[float, float]:
     return run[0] * one.parameters, run[1] * one.tokens
 
 
-def growth_values(found: "Growths") -> dict[str, Any]:
-    """Return the figures of every law for programs."""
-    return {name: _growth_values(found, one) for name, one in found.answers.items()}
-
-
-def _growth_values(found: "Growths", one: "Growth") -> dict[str, Any]:
+def _growth_values(found: Growths, one: "Growth") -> dict[str, Any]:
     spread = one.frontier.spread
     return {
         "parameters_times": one.parameters,
@@ -325,26 +373,3 @@ def _growth_values(found: "Growths", one: "Growth") -> dict[str, Any]:
 
 _AROUND = 30.0
 """Factor of compute that is drawn on both sides of the answers."""
-
-
-def figure(found: "LawAnswers") -> "Figure | None":
-    """Return the figure; None if every answer is refused."""
-    answers = [one for one in found.answers.values() if one.optimum is not None]
-    if not answers:
-        return None
-    ends = min(one.flops for one in answers) / _AROUND, max(one.flops for one in answers) * _AROUND
-    compute = np.geomspace(*ends, 30)
-    with canvas(6.5, 4.2, 1) as (drawn, (axis,)):
-        for number, one in enumerate(answers, start=1):
-            sizes = [one.frontier.at(float(flops)).parameters for flops in compute]
-            color, most = series(number), one.frontier.reach.most
-            within = compute <= most
-            axis.plot(compute, sizes, color=color, linewidth=0.9, linestyle="dotted", label=one.law)
-            axis.plot(compute[within], np.array(sizes)[within], color=color, linewidth=1.4)
-            best = one.optimum
-            if best is not None:
-                axis.plot([best.flops], [best.parameters], color=color, marker=marker(number), linestyle="none")
-        axis.set(xscale="log", yscale="log", xlabel="training FLOPs", ylabel="optimal parameters")
-        plain_numbers(axis)
-        axis.legend(fontsize=7, frameon=False)
-        return with_print_colours(drawn)

@@ -1,35 +1,59 @@
 """A plan for other machines as text: its mesh, memory and traffic of a rank, and the time of a step."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from assay.estimator.projection import Projection
 from assay.report.blocks import Block, Table
+from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts, rank_lines
 from assay.report.predictions import hours_words
 from assay.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
     from assay.cost.mesh_layout import Layout
-    from assay.estimator.projection import Projection
 
 _DAY = 86_400
 
 
-def plan_report(projection: "Projection") -> Iterator[Block]:
-    """Yield the mesh, three short tables, and a sentence on all that is left out."""
-    yield from rank_lines(projection.plan.layout.mesh, projection.cluster.gpus_per_node)
-    yield ""
-    yield Table.of(("one optimizer step", ""), _step(projection))
-    yield _held(projection)
-    yield from _sent(projection)
-    yield (
-        "The plan is computed from datasheets, with nothing measured. It leaves out overlap, stragglers, the update "
-        "and memory traffic. Buffers, gathered weights and fragmentation take several gigabytes more. docs/numbers.md "
-        "gives the errors of plans."
-    )
+class PlanView(Shown[Projection]):
+    """A plan for other machines, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the mesh, three short tables, and a sentence on all that is left out."""
+        projection = self.found
+        yield from rank_lines(projection.plan.layout.mesh, projection.cluster.gpus_per_node)
+        yield ""
+        yield Table.of(("one optimizer step", ""), _step(projection))
+        yield _held(projection)
+        yield from _sent(projection)
+        yield (
+            "The plan is computed from datasheets, with nothing measured. It leaves out overlap, stragglers, the "
+            "update and memory traffic. Buffers, gathered weights and fragmentation take several gigabytes more. "
+            "docs/numbers.md gives the errors of plans."
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of the plan for programs."""
+        return self.found.to_dict()
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per pipeline stage: bytes that each of its ranks holds, by kind."""
+        import pandas
+
+        return pandas.DataFrame([vars(held) for held in self.found.plan.held]).rename_axis("stage")
+
+    def figure(self, name: str = "") -> "Figure":
+        """Return the figure of planned memory by pipeline stage and kind."""
+        from assay.report.curves import stage_memory
+
+        return stage_memory(self.frame().drop(columns="parameters"))
 
 
-def _step(projection: "Projection") -> Iterator[tuple[str, str]]:
+def _step(projection: Projection) -> Iterator[tuple[str, str]]:
     planned, sheet = projection.plan, projection.cluster.datasheet
     layout = planned.layout
     tokens = projection.training_tokens
@@ -55,7 +79,7 @@ def _micro_batches(layout: "Layout") -> str:
     return f"{count} micro-batches {each} per replica" if count > 1 else f"one micro-batch {each} per replica"
 
 
-def _bubble(projection: "Projection") -> str:
+def _bubble(projection: Projection) -> str:
     played = f"{projection.plan.bubble:.1%} of forward and backward, including sends and logits"
     formula = projection.bubble_by_formula
     if formula is None:
@@ -72,7 +96,7 @@ def days(seconds: float) -> str:
     return f"{count:.1f} days" if count < 1000 else f"{format_count(count / 365)} years"
 
 
-def _held(projection: "Projection") -> Table:
+def _held(projection: Projection) -> Table:
     stage, held = projection.fullest
     memory = projection.cluster.datasheet.accelerator.memory_bytes
     parts = ("weights", "gradients", "optimizer", "activations")
@@ -87,7 +111,7 @@ def _amount(nbytes: float, memory: int) -> tuple[str, str]:
     return format_bytes(nbytes), f"{nbytes / memory:.1%}"
 
 
-def _sent(projection: "Projection") -> Iterator[Table]:
+def _sent(projection: Projection) -> Iterator[Table]:
     mesh, sent = projection.plan.layout.mesh, projection.plan.sent_bytes
     rows = []
     for axis, count in sent.items():

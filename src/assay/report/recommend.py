@@ -1,21 +1,27 @@
 """Advice on what to turn on as text, on one device and over several GPUs, and its figure."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from math import exp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from assay.advise.advice import Advice
+from assay.advise.placed import LayoutAdvice
 from assay.estimator.timing.step_time import WIDE
 from assay.hardware.devices import device
 from assay.report.blocks import Block, Facts, Table
 from assay.report.kit.drawing import canvas, marker, series, with_print_colours
+from assay.report.kit.view import Shown
 from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, training_words
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
-    from assay.advise.advice import Advice, Choice
-    from assay.advise.placed import Layout, LayoutAdvice
+    from assay.advise.advice import Choice
+    from assay.advise.placed import Layout
+    from assay.analysis.comparison import Comparison
     from assay.estimator.cost import Training
 
 _APART = 1.05
@@ -24,39 +30,83 @@ Measured = Mapping[str, float]
 """Measured seconds of a step, by the stack."""
 
 
-def advice_report(
-    found: "Advice", training: "Training | None" = None, measured: Measured | None = None
-) -> Iterator[Block]:
-    """Yield the answer in a sentence, its figures, a table of memory and speed, and its caveats.
+class AdviceView(Shown[Advice]):
+    """Advice on what to turn on, as a reader is shown it: with a whole training, and what a comparison measured."""
 
-    `training` is a whole one. `measured` has the times of a verification.
-    """
-    yield stack_sentence(found, training)
-    yield Facts.of(_stack_answer(found, training))
-    rows = [(one.title, _speed(found, one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
-    speed, time = found.speed_unit, "step time" if found.device else "arithmetic"
-    yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
-    if found.parts:
-        yield Table.of(("element", time, "memory", "loss"), _contributions(found), (time, "memory"))
-    if found.different:
-        yield "These train differently, so the loss is another one. Each joins the recommended stack:"
-        different = [(one.title, _speed(found, one), format_bytes(one.need_bytes)) for one in found.different]
-        yield Table.of(("stack", speed, "needs"), different, (speed, "needs"))
-    yield from (f"Caution: {one}." for one in found.warnings)
-    yield _basis(found)
-    yield from _left_out(found)
-    if measured:
-        yield _verdict(found, measured)
+    def __init__(self, found: Advice, training: "Training | None" = None, verified: "Comparison | None" = None) -> None:
+        super().__init__(found)
+        self.training, self.verified = training, verified
+
+    @cached_property
+    def measured(self) -> Measured:
+        """Measured seconds of a step by the stack; empty without a comparison."""
+        rows = () if self.verified is None else self.verified.rows
+        times = {row.treatment: row.metrics.get("step_seconds") for row in rows}
+        return {title: time for title, time in times.items() if isinstance(time, float)}
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the answer in a sentence, its figures, a table of memory and speed, and its caveats."""
+        found, training = self.found, self.training
+        yield stack_sentence(found, training)
+        yield Facts.of(_stack_answer(found, training))
+        rows = [(one.title, _speed(found, one), format_bytes(one.need_bytes), _loss(one)) for one in found.frontier]
+        speed, time = found.speed_unit, "step time" if found.device else "arithmetic"
+        yield Table.of(("stack", speed, "needs", "loss"), rows, (speed, "needs"), ("loss",))
+        if found.parts:
+            yield Table.of(("element", time, "memory", "loss"), _contributions(found), (time, "memory"))
+        if found.different:
+            yield "These train differently, so the loss is another one. Each joins the recommended stack:"
+            different = [(one.title, _speed(found, one), format_bytes(one.need_bytes)) for one in found.different]
+            yield Table.of(("stack", speed, "needs"), different, (speed, "needs"))
+        yield from (f"Caution: {one}." for one in found.warnings)
+        yield _basis(found)
+        yield from _left_out(found)
+        if self.measured:
+            yield _verdict(found, self.measured)
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of every stack for programs, with the training and the verification."""
+        training = None if self.training is None else self.training.to_dict()
+        found: dict[str, Any] = {"training": training, "verified": None}
+        if self.verified is not None:
+            held = kept_order(self.found, self.measured)
+            found["verified"] = {"study": self.verified.record.id, "step_seconds": self.measured, "order_held": held}
+        return Advice.to_dict(self.found) | found
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per stack of the frontier: tokens/s or FLOPs, bytes, numerics."""
+        import pandas
+
+        return pandas.DataFrame([self.found.plain(one) for one in self.found.frontier])
+
+    def figure(self, name: str = "") -> "Figure":
+        """Return the figure of memory and speed: the frontier, the recommended stack and the bare configuration."""
+        found = self.found
+        groups = {"frontier": found.frontier, "recommended": (found.recommended,), "nothing": (found.baseline,)}
+        with canvas(5.0, 3.6, 1) as (drawn, (axis,)):
+            for number, (label, points) in enumerate(groups.items()):
+                axis.plot(
+                    [one.need_bytes / _MIB for one in points],
+                    [one.tokens_per_second for one in points],
+                    color=series(number + 1),
+                    marker=marker(number + 1),
+                    linestyle="-" if label == "frontier" else "none",
+                    label=label,
+                )
+            axis.axvline(found.budget_bytes / _MIB, linewidth=0.8, linestyle=":")
+            axis.set(xlabel="needs, MiB", ylabel=found.speed_unit, xscale="log")
+            axis.legend()
+        return with_print_colours(drawn)
 
 
-def kept_order(found: "Advice", measured: Measured) -> bool:
+def kept_order(found: Advice, measured: Measured) -> bool:
     """True if no stack was measured to be noticeably faster than one that was ranked before it."""
     ranked = dict.fromkeys(one.title for one in found.ranked)
     times = [measured[title] for title in ranked if title in measured]
     return all(time * _APART >= max(times[: place + 1]) for place, time in enumerate(times))
 
 
-def stack_sentence(found: "Advice", training: "Training | None") -> str:
+def stack_sentence(found: Advice, training: "Training | None") -> str:
     """Return the sentence that a colleague would say first."""
     best = found.recommended
     here = _budget(found)
@@ -68,7 +118,7 @@ def stack_sentence(found: "Advice", training: "Training | None") -> str:
     return f"{found.configuration} fits {where} {turned}: {needs}{room}{takes}."
 
 
-def _stack_answer(found: "Advice", training: "Training | None") -> Iterator[tuple[str, str]]:
+def _stack_answer(found: Advice, training: "Training | None") -> Iterator[tuple[str, str]]:
     best, bare = found.recommended, found.baseline
     yield "turn on", best.title
     yield "command", found.command
@@ -92,12 +142,12 @@ def _stack_answer(found: "Advice", training: "Training | None") -> Iterator[tupl
             yield "money", f"{money_words(training)}, at {training.price:g} for an hour"
 
 
-def _budget(found: "Advice", of: str = "") -> str:
+def _budget(found: Advice, of: str = "") -> str:
     on = f" on {found.device}" if found.device else ""
     return f"{format_bytes(found.budget_bytes)}{of}{on}"
 
 
-def _speed(found: "Advice", one: "Choice") -> str:
+def _speed(found: Advice, one: "Choice") -> str:
     speed = format_count(one.tokens_per_second)
     if one.margin is None or not found.device:
         return speed
@@ -109,7 +159,7 @@ def _loss(one: "Choice") -> str:
     return one.numerics.name.lower().replace("_", " ")
 
 
-def _contributions(found: "Advice") -> Iterator[tuple[str, str, str, str]]:
+def _contributions(found: Advice) -> Iterator[tuple[str, str, str, str]]:
     """Yield what each element changes, by the recommended stack against the one without it."""
     best = found.recommended
     for part in found.parts:
@@ -120,7 +170,7 @@ def _contributions(found: "Advice") -> Iterator[tuple[str, str, str, str]]:
             yield part.element, time, format_percent(best.need_bytes / part.without.need_bytes - 1), part.loss
 
 
-def _basis(found: "Advice") -> str:
+def _basis(found: Advice) -> str:
     """Return what the times rest on, how far to trust them, and how to get better ones."""
     counts = found.counts
     searched = f"{counts.candidates:,} compatible stacks were searched; {counts.replayed} whole ledgers decided."
@@ -148,7 +198,7 @@ def _stacks(count: int) -> str:
     return "One stack was" if count == 1 else f"{count} stacks were"
 
 
-def _left_out(found: "Advice") -> Iterator[str]:
+def _left_out(found: Advice) -> Iterator[str]:
     counts = found.counts
     if found.sources:
         yield f"Changes of the loss were measured on like runs: {'; '.join(found.sources)}."
@@ -170,7 +220,7 @@ def _left_out(found: "Advice") -> Iterator[str]:
         yield f"Measured, but not predicted: {'; '.join(counts.measured)} (docs/measured/gpu.md)."
 
 
-def _verdict(found: "Advice", measured: Measured) -> str:
+def _verdict(found: Advice, measured: Measured) -> str:
     times = ", ".join(f"{title} {format_seconds(seconds)}" for title, seconds in measured.items())
     held = "held" if kept_order(found, measured) else "did not hold"
     fastest = min(measured, key=measured.__getitem__)
@@ -190,24 +240,44 @@ _REPLICATED = (
 )
 
 
-def layout_report(found: "LayoutAdvice", training: "Training | None" = None) -> Iterator[Block]:
-    """Yield the answer in a sentence, its figures, its tables of layouts, and its caveats."""
-    yield layout_sentence(found, training)
-    yield Facts.of(_layout_answer(found, training))
-    yield _table("layout", found.frontier)
-    if found.runners_up:
-        yield _table("next layout", found.runners_up)
-    yield from (f"Caution: {one}." for one in found.warnings)
-    yield _PLANNED.format(found) if found.planned else _REPLICATED.format(found)
-    if found.sources:
-        yield f"Changes of the loss were measured on like runs: {'; '.join(found.sources)}."
-    if found.lossy:
-        yield f"Left out, because no like measurement or published training keeps their loss: {', '.join(found.lossy)}."
-    if found.unplanned:
-        yield f"Left out, because no plan over several ranks has them: {', '.join(found.unplanned)}."
+class LayoutAdviceView(Shown[LayoutAdvice]):
+    """Advice on a layout over several GPUs, as a reader is shown it: with a whole training."""
+
+    def __init__(self, found: LayoutAdvice, training: "Training | None" = None) -> None:
+        super().__init__(found)
+        self.training = training
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the answer in a sentence, its figures, its tables of layouts, and its caveats."""
+        found, training = self.found, self.training
+        yield layout_sentence(found, training)
+        yield Facts.of(_layout_answer(found, training))
+        yield _table("layout", found.frontier)
+        if found.runners_up:
+            yield _table("next layout", found.runners_up)
+        yield from (f"Caution: {one}." for one in found.warnings)
+        yield _PLANNED.format(found) if found.planned else _REPLICATED.format(found)
+        if found.sources:
+            yield f"Changes of the loss were measured on like runs: {'; '.join(found.sources)}."
+        if found.lossy:
+            lossy = ", ".join(found.lossy)
+            yield f"Left out, because no like measurement or published training keeps their loss: {lossy}."
+        if found.unplanned:
+            yield f"Left out, because no plan over several ranks has them: {', '.join(found.unplanned)}."
+
+    def values(self) -> dict[str, Any]:
+        """Return the figures of every layout for programs, with the training."""
+        training = None if self.training is None else self.training.to_dict()
+        return LayoutAdvice.to_dict(self.found) | {"training": training}
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per layout of the frontier: tokens/s, bytes, shares of waiting."""
+        import pandas
+
+        return pandas.json_normalize([one.to_dict() for one in self.found.frontier])
 
 
-def layout_sentence(found: "LayoutAdvice", training: "Training | None") -> str:
+def layout_sentence(found: LayoutAdvice, training: "Training | None") -> str:
     """Return the sentence that a colleague would say first."""
     best, run = found.recommended, found.run
     batch = f"{run.sequences_per_step:,} sequences of {run.model.context_length:,} tokens"
@@ -216,7 +286,7 @@ def layout_sentence(found: "LayoutAdvice", training: "Training | None") -> str:
     return f"{found.configuration} fits {found.cluster} with {best.title}: {batch} need {needs}{takes}."
 
 
-def _layout_answer(found: "LayoutAdvice", training: "Training | None") -> Iterator[tuple[str, str]]:
+def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator[tuple[str, str]]:
     best, time = found.recommended, found.step_time
     yield "turn on", best.title
     yield "layout", f"{best.mesh}, on {found.cluster}"
@@ -249,22 +319,3 @@ def _table(heading: str, placed: "Iterable[Layout]") -> Table:
 
 
 _MIB = 2**20
-
-
-def figure(found: "Advice") -> "Figure":
-    """Return the figure of memory and speed: the frontier, the recommended stack and the bare configuration."""
-    groups = {"frontier": found.frontier, "recommended": (found.recommended,), "nothing": (found.baseline,)}
-    with canvas(5.0, 3.6, 1) as (drawn, (axis,)):
-        for number, (label, points) in enumerate(groups.items()):
-            axis.plot(
-                [one.need_bytes / _MIB for one in points],
-                [one.tokens_per_second for one in points],
-                color=series(number + 1),
-                marker=marker(number + 1),
-                linestyle="-" if label == "frontier" else "none",
-                label=label,
-            )
-        axis.axvline(found.budget_bytes / _MIB, linewidth=0.8, linestyle=":")
-        axis.set(xlabel="needs, MiB", ylabel=found.speed_unit, xscale="log")
-        axis.legend()
-    return with_print_colours(drawn)

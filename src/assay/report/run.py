@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from assay.config.home import Home
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value
 from assay.report.gradients import agreement_line
-from assay.report.kit.command import arguments, stack
+from assay.report.kit.command import arguments, stack, stack_summary
+from assay.report.kit.view import Shown, plain_record
 from assay.units import (
     format_bytes,
     format_count,
@@ -18,8 +20,10 @@ from assay.units import (
 )
 
 if TYPE_CHECKING:
-    from assay.config import Home, Run
-    from assay.records.evidence import Evidence, ValueProof
+    import pandas
+    from matplotlib.figure import Figure
+
+    from assay.records.evidence import Evidence
     from assay.records.prediction import Predicted
     from assay.records.run import RunResult
 
@@ -32,47 +36,58 @@ _MEMORY = {
 }
 
 
-def run_report(result: "RunResult", home: "Home", *, whole: bool = False) -> Iterator[Block]:
-    """Yield a run's summary, or with `whole` all that is recorded of it."""
-    from assay.store.run_folder import RunFolder
+class RunView(Shown["RunResult"]):
+    """One run, as a reader is shown it; its folder is in a home, by default that of the environment."""
 
-    yield Facts.of(lines(result))
-    yield ""
-    yield Table.of(("memory", "measured", "predicted"), _memory_rows(result), ("measured", "predicted"))
-    if result.missing:
-        yield Table.of(("not measured", "because"), result.missing.items())
-    if result.ranks:
-        yield from _by_rank(result)
-    if whole:
-        yield from _the_rest(result)
-    saved = RunFolder(home.runs / result.run).newest_checkpoint() is not None
-    yield Facts.of((("folder", str(home.runs / result.run)), *closing(result, saved=saved)))
+    def __init__(self, found: "RunResult", home: Home | None = None, *, whole: bool = False) -> None:
+        super().__init__(found)
+        self._home, self._whole = home or Home(), whole
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield a run's summary, or with `whole` all that is recorded of it."""
+        from assay.store.run_folder import RunFolder
+
+        result, folder = self.found, self._home.runs / self.found.run
+        yield Facts.of(lines(result))
+        yield ""
+        yield Table.of(("memory", "measured", "predicted"), _memory_rows(result), ("measured", "predicted"))
+        if result.missing:
+            yield Table.of(("not measured", "because"), result.missing.items())
+        if result.ranks:
+            yield from _by_rank(result)
+        if self._whole:
+            yield from _the_rest(result)
+        saved = RunFolder(folder).newest_checkpoint() is not None
+        yield Facts.of((("folder", str(folder)), *closing(result, saved=saved)))
+
+    def values(self) -> Any:
+        """Return the record for programs."""
+        return plain_record(self.found)
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per optimizer step, indexed by `step`. Raises `UsageError` if the run was removed."""
+        from assay.report.curves import step_frame
+        from assay.store.lookup import find
+
+        return step_frame(find(self._home, self.found.run).events())
+
+    def figure(self, name: str = "") -> "Figure | None":
+        """Return the figure of training loss, validation loss and learning rate by step; None without a step."""
+        from assay.report.comparison.wording import unit_of_loss
+        from assay.report.curves import losses
+
+        return losses(self.frame(), unit_of_loss(self.found.config)) if self.found.steps else None
 
 
 def _by_rank(result: "RunResult") -> Iterator[Block]:
-    columns = (
-        "by rank",
-        "tensors",
-        "predicted",
-        "process",
-        "weights",
-        "state",
-        "payload",
-        "predicted",
-        "communicating",
-    )
-    yield Table.of(columns, _rank_rows(result), columns[1:])
+    names = ("by rank", "tensors", "predicted", "process", "weights", "state", "payload", "predicted", "communicating")
+    yield Table.of(names, _rank_rows(result), names[1:])
     if any(one.spent for one in result.ranks):
         figures = ("calls", "running", "waiting", "transfer")
         yield Table.of(("by rank", "collective", "axis", *figures), _spent_rows(result), figures)
     if any(one.idle for one in result.ranks):
         shares = ("idle", "simulated", "equal stages", "CPU time")
         yield Table.of(("pipeline", *shares, ""), _idle_rows(result), shares)
-
-
-def stack_summary(run: "Run") -> str:
-    """Optimizations as they are written after ``--with``; ``"none"`` for the baseline."""
-    return "+".join(map(str, run.optimizations)) or "none"
 
 
 def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
@@ -123,10 +138,12 @@ def _status(result: "RunResult") -> str:
 
 
 def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
+    from assay.report.comparison.wording import value_check
+
     for evidence in result.evidence:
         yield "evidence", proof(evidence)
     if result.values is not None:
-        yield "values", values(result.values)
+        yield "values", value_check(result.values)
 
 
 def sample_error(result: "RunResult") -> str:
@@ -143,13 +160,6 @@ def sample_error(result: "RunResult") -> str:
 def proof(evidence: "Evidence") -> str:
     """Format an item of evidence: whether the optimization took effect, and what was observed."""
     return f"{evidence.optimization}: {'proven' if evidence.verdict else 'NO EFFECT'}, {evidence.observed}"
-
-
-def values(proof: "ValueProof") -> str:
-    """Format the value check: whether the first steps computed the right values, and with which errors."""
-    from assay.report.comparison.wording import value_check
-
-    return value_check(proof)
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:

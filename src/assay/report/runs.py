@@ -5,19 +5,22 @@ compare` is for that.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from assay.report.blocks import UNKNOWN, amount, figure
+from assay.report.blocks import UNKNOWN, Block, Table, amount, figure
+from assay.report.kit.view import Shown
 from assay.report.run import flat
+from assay.store.index import Entry
 from assay.units import format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+
+    import pandas
 
     from assay.records.run import RunResult
-    from assay.store.index import Entry
 
 FIGURES = ("steps", "val loss", "tokens/s", "tensors peak", "process peak")
 COLUMNS = ("run", "status", "created", "preset", "corpus", "model", "with", *FIGURES)
@@ -49,7 +52,7 @@ def _letter(number: int) -> str:
     return chr(ord("a") + number) if number < _LETTERS else f"z{number - _LETTERS + 1}"
 
 
-def row(entry: "Entry", mark: str = "") -> tuple[str, ...]:
+def row(entry: Entry, mark: str = "") -> tuple[str, ...]:
     """Return a run as a row of the table; `mark` is the letter of its evaluation."""
     shape = (entry.n_layer, entry.n_head, entry.n_embd, entry.context_length)
     return (
@@ -68,7 +71,7 @@ def row(entry: "Entry", mark: str = "") -> tuple[str, ...]:
     )
 
 
-def brief(entry: "Entry", study: str | None = None) -> dict[str, Any]:
+def brief(entry: Entry, study: str | None = None) -> dict[str, Any]:
     """Return a run as a value of ``--json``; `study` is the id of the study of which it is a cell."""
     from assay.store.index import given_name
 
@@ -91,7 +94,7 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
     return text
 
 
-def _status(entry: "Entry") -> str:
+def _status(entry: Entry) -> str:
     """Return the status, with the number of disturbed timed blocks, if there are any."""
     if not entry.disturbed_blocks:
         return entry.status
@@ -109,6 +112,55 @@ def _shortened(corpus: str | None) -> str:
 
 
 Pair = tuple[Any, Any]
+
+
+class RunsView(Shown[Sequence[Entry]]):
+    """A list of runs, as a reader is shown it; `studies` has the study of each run that is a cell of one."""
+
+    def __init__(self, found: "Sequence[Entry]", studies: Mapping[str, str] | None = None) -> None:
+        super().__init__(found)
+        self._studies = studies or {}
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """Letters of runs with unlike evaluations."""
+        return unlike(self.found)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the table."""
+        yield Table.of(COLUMNS, (row(one, self.marks.get(one.run, "")) for one in self.found), FIGURES, SPARE)
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return each run for programs."""
+        return [brief(one, self._studies.get(one.run)) for one in self.found]
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row per run, indexed by its id, with every column of the store's index."""
+        import pandas
+
+        from assay.store.index import Entry
+
+        return pandas.DataFrame([one._asdict() for one in self.found], columns=Entry._fields).set_index("run")
+
+
+class RunDifferencesView(Shown[Mapping[str, Mapping[str, Pair]]]):
+    """The differences of two runs, as a reader is shown them: configuration, environment and figures."""
+
+    def __init__(self, found: "Mapping[str, Mapping[str, Pair]]", runs: tuple[str, str]) -> None:
+        super().__init__(found)
+        self._runs = runs
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield a table of each part, or a sentence where nothing differs."""
+        for name in ("config", "environment"):
+            rows = [(key, *pair) for key, pair in self.found[name].items()]
+            yield Table.of((name, *self._runs), rows) if rows else f"{name}: the same"
+        columns = ("figures", *self._runs, "change")
+        yield Table.of(columns, changed_rows(self.found["figures"]), columns[1:])
+
+    def values(self) -> dict[str, Any]:
+        """Return the ids of both runs, and each difference, for programs."""
+        return {"runs": self._runs, **self.found}
 
 
 def configurations(a: "RunResult", b: "RunResult") -> dict[str, Pair]:

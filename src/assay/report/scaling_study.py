@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.records.study import StudyEnding
 from assay.report.blocks import Block, Facts, Table
-from assay.report.frontiers import isoflop_values
-from assay.report.laws import fit_report, fit_values
+from assay.report.kit.view import Shown, view
+from assay.report.laws import FitView
 from assay.studies.isoflop.budget import MOST_EPOCHS, cells_of, seconds_of
+from assay.studies.isoflop.plan import ScalingPlan
 from assay.studies.isoflop.sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, RATE, WIDTH
 from assay.units import format_count, format_flops, format_percent, format_power, format_seconds
@@ -17,61 +18,63 @@ if TYPE_CHECKING:
 
     from assay.scaling.approaches import Parabola
     from assay.scaling.scaling_study import RateCheck, ScalingAnswer, StudyPoint
-    from assay.studies.isoflop.plan import ScalingPlan
 
 _COLUMNS = ("run", "parameters", "tokens", "epochs", "steps", "FLOPs", "process")
 
 
-def plan_report(plan: "ScalingPlan") -> Iterator[Block]:
-    """Yield the whole, a table of the runs in their order, and sentences on what was chosen."""
-    study = plan.study
-    rows, every = list(study.combinations()), cells_of(study)
-    yield Facts.of(
-        (
-            ("study", study.name),
-            ("base", study.base),
-            ("runs", f"{len(every)}, two of them equal at each seed; {plan.here.slots} beside each other"),
-            ("FLOPs", f"{format_flops(sum(_flops(plan, one) for one in every))} in all"),
-            ("time", f"{format_seconds(plan.seconds)} predicted, {format_seconds(plan.budget_seconds)} given"),
+class ScalingPlanView(Shown[ScalingPlan]):
+    """A study of scaling before it runs, as a reader is shown it."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the whole, a table of the runs in their order, and sentences on what was chosen."""
+        plan = self.found
+        study = plan.study
+        rows, every = list(study.combinations()), cells_of(study)
+        yield Facts.of(
+            (
+                ("study", study.name),
+                ("base", study.base),
+                ("runs", f"{len(every)}, two of them equal at each seed; {plan.here.slots} beside each other"),
+                ("FLOPs", f"{format_flops(sum(_flops(plan, one) for one in every))} in all"),
+                ("time", f"{format_seconds(plan.seconds)} predicted, {format_seconds(plan.budget_seconds)} given"),
+            )
         )
-    )
-    yield Table.of(_COLUMNS, (_row(plan, one) for one in rows), _COLUMNS[1:], spare=("steps",))
-    yield from study.notes()
-    yield (
-        f"Sizes are chosen around {plan.wanted.tokens_per_parameter:g} tokens for each parameter. The learning rate of "
-        f"a run is the base's × (width / base's width)^{study.width_exponent:g} × (steps / base's steps)"
-        f"^{study.steps_exponent:g}. Half and twice of it are tried at "
-        f"{study.check_rate_at} FLOPs."
-    )
-    yield (
-        f"The text has {format_count(plan.here.train_tokens)} tokens. No run sees them more than {MOST_EPOCHS:g} "
-        "times, up to which repeated text is nearly as good as new text (Muennighoff et al. 2023)."
-    )
-    if study.held_out.flops * 1.1 > _most(plan):
-        yield "The text limits this study, and not the time. More text, or a larger model, would use the rest."
+        yield Table.of(_COLUMNS, (_row(plan, one) for one in rows), _COLUMNS[1:], spare=("steps",))
+        yield from study.notes()
+        yield (
+            f"Sizes are chosen around {plan.wanted.tokens_per_parameter:g} tokens for each parameter. The learning "
+            f"rate of a run is the base's × (width / base's width)^{study.width_exponent:g} × (steps / base's "
+            f"steps)^{study.steps_exponent:g}. Half and twice of it are tried at {study.check_rate_at} FLOPs."
+        )
+        yield (
+            f"The text has {format_count(plan.here.train_tokens)} tokens. No run sees them more than {MOST_EPOCHS:g} "
+            "times, up to which repeated text is nearly as good as new text (Muennighoff et al. 2023)."
+        )
+        if study.held_out.flops * 1.1 > _most(plan):
+            yield "The text limits this study, and not the time. More text, or a larger model, would use the rest."
+
+    def values(self) -> dict[str, Any]:
+        """Return the same figures for programs."""
+        plan = self.found
+        study = plan.study
+        return {
+            "name": study.name,
+            "runs": {budget: list(widths) for budget, widths in study.runs.items()},
+            "held_out": study.held_out.model_dump(),
+            "count": study.count,
+            "seeds": study.seeds,
+            "seconds": plan.seconds,
+            "slots": plan.here.slots,
+            "step_seconds": dict(plan.here.step_seconds),
+            "train_tokens": plan.here.train_tokens,
+            "rows": [
+                {**one, "tokens": _tokens(plan, one), "flops": _flops(plan, one), "seconds": _seconds(plan, one)}
+                for one in study.combinations()
+            ],
+        }
 
 
-def plan_values(plan: "ScalingPlan") -> dict[str, Any]:
-    """Return the same figures for programs."""
-    study = plan.study
-    return {
-        "name": study.name,
-        "runs": {budget: list(widths) for budget, widths in study.runs.items()},
-        "held_out": study.held_out.model_dump(),
-        "count": study.count,
-        "seeds": study.seeds,
-        "seconds": plan.seconds,
-        "slots": plan.here.slots,
-        "step_seconds": dict(plan.here.step_seconds),
-        "train_tokens": plan.here.train_tokens,
-        "rows": [
-            {**one, "tokens": _tokens(plan, one), "flops": _flops(plan, one), "seconds": _seconds(plan, one)}
-            for one in study.combinations()
-        ],
-    }
-
-
-def _row(plan: "ScalingPlan", levels: "Mapping[str, str]") -> tuple[str, ...]:
+def _row(plan: ScalingPlan, levels: "Mapping[str, str]") -> tuple[str, ...]:
     study, size = plan.study, plan.here.sizes[int(levels[WIDTH])]
     kind = "held out" if levels[BUDGET] not in study.runs else "fitted" if levels[RATE] == AS_RULED else "rate check"
     rate = "" if levels[RATE] == AS_RULED else f", {levels[RATE]} × rate"
@@ -86,21 +89,21 @@ def _row(plan: "ScalingPlan", levels: "Mapping[str, str]") -> tuple[str, ...]:
     )
 
 
-def _tokens(plan: "ScalingPlan", levels: "Mapping[str, str]") -> int:
+def _tokens(plan: ScalingPlan, levels: "Mapping[str, str]") -> int:
     size = plan.here.sizes[int(levels[WIDTH])]
     return plan.study.steps(size, levels[BUDGET]) * size.tokens_per_step
 
 
-def _flops(plan: "ScalingPlan", levels: "Mapping[str, str]") -> float:
+def _flops(plan: ScalingPlan, levels: "Mapping[str, str]") -> float:
     size = plan.here.sizes[int(levels[WIDTH])]
     return float(FLOPS_PER_PARAMETER_AND_TOKEN * counts(size.model)[plan.study.count] * _tokens(plan, levels))
 
 
-def _seconds(plan: "ScalingPlan", levels: "Mapping[str, str]") -> float:
+def _seconds(plan: ScalingPlan, levels: "Mapping[str, str]") -> float:
     return seconds_of(plan.study, levels, plan.wanted, plan.limits)
 
 
-def _most(plan: "ScalingPlan") -> float:
+def _most(plan: ScalingPlan) -> float:
     """Return the FLOPs of the largest size on all the tokens that are allowed."""
     largest = max(counts(size.model)[plan.study.count] for size in plan.here.sizes.values())
     return float(FLOPS_PER_PARAMETER_AND_TOKEN * largest * MOST_EPOCHS * plan.here.train_tokens)
@@ -120,7 +123,7 @@ def answer_report(found: "ScalingAnswer") -> Iterator[Block]:
     yield from rates_table(found)
     yield runs_table(found)
     yield from cautions(found)
-    yield from fit_report(found.law)
+    yield from FitView(found.law).blocks()
 
 
 def headline(found: "ScalingAnswer") -> str:
@@ -266,7 +269,7 @@ def answer_values(found: "ScalingAnswer") -> dict[str, Any]:
     """Return the same figures for programs."""
     return {
         "study": found.record.id,
-        "law": fit_values(found.law),
+        "law": FitView(found.law).values(),
         "predictions": [
             {
                 "run": one.point.label,
@@ -278,7 +281,7 @@ def answer_values(found: "ScalingAnswer") -> dict[str, Any]:
             }
             for one in found.predictions
         ],
-        "isoflop": None if found.isoflop is None else isoflop_values(found.isoflop),
+        "isoflop": None if found.isoflop is None else view(found.isoflop).values(),
         "rates": [{"width": one.width, "losses": dict(one.losses), "cost": one.cost} for one in found.rates],
         "points": [vars(one) for one in found.points],
         "unfinished": list(found.unfinished),

@@ -32,7 +32,7 @@ from assay.report.kit.drawing import (
     variables,
 )
 from assay.report.kit.view import View
-from assay.report.laws import fit_report
+from assay.report.laws import FitView
 from assay.report.scaling_study import (
     cautions,
     meanings,
@@ -42,13 +42,12 @@ from assay.report.scaling_study import (
     runs_table,
     verdict,
 )
-from assay.scaling.scaling_study import ScalingAnswer, StudyPoint, answer_of
+from assay.scaling.scaling_study import ScalingAnswer, StudyPoint, answer_of, to_frame
 from assay.units import format_count, format_flops, format_power
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
-
-    from assay.scaling.scaling_study import ScalingAnswer
 
 
 class ScalingView(View):
@@ -89,6 +88,10 @@ class ScalingView(View):
         """Return the template of the page, and its content."""
 
         return "scaled.html", content(self.found)
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return a row for each run."""
+        return to_frame(self.found.points)
 
     def figure(self, name: str = "") -> "Figure | None":
         """Return the figure of losses in normalised compute, with the held-out run."""
@@ -357,7 +360,7 @@ def content(found: "ScalingAnswer") -> dict[str, Any]:
         "minima": list(minima_report(found)),
         "rates": list(rates_table(found)),
         "cautions": list(cautions(found)),
-        "law": list(fit_report(found.law)),
+        "law": list(FitView(found.law).blocks()),
         "runs": runs_table(found),
         "meanings": meanings(found),
         "light": variables(LIGHT),

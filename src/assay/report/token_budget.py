@@ -1,31 +1,40 @@
 """A run's budget of tokens as text."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
+from assay.launch.token_budget import TokenBudget
 from assay.report.blocks import Block, Table
+from assay.report.kit.view import Shown
 from assay.units import format_count, format_seconds
 
-if TYPE_CHECKING:
-    from assay.launch.token_budget import TokenBudget
+_DERIVED = ("steps_per_epoch", "tokens", "epochs", "tokens_per_parameter", "optimal_steps")
 
 
-def token_budget_report(budget: "TokenBudget") -> Iterator[Block]:
-    """Yield a table, and sentences on repeated text and on the number of tokens per parameter."""
-    from assay.launch.token_budget import TOKENS_PER_PARAMETER
+class TokenBudgetView(Shown[TokenBudget]):
+    """A run's budget of tokens, as a reader is shown it."""
 
-    yield Table.of(("budget of tokens", budget.corpus), _rows(budget).items())
-    yield from budget.remarks
-    if budget.epochs > 1:
-        yield f"The run reads the training text {budget.epochs:.3g} times."
-    ratio = budget.tokens_per_parameter / TOKENS_PER_PARAMETER
-    yield (
-        f"About {TOKENS_PER_PARAMETER:g} tokens per parameter make the most of a budget (Hoffmann et al. 2022). "
-        f"This run has {ratio:.3g} times as many; training.steps={budget.optimal_steps} would have them."
-    )
+    def blocks(self) -> Iterator[Block]:
+        """Yield a table, and sentences on repeated text and on the number of tokens per parameter."""
+        from assay.launch.token_budget import TOKENS_PER_PARAMETER
+
+        budget = self.found
+        yield Table.of(("budget of tokens", budget.corpus), _rows(budget).items())
+        yield from budget.remarks
+        if budget.epochs > 1:
+            yield f"The run reads the training text {budget.epochs:.3g} times."
+        ratio = budget.tokens_per_parameter / TOKENS_PER_PARAMETER
+        yield (
+            f"About {TOKENS_PER_PARAMETER:g} tokens per parameter make the most of a budget (Hoffmann et al. 2022). "
+            f"This run has {ratio:.3g} times as many; training.steps={budget.optimal_steps} would have them."
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Return the counts, and what follows from them."""
+        return {**self.found._asdict(), **{name: getattr(self.found, name) for name in _DERIVED}}
 
 
-def _rows(budget: "TokenBudget") -> dict[str, str]:
+def _rows(budget: TokenBudget) -> dict[str, str]:
     idle = budget.active_parameters < budget.parameters
     active = f", {format_count(budget.active_parameters)} of them active per token" if idle else ""
     rows = {

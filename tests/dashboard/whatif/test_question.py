@@ -12,9 +12,11 @@ from assay.config.loading import presets
 from assay.dashboard.whatif.answer import answer
 from assay.dashboard.whatif.question import commands, cutting, read, search_command
 from assay.errors import UsageError
+from assay.estimator.capacity import Capacity
 from assay.files import write_file
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
+from assay.report.kit.view import Shown
 from support.machines import MEASURED
 
 
@@ -90,7 +92,9 @@ def test_assay_answers_each_command(query: dict[str, str], tmp_path: Path, monke
     from assay.cli.main import app
 
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
-    monkeypatch.setattr("assay.api.fitting.capacity", lambda *given, **options: [])  # it searches for minutes
+    monkeypatch.setattr(
+        "assay.api.recommending.capacity", lambda *given, **options: Capacity((), 1, "tensors")
+    )  # it searches for minutes
     lines = [shlex.split(line) for _, line in commands(read(query))]
     assert all(program == "assay" for program, *_ in lines)
     for _, *words in lines:
@@ -124,7 +128,9 @@ def test_the_search_is_a_command_that_is_understood(monkeypatch: pytest.MonkeyPa
     from assay.cli.main import app
 
     asked: list[dict[str, object]] = []
-    monkeypatch.setattr("assay.api.recommending.recommend", lambda *words, **options: asked.append(options) or Shown())
+    monkeypatch.setattr(
+        "assay.api.recommending.recommend", lambda *words, **options: asked.append(options) or Nothing(None)
+    )
     for query in QUESTIONS[:3]:
         _, *words = shlex.split(search_command(read(query), 8 * 10**9))
         assert not app([*words, "--json"], standalone_mode=False)
@@ -132,10 +138,10 @@ def test_the_search_is_a_command_that_is_understood(monkeypatch: pytest.MonkeyPa
     assert answers == [(8 * 10**9, None, 90.0)] * 2 + [(None, "a100", None)]
 
 
-class Shown:
-    """A recommendation without content."""
+class Nothing(Shown[None]):
+    """What is shown of a recommendation without content."""
 
-    def to_dict(self) -> dict[str, object]:
+    def values(self) -> dict[str, object]:
         return {}
 
 

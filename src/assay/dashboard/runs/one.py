@@ -9,7 +9,7 @@ from assay.errors import UsageError
 from assay.records.run import RunResult
 from assay.report.blocks import Block, Table
 from assay.report.comparison.wording import unit_of_loss, value_check
-from assay.report.run import flat, proof, run_report
+from assay.report.run import RunView, flat, proof
 from assay.report.runs import changed_rows, configurations, environments, figures
 from assay.store.lookup import find
 
@@ -20,7 +20,7 @@ def content(result: RunResult, home: Home) -> dict[str, Any]:
         "run": result.run,
         "status": result.status.value.replace("_", " "),
         "live": result.status.value == "running",
-        "summary": list(run_report(result, home)),
+        "summary": list(RunView(result, home).blocks()),
         "proofs": _proofs(result),
         "sample": result.sample,
         "configuration": Table.of(("key", "value"), flat(result.config.model_dump(mode="json")).items()),

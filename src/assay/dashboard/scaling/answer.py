@@ -10,7 +10,7 @@ from assay.dashboard.scaling.figures import losses_figure, sizes_figure
 from assay.dashboard.scaling.own_laws import OwnLaw, law_of
 from assay.dashboard.scaling.question import LawQuestion
 from assay.report.blocks import UNKNOWN, Block, Facts
-from assay.report.optimal import interval, mark, optimal_report
+from assay.report.optimal import OptimalView, interval, mark
 from assay.report.plan import days
 from assay.scaling.fitted import REFUSED
 from assay.scaling.frontier import Optimum
@@ -56,7 +56,7 @@ def answer(question: LawQuestion, home: Home) -> LawPage:
     return LawPage(
         question=question,
         facts=Facts.of(_facts(question, one, own)),
-        report=tuple(optimal_report(found)),
+        report=tuple(OptimalView(found).blocks()),
         sizes=sizes_figure(found, chosen),
         losses=None if law is None else losses_figure(law, one.frontier.accounting, question.flops, own),
     )

@@ -8,7 +8,7 @@ from assay.errors import UsageError
 from assay.report.blocks import leaves
 
 if TYPE_CHECKING:
-    from assay.config import ResolvedRun
+    from assay.config import ResolvedRun, Run
 
 _MOST = 8
 """Most overrides; a longer command is no help."""
@@ -37,6 +37,11 @@ def arguments(run: "ResolvedRun", source: str | None, *, seed: bool = True) -> s
         theirs[_VOCABULARY] = ours[_VOCABULARY]
     changed = [f"{key}={_written(value)}" for key, value in ours.items() if value != theirs.get(key)]
     return None if len(changed) > _MOST else " ".join([shlex.quote(source), *map(shlex.quote, changed)])
+
+
+def stack_summary(run: "Run") -> str:
+    """Return techniques as they are written after ``--with``; ``"none"`` for the baseline."""
+    return "+".join(map(str, run.optimizations)) or "none"
 
 
 def stack(run: "ResolvedRun") -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.option_rules import arguments, check_used, given_options, only_one
+from assay.cli.options import arguments, check_used, given_options, only_one
 from assay.errors import UsageError
 from cli.conftest import Assay
 
