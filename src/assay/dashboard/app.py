@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assay.config.home import Home
 from assay.dashboard import scaling, whatif
 from assay.dashboard.pages import page, render_page
+from assay.dashboard.runs import overlaid, overview
 from assay.dashboard.runs import views as runs
 from assay.dashboard.server_state import ServerState
 from assay.dashboard.studies import views as studies
@@ -150,7 +151,7 @@ def build_app(home: Path, token: str | None = None) -> Starlette:
         Route("/static/plotly.min.js", _plotly),
         Route("/static/palette.css", _palette),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *(route for view in (runs, studies, whatif, scaling) for route in view.routes),
+        *(route for view in (overview, overlaid, runs, studies, whatif, scaling) for route in view.routes),
     ]
     app = Starlette(
         routes=routes,

@@ -41,7 +41,7 @@ def test_points_are_those_of_the_front(finished: ComparisonRecord) -> None:
 def test_an_answer_is_made_once_for_each_record(
     home: Home, finished: ComparisonRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, answers = stored(home, finished), Answers()
+    folder, answers = stored(home, finished), Answers(home)
     first = answers.of(folder)
     assert first is not None
     assert len(first.rows) == len(first.table.rows)
@@ -53,7 +53,7 @@ def test_an_answer_is_made_once_for_each_record(
 
 def test_a_study_without_a_record_has_none(home: Home) -> None:
     folder = StudyFolder(home.reports / "20261124-000000-00000")
-    assert Answers().of(folder) is None
+    assert Answers(home).of(folder) is None
 
 
 def test_the_page_has_answer_rows_and_cells(home: Home, finished: ComparisonRecord) -> None:
