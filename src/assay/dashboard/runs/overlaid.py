@@ -31,12 +31,12 @@ def overlaid(request: Request) -> Response:
     points = {"runs": [_curves(state, one) for one in chosen], "live": any(one.status == "running" for one in chosen)}
     if request.query_params.get("part") == "points":
         return JSONResponse(points)
-    content = {"columns": TITLES, "rows": run_lines(chosen), "unlike": UNLIKE if unlike(chosen) else ""}
+    content: dict[str, Any] = {"columns": TITLES, "rows": run_lines(chosen), "unlike": UNLIKE if unlike(chosen) else ""}
     return page(request, "overlaid.html", **content, points=points, refusal=refusal)
 
 
 def _chosen(state: ServerState, names: Sequence[str]) -> list[Entry]:
-    """Return the runs with these ids, each once. Raises `UsageError` for an unknown one, and for too few or too many."""
+    """Return the runs with these ids. Raises `UsageError` for an unknown one, for too few and for too many."""
     known = {one.run: one for one in state.watch.entries()}
     distinct = list(dict.fromkeys(names))
     if missing := next((one for one in distinct if one not in known), None):

@@ -5,7 +5,7 @@ page of a study would not show.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -79,7 +79,7 @@ def overview(request: Request) -> Response:
     cells = studies_by_run(home)
     runs = [one for one in state.watch.entries() if one.run not in cells]
     last = last_of(state, studies, runs)
-    content = {
+    content: dict[str, Any] = {
         "last": last,
         "running": list(_running(state, studies, runs))[:_MOST_RUNNING],
         "commands": _FIRST if last is None else last.next[:_MOST_NEXT],
@@ -102,7 +102,7 @@ def last_of(state: ServerState, studies: Sequence[StudyLine], runs: Sequence[Ent
 
 def _study(state: ServerState, line: StudyLine) -> Happened:
     folder = StudyFolder(state.watch.home.reports / line.id)
-    sentence, hints = f"{line.ended} of {line.cells} cells have ended.", ()
+    sentence, hints = f"{line.ended} of {line.cells} cells have ended.", tuple[Command, ...]()
     try:
         answer = state.answers.of(folder)
     except UsageError as error:
@@ -137,7 +137,9 @@ def _running(state: ServerState, studies: Sequence[StudyLine], runs: Sequence[En
     for entry in runs:
         if entry.status == "running":
             batches = state.course(RunFolder(state.watch.home.runs / entry.run)).since(0)[0]
-            now = batches[-1] if batches else {"phase": "preparing", "done": 0, "total": 0, "left": None}
+            now: dict[str, Any] = (
+                batches[-1] if batches else {"phase": "preparing", "done": 0, "total": 0, "left": None}
+            )
             left = f", about {now['left']} left" if now["left"] else ""
             progress = f"{now['phase']}, step {now['done']} of {now['total']}{left}"
             title, address = entry.preset or entry.run, _address("runs", entry.run)

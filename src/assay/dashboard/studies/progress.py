@@ -2,8 +2,8 @@
 
     waiting → starting → a phase or a block of its work → the status of its run
 
-The log is read through `dashboard.tail`, never as a whole for each look, and no record of a run is opened. The time left
-is that of the terminal's board, by the times of the log. So it does not matter when the dashboard began to read.
+The log is read through `dashboard.tail`, never as a whole for each look, and no record of a run is opened. The time
+left is that of the board in a terminal, by the times of the log. So it does not matter when the dashboard began.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,6 +4,8 @@ The page that a study has written is shown in a frame. It is answered with a pol
 request, because a study may have been imported from anywhere.
 """
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
@@ -32,7 +34,8 @@ def one_study(request: Request) -> Response:
     state, folder = state_of(request), _folder(request)
     line = state.studies.line(folder)
     running = line.status == "running"
-    answer = {"answer": state.answers.of(folder, line.ended if running else None), "running": running, "study": line}
+    found = state.answers.of(folder, line.ended if running else None)
+    answer: dict[str, Any] = {"answer": found, "running": running, "study": line}
     if request.query_params.get("part") == "answer":
         return page(request, "study-answer.html", **answer)
     batches, offset = state.studies.tail(folder).since(0)
