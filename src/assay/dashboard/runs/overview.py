@@ -67,7 +67,7 @@ class Running(NamedTuple):
     title: str
     address: str
     progress: str
-    """How far it has come, and its time left."""
+    """Cells or steps that are done, and the time left."""
     done: int
     total: int
 

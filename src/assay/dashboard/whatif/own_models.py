@@ -1,9 +1,9 @@
 """Models of the user's own in *What if*: the peak memory of one step of a function that the command line has named.
 
 A request names no code. It chooses among the functions that `assay dashboard --model` was given, and any other text is
-refused before a file is looked for. A page of another site is refused as well, because such a request starts a process:
-the function runs as in `assay estimate file.py:function`, in a process of its own. There is one at a time, and a
-question that waits is replaced by a newer one. Answers are kept until the file changes.
+refused before a file is looked for. A request starts a process, so one that a page of another site makes is refused.
+The function runs as in `assay estimate file.py:function`. There is one process at a time, and a question that waits is
+replaced by a newer one. Answers are kept until the file changes.
 """
 
 import logging
