@@ -14,9 +14,7 @@
     };
   }
   function curve(target, traces, title, more = {}) {
-    Plots.draw(target, traces, {
-      xaxis: { title: "step" }, yaxis: { title, ...more }, legend: { orientation: "h", y: -0.25, yanchor: "top", x: 0 },
-    });
+    Plots.draw(target, traces, { xaxis: { title: "step" }, yaxis: { title, ...more } });
   }
 
   function draw({ runs }) {
