@@ -106,7 +106,7 @@ def filters(app: Starlette, given: argparse.Namespace, measured: Measured) -> No
         app.state.memory.watch.interval = interval
         print(f"filters on {given.runs} runs, {words}")
         for one in FILTERS:
-            shown(one or "all runs", measured(lambda number, one=one: ask(f"/?part=table{one}")))
+            shown(one or "all runs", measured(lambda number, one=one: ask(f"/runs?part=table{one}")))
 
 
 def what_if(app: Starlette, measured: Measured) -> None:

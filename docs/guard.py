@@ -88,8 +88,9 @@ MEASURING = ("doctor", "runs show last", "gradients last --micro-batches 2", "an
 """Verbs that look at the machine: their figures are masked."""
 WIDTHS = (80, 160)
 VIEWS = (
-    *("/", "/studies", f"/studies/{SCALED}", f"/studies/{LADDER}", f"/studies/{TABLE}", "/runs/RUN", "/scaling"),
-    *("/scaling/answer?flops=1e22", f"/scaling/answer?law=study:{SCALED}", "/what-if", "/what-if/answer?preset=demo"),
+    *("/", "/runs", "/runs/RUN", "/studies", f"/studies/{SCALED}", f"/studies/{LADDER}", f"/studies/{TABLE}"),
+    *("/scaling", "/scaling/answer?flops=1e22", f"/scaling/answer?law=study:{SCALED}"),
+    *("/what-if", "/what-if/answer?preset=demo"),
 )
 _MOST_LINES, _LONGEST = 12, 240
 """Of a difference that is printed."""

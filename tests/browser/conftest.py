@@ -1,4 +1,4 @@
-"""A real browser before a real dashboard, whose home has a run and two studies.
+"""A real browser before a real dashboard, whose home has two runs and two studies, and which knows a model.
 
 Chromium is that of `ASSAY_CHROMIUM`, of the path, or of playwright's own folder. Without one, or without playwright,
 these tests are skipped. With `ASSAY_SCREENSHOTS` each view is also kept as a picture in that folder.
@@ -22,6 +22,22 @@ if TYPE_CHECKING:
 
 STUDIES = {"study": "20261101-101010-abcde12", "scaling": "20261102-101010-abcde34"}
 """Ids of the studies in the home."""
+MODEL = """
+import torch
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Embedding(256, 256)
+
+    def forward(self, inputs, targets):
+        return torch.nn.functional.cross_entropy(self.inner(inputs).flatten(0, 1), targets.flatten())
+
+
+def build():
+    return Tiny()
+"""
 
 
 @pytest.fixture(scope="session")
@@ -39,18 +55,21 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    """The address of a dashboard, and the ids of the run and of the studies in its home."""
+    """The address of a dashboard, the ids of the runs and of the studies in its home, and the name of a model."""
     home = Home(tmp_path_factory.mktemp("home"))
     for name, made in (("study", record(seeds=3, name="ladder")), ("scaling", scaled_record())):
         folder = StudyFolder(home.reports / STUDIES[name])
         folder.path.mkdir(parents=True)
         folder.write_record(made.model_copy(update={"id": folder.id}))
-    run = assay(home.root, "train", "demo", *TINY, "training.steps=30", "training.warmup_steps=1")
-    said, _ = run.communicate(timeout=LONGEST)
-    assert run.returncode == 0, said
-    (folder_of_run,) = home.runs.iterdir()
-    with dashboard(home.root) as address:
-        yield address, {**STUDIES, "run": folder_of_run.name}
+    for steps in (30, 10):
+        run = assay(home.root, "train", "demo", *TINY, f"training.steps={steps}", "training.warmup_steps=1")
+        said, _ = run.communicate(timeout=LONGEST)
+        assert run.returncode == 0, said
+    first, other = sorted(folder.name for folder in home.runs.iterdir())
+    model = f"{tmp_path_factory.mktemp('own') / 'mine.py'}:build"
+    Path(model.removesuffix(":build")).write_text(MODEL)
+    with dashboard(home.root, "--model", model) as address:
+        yield address, {**STUDIES, "run": first, "other": other, "model": model}
 
 
 Open = Callable[..., "Page"]

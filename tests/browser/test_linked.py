@@ -14,6 +14,7 @@ from assay.store.result import begun_result
 from assay.studies.folder import StudyFolder
 from support.browsers import dashboard
 from support.comparisons import record
+from support.dashboards import begin_study, end_cell
 from support.records import made, say, step
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_a_rectangle_marks_rows_and_rows_mark_points(opened: Open, served: tuple
 
 
 def test_runs_are_filtered_while_typing_and_sorted_by_a_click(opened: Open) -> None:
-    page = opened("/")
+    page = opened("/runs")
     page.fill("input[name=q]", "no such run")
     page.wait_for_selector("text=No run matches.")
     assert "q=no+such+run" in page.url
@@ -57,6 +58,35 @@ def test_runs_are_filtered_while_typing_and_sorted_by_a_click(opened: Open) -> N
     assert page.evaluate("document.activeElement.textContent").startswith("val loss")
     page.go_back()  # filters replace the address, so one step leaves the page
     assert page.url == "about:blank"
+
+
+def test_ticked_runs_are_laid_over_each_other(opened: Open, served: tuple[str, dict[str, str]]) -> None:
+    page = opened("/runs")
+    for run in ("run", "other"):
+        page.check(f'#runs [name=run][value="{served[1][run]}"]')
+        page.fill("input[name=q]", "demo" if run == "run" else "")  # ticks stay when the table changes
+        page.wait_for_function("(count) => document.querySelectorAll('#runs :checked').length >= count", arg=1)
+    page.click("#overlay button")
+    page.wait_for_url("**/runs/overlaid?*")
+    for figure in ("#plot-loss", "#plot-seconds"):
+        page.wait_for_selector(f"{figure} .main-svg")
+        names = page.evaluate(f"[...new Set(document.querySelector('{figure}').data.map((one) => one.legendgroup))]")
+        assert sorted(names) == sorted(served[1][run] for run in ("run", "other"))
+
+
+def test_the_figure_of_a_study_fills_in_while_it_runs(opened: Open, serve: Serve, home: Home) -> None:
+    found = record(seeds=3)
+    folder = begin_study(home, found)
+    with folder.locked():
+        page = opened(f"/studies/{folder.id}", address=serve(home.root))
+        page.wait_for_selector("text=fill in here as cells end")
+        wave = [number for number, one in enumerate(found.cells) if one.cell.seed == 0]
+        for number in wave:
+            end_cell(home, folder, found, number)
+        page.wait_for_selector("#front .main-svg")
+        assert page.evaluate("document.querySelector('#front').data[0].x.length") == len(wave) - 1
+        page.wait_for_selector(f"#ended:has-text('{len(wave)} of {len(found.cells)}')")
+    page.wait_for_selector("#reload:not(.hidden)")
 
 
 def test_nothing_of_a_hostile_record_is_executed(opened: Open, serve: Serve, home: Home, ready_run: ReadyRun) -> None:
@@ -72,7 +102,7 @@ def test_nothing_of_a_hostile_record_is_executed(opened: Open, serve: Serve, hom
     cells = open_file(study.record_file.read_bytes()).replace(b'"bf16_mixed"', b'"<img src=x onerror=alert(4)>"')
     study.record_file.write_bytes(cells)
     address = serve(home.root)
-    for path in ("/", f"/runs/{folder.id}", "/studies", f"/studies/{study.id}"):
+    for path in ("/", "/runs", f"/runs/{folder.id}", "/studies", f"/studies/{study.id}"):
         page = opened(path, address=address)
         page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
         page.wait_for_timeout(1500)
@@ -95,7 +125,7 @@ def test_a_peak_that_was_not_measured_is_a_dash(opened: Open, serve: Serve, home
 def test_a_list_of_runs_says_that_its_dashboard_has_stopped(opened: Open, home: Home) -> None:
     """Chromium itself logs the request that failed, so this page's console is not looked at."""
     with dashboard(home.root) as address:
-        page = opened("/", address=address, watched=False)
+        page = opened("/runs", address=address, watched=False)
         errors: list[object] = []
         page.on("pageerror", lambda error: errors.append(error))
     page.fill("input[name=q]", "demo")

@@ -19,12 +19,15 @@ Open = Callable[..., "Page"]
 Serve = Callable[[Path], str]
 
 VIEWS = {
-    "runs": "/",
+    "home": "/",
+    "runs": "/runs",
+    "overlaid": "/runs/overlaid?run={run}&run={other}",
     "run": "/runs/{run}",
     "studies": "/studies",
     "study": "/studies/{study}",
     "scaling-study": "/studies/{scaling}",
     "what-if": "/what-if?preset=gpt2-124m&device=a100&with=bf16_mixed",
+    "own-model": "/what-if/model?model={model}",
     "scaling": "/scaling?law=study:{scaling}&flops=1e12&price=2.5",
 }
 POINTS = 'Math.max(0, ...(document.querySelector("#plot-loss").data ?? []).map((one) => one.x.length))'
@@ -79,7 +82,7 @@ def test_a_view_is_sound(view: str, width: int, scheme: str, opened: Open, serve
 
 def test_the_curves_of_a_run_move_while_it_trains(opened: Open, serve: Serve, tmp_path: Path) -> None:
     with training(tmp_path, steps=1_000_000):
-        page = opened("/", address=serve(tmp_path))
+        page = opened("/runs", address=serve(tmp_path))
         for _ in range(LONGEST):
             page.reload()
             link = page.query_selector("main a[href^='/runs/']")
@@ -95,6 +98,22 @@ def test_the_curves_of_a_run_move_while_it_trains(opened: Open, serve: Serve, tm
         assert page.inner_text("#step") != step
         page.wait_for_function("() => document.querySelector('#now').innerText.endsWith(' MiB')")
         kept(page, "live")
+
+
+def test_the_home_page_follows_what_runs(opened: Open, serve: Serve, tmp_path: Path) -> None:
+    address = serve(tmp_path)
+    page = opened("/", address=address)
+    page.wait_for_selector("text=Nothing has run here yet")
+    with training(tmp_path, steps=1_000_000):
+        page.wait_for_selector(".running progress")
+        page.wait_for_selector(".running >> text=left")
+
+
+def test_a_model_of_ones_own_is_answered(opened: Open, served: tuple[str, dict[str, str]]) -> None:
+    page = opened("/what-if")
+    page.get_by_role("link", name="a model of yours").click()
+    page.wait_for_selector("#own [data-state=found]")
+    assert "It fits this machine" in page.inner_text("#own .answer")
 
 
 def test_the_view_what_if_answers_a_slider_and_keeps_it_in_the_address(opened: Open) -> None:
@@ -144,11 +163,11 @@ def test_the_view_what_if_recommends_and_shows_the_stack(opened: Open) -> None:
 def test_the_view_what_if_names_the_impossible_and_goes_on(opened: Open) -> None:
     page = settled(opened("/what-if?preset=demo"))
     page.fill("#number-layers", "99999")
-    page.wait_for_selector("#answer .caution")
+    page.wait_for_selector("#said.caution")
     page.wait_for_selector("#recommendation >> text=is not possible")
     assert page.query_selector("#fit h2") is None
     page.fill("#number-layers", "2")
-    page.wait_for_selector("#answer .caution", state="detached")
+    page.wait_for_selector("#said:not(.caution)")
     page.wait_for_selector("#fit h2")
     page.wait_for_selector("#recommendation >> text=is not possible", state="detached")
 

@@ -75,7 +75,7 @@ def test_a_law_is_fitted_once_for_its_report_and_its_page(
 
 
 def test_the_dashboard_fits_no_law_to_know_that_a_study_has_one(home: Home, calls: Counter[str]) -> None:
-    assert Answers().of(StudyFolder(home.reports / STUDY)) is None
+    assert Answers(home).of(StudyFolder(home.reports / STUDY)) is None
     assert calls == {}
 
 
@@ -85,6 +85,6 @@ def test_a_study_without_enough_runs_for_a_law_has_its_table(home: Home) -> None
     folder = StudyFolder(home.reports / few.id)
     folder.path.mkdir(parents=True)
     folder.write_record(few)
-    found = Answers().of(folder)
+    found = Answers(home).of(folder)
     assert found is not None
     assert len(found.rows) == len(analyse(few).rows) + 2

@@ -1,4 +1,5 @@
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping
 
@@ -220,3 +221,13 @@ def test_the_log_of_a_study_keeps_it() -> None:
     assert event is not None
     (again,) = from_events([event_of(json.loads(json.dumps(event)))], waves(CELLS, 9), 5, Home("nowhere"))
     assert again == RoundEnded(first)
+
+
+def test_the_log_of_a_study_tells_when_a_turn_begins_and_a_cell_ends() -> None:
+    heard: list[News] = []
+    before = time.time()
+    run(Stage(), heard=heard)
+    told = [event for news in heard if (event := to_event(news)) is not None]
+    timed = [event_of(event) for event in told if event["event"] in ("turn", "cell_end")]
+    assert len(timed) > 2
+    assert all(before - 0.01 <= one.line()["time"] <= time.time() + 0.01 for one in timed)

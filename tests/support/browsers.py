@@ -57,9 +57,9 @@ def training(home: Path, steps: int) -> Iterator["subprocess.Popen[str]"]:
 
 
 @contextmanager
-def dashboard(home: Path) -> Iterator[str]:
+def dashboard(home: Path, *words: str) -> Iterator[str]:
     """The address of a dashboard that serves a home meanwhile; its output must have no traceback."""
-    server = assay(home, "dashboard", "--port", "0")
+    server = assay(home, "dashboard", "--port", "0", *words)
     assert server.stdout is not None
     try:
         line = server.stdout.readline()

@@ -11,6 +11,7 @@ A view finds the home as `request.app.state.home`. An error that the user can co
 """
 
 import importlib.util
+from collections.abc import Sequence
 from http.cookies import SimpleCookie
 from pathlib import Path
 from secrets import compare_digest
@@ -30,9 +31,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assay.config.home import Home
 from assay.dashboard import scaling, whatif
 from assay.dashboard.pages import page, render_page
+from assay.dashboard.runs import overlaid, overview
 from assay.dashboard.runs import views as runs
 from assay.dashboard.server_state import ServerState
 from assay.dashboard.studies import views as studies
+from assay.dashboard.whatif.own_models import OwnModels, check_models
 from assay.errors import StorageError, UsageError
 from assay.report.kit.drawing import DARK, LIGHT, variables
 
@@ -144,13 +147,16 @@ _PLOTLY = "package_data/plotly.min.js"
 """Path of the browser's library within the installed package `plotly`."""
 
 
-def build_app(home: Path, token: str | None = None) -> Starlette:
-    """Return the application for a home; with a `token`, only requests that know it are answered."""
+def build_app(home: Path, token: str | None = None, models: Sequence[str] = ()) -> Starlette:
+    """Return the application for a home; with a `token`, only requests that know it are answered.
+
+    `models` are the functions of the user's own that requests may choose from.
+    """
     routes: list[BaseRoute] = [
         Route("/static/plotly.min.js", _plotly),
         Route("/static/palette.css", _palette),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *(route for view in (runs, studies, whatif, scaling) for route in view.routes),
+        *(route for view in (overview, overlaid, runs, studies, whatif, scaling) for route in view.routes),
     ]
     app = Starlette(
         routes=routes,
@@ -159,6 +165,7 @@ def build_app(home: Path, token: str | None = None) -> Starlette:
     )
     app.state.home = Home(home)
     app.state.memory = ServerState(app.state.home)
+    app.state.models, app.state.own_models = check_models(models), OwnModels()
     return app
 
 

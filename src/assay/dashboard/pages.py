@@ -17,7 +17,7 @@ from assay.units import json_text
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-VIEWS = (("/", "Runs"), ("/studies", "Studies"), ("/what-if", "What if"), ("/scaling", "Scaling"))
+VIEWS = (("/", "Home"), ("/runs", "Runs"), ("/studies", "Studies"), ("/what-if", "What if"), ("/scaling", "Scaling"))
 """Address and title of each view, in the order of the navigation."""
 
 LONGEST = 20_000
@@ -40,8 +40,8 @@ def render_page(template: str, **content: Any) -> str:
 
 
 def _below(path: str, view: str) -> bool:
-    """True if a path belongs to a view; runs are below the first one."""
-    return path == "/" or path.startswith("/runs/") if view == "/" else path == view or path.startswith(f"{view}/")
+    """True if a path belongs to a view."""
+    return path == view or (view != "/" and path.startswith(f"{view}/"))
 
 
 @cache

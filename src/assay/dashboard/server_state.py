@@ -6,12 +6,14 @@ from typing import cast
 from starlette.requests import Request
 
 from assay.config.home import Home
+from assay.dashboard.runs.live import RunCourse
 from assay.dashboard.runs.present import Present
 from assay.dashboard.runs.results import Results
 from assay.dashboard.runs.watching import Watch
 from assay.dashboard.studies.answer import Answers
 from assay.dashboard.studies.study_lines import Studies
-from assay.dashboard.tail import Tails
+from assay.dashboard.tail import Tail, Tails
+from assay.store.run_folder import RunFolder
 
 
 class ServerState:
@@ -23,9 +25,13 @@ class ServerState:
         self.tails = Tails()
         self.present = Present()
         self.studies = Studies(home)
-        self.answers = Answers()
+        self.answers = Answers(home)
         self.ending = Event()
         """Set once the server ends, so that streams end before it."""
+
+    def course(self, folder: RunFolder) -> Tail:
+        """Return the tail of a run's log."""
+        return self.tails.of(folder.events_file, lambda: RunCourse(folder.spec()))
 
 
 def state_of(request: Request) -> ServerState:

@@ -9,7 +9,7 @@ import gc
 import ipaddress
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
@@ -72,13 +72,13 @@ def place(host: str, port: int, token: str | None = None) -> ServedAt:
     return ServedAt(bound, host, bound.getsockname()[1], token)
 
 
-def serve(home: Home, place: ServedAt, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Answer requests until Ctrl-C. Nothing of the home is written."""
+def serve(home: Home, place: ServedAt, on_ready: Callable[[], None] = lambda: None, models: Sequence[str] = ()) -> None:
+    """Answer requests until Ctrl-C. Nothing of the home is written. Requests may choose from `models`."""
     import uvicorn
 
     from assay.dashboard.app import build_app
 
-    app = build_app(home.root, place.token)
+    app = build_app(home.root, place.token, models)
     collect_rarely()
 
     class Server(uvicorn.Server):

@@ -1,5 +1,6 @@
 """News of a study as lines of its event log, and back, so that any process can follow it."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay.config.home import Home
@@ -54,7 +55,7 @@ def to_event(news: News) -> Event | None:
     """
     match news:
         case Turn(cell, piece, number):
-            return {"event": "turn", "cell": cell.name, "piece": piece, "number": number}
+            return {"event": "turn", "cell": cell.name, "piece": piece, "number": number, "time": _now()}
         case Started(cell, run, wave):
             return {"event": "cell_start", "cell": cell.name, "run": run, "wave": wave}
         case Working(cell, phase):
@@ -62,11 +63,16 @@ def to_event(news: News) -> Event | None:
         case RoundEnded(ended):
             return {"event": "round", "round": ended.model_dump(mode="json")}
         case Ended(cell, result, wave):
-            status = result.status.value
-            return {"event": "cell_end", "cell": cell.name, "run": result.run, "wave": wave, "status": status}
+            ending = {"status": result.status.value, "time": _now()}
+            return {"event": "cell_end", "cell": cell.name, "run": result.run, "wave": wave, **ending}
         case Interrupting():
             return {"event": "interrupting"}
     return None
+
+
+def _now() -> float:
+    """Seconds since the epoch, to the millisecond; a follower reads the time left off them."""
+    return round(time.time(), 3)
 
 
 def from_events(

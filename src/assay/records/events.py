@@ -244,6 +244,8 @@ class TurnEvent(CellEvent):
     """The piece of work: `start`, `block` or `finish`."""
     number: int = 0
     """Number of the round, from 1; 0 for other pieces."""
+    time: float | None = None
+    """Seconds since the epoch; None in logs of earlier versions."""
 
 
 class CellStartEvent(CellEvent):
@@ -268,6 +270,8 @@ class CellEndEvent(CellEvent):
     run: StrictStr
     wave: Count
     status: str = ""
+    time: float | None = None
+    """Seconds since the epoch; None in logs of earlier versions."""
 
 
 class OverEvent(LogEvent):

@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import Home
 from assay.dashboard.runs import one
-from assay.dashboard.runs.live import UNMEASURED, RunCourse, point
+from assay.dashboard.runs.live import UNMEASURED, RunCourse, curves, point
 from assay.dashboard.runs.results import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.events import event_of
@@ -58,6 +58,17 @@ def test_a_resume_begins_a_batch_that_takes_back(home: Home, ready_run: ReadyRun
     )
     assert [batch["resumed_at"] for batch in found] == [0, 1]
     assert [[one[0] for one in batch["steps"]] for batch in found] == [[0, 1, 2], [1, 2]]
+
+
+def test_curves_leave_out_what_was_trained_anew(home: Home, ready_run: ReadyRun) -> None:
+    course = RunCourse(made(home, ready_run).spec())
+    early, late = {"event": "evaluation", "perplexity": 1.0, "bits_per_byte": 1.0}, {**START, "resumed_at": 1}
+    log = [START, step(0), step(1, loss=9.0), {**early, "step": 2, "loss": 8.0}, late, step(1, loss=4.0)]
+    found = curves(course(list(map(event_of, log))))
+    assert [one[:2] for one in found["steps"]] == [[0, 3.0], [1, 4.0]]
+    assert found["evaluations"] == []
+    many = [{"resumed_at": None, "steps": [[n, 1.0, 0.1, None, 8] for n in range(4000)], "evaluations": []}]
+    assert len(curves(many)["steps"]) == 1334
 
 
 def test_fields_of_a_later_version_are_left_out(home: Home, ready_run: ReadyRun) -> None:

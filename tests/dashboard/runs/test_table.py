@@ -85,16 +85,16 @@ def test_a_page_out_of_reach_is_the_nearest() -> None:
 def test_an_address_keeps_the_state_and_reads_back() -> None:
     query = Query(q="a&b", status="done", sort="val loss", order="up", page="2")
     address = query.address(page="3")
-    assert address == "/?q=a%26b&status=done&sort=val+loss&order=up&page=3"
-    assert Query().address() == "/"
+    assert address == "/runs?q=a%26b&status=done&sort=val+loss&order=up&page=3"
+    assert Query().address() == "/runs"
     assert Query.of({"q": "x" * 500, "sort": "__class__", "other": "1"}) == Query(q="x" * 200)
 
 
 def test_a_heading_turns_its_own_order_round() -> None:
     headings = {one["title"]: one for one in table.columns(Query(sort="steps"))}
     assert headings["steps"]["sorted"] == "descending"
-    assert headings["steps"]["address"] == "/?sort=steps&order=up"
-    assert headings["val loss"]["address"] == "/?sort=val+loss"
+    assert headings["steps"]["address"] == "/runs?sort=steps&order=up"
+    assert headings["val loss"]["address"] == "/runs?sort=val+loss"
 
 
 def test_a_line_has_a_text_for_each_heading() -> None:

@@ -1,7 +1,12 @@
 """The course of a study: the state of each cell, its ending, and cells that a stopped study left out."""
 
-from assay.dashboard.studies.progress import Course, merge_cells, planned_cells
+import pytest
+
+from assay.dashboard.studies.progress import Course, merge_cells, planned_cells, progress_of
+from assay.errors import UsageError
 from assay.records.events import event_of
+from support.comparisons import record
+from support.dashboards import planned
 
 LOG = [
     event_of(line)
@@ -50,3 +55,47 @@ def test_a_cell_without_an_end_is_missing_once_nothing_runs() -> None:
     names = ["a, seed 0", "b, seed 0"]
     assert [one["state"] for one in planned_cells(names, cells, running=True)] == ["first step", "waiting"]
     assert [one["state"] for one in planned_cells(names, cells, running=False)] == ["missing", "missing"]
+
+
+PLAN = planned(record(seeds=2, treatments=("sdpa_attention",)))
+CELLS = [cell.name for cell in PLAN.cells]
+
+
+def wave_log(cells: list[str], since: float, seconds: float = 2.0) -> list[dict[str, object]]:
+    """The log of a wave, each piece of whose work takes so many seconds."""
+    pieces = [("start", 0), *(("block", 1 + number) for number in range(PLAN.protocol.blocks)), ("finish", 0)]
+    turns = [(cell, piece) for piece in pieces for cell in cells]
+    log: list[dict[str, object]] = [
+        {"event": "turn", "cell": cell, "piece": piece, "number": number, "time": since + seconds * place}
+        for place, (cell, (piece, number)) in enumerate(turns)
+    ]
+    end = {"event": "cell_end", "run": "r", "wave": 0, "status": "done", "time": since + seconds * len(turns)}
+    return [*log, *({**end, "cell": cell} for cell in cells)]
+
+
+def test_the_time_left_follows_from_the_times_of_the_log() -> None:
+    half = len(CELLS) // 2
+    log = [event_of(one) for one in ({"event": "plan"}, *wave_log(CELLS[:half], since=1000.0))]
+    whole = progress_of(Course(lambda: PLAN)(log))
+    left = 2.0 * half * (PLAN.protocol.blocks + 2)
+    assert whole == f"{half} of {len(CELLS)} cells, about {left:.0f} s left"
+    course = Course(lambda: PLAN)
+    assert progress_of([*course(log[:7]), *course(log[7:])]) == whole
+
+
+def test_a_study_that_was_stopped_goes_on_with_the_cells_that_ended() -> None:
+    half = len(CELLS) // 2
+    over = {"event": "over", "ending": "interrupted"}
+    course = Course(lambda: PLAN)
+    assert progress_of(course([event_of(one) for one in (*wave_log(CELLS[:half], since=0.0), over)])) == ""
+    (batch,) = course([event_of(one) for one in wave_log(CELLS[half:], since=9000.0)[: 2 * half]])
+    assert batch["over"] is None
+    assert batch["progress"].startswith(f"{half} of {len(CELLS)} cells, about ")
+
+
+def test_a_plan_that_cannot_be_read_gives_no_time() -> None:
+    def damaged() -> None:
+        raise UsageError("the plan is damaged")
+
+    assert progress_of(Course(damaged)(LOG[:4])) == ""
+    assert Course(lambda: pytest.fail("the plan of a study that is over was read"))(LOG)[0]["progress"] is None

@@ -8,31 +8,18 @@ import pytest
 from assay.config import Home
 from assay.dashboard import tail
 from assay.dashboard.server_state import ServerState
-from assay.records.study import ComparisonRecord
 from assay.store.event_log import Event, read_since
-from assay.studies.folder import StudyFolder, StudyPlan
+from assay.studies.folder import StudyFolder
 from support.comparisons import record
-from support.dashboards import batches, client
+from support.dashboards import batches, begin_study, client
 
 RECORD = record(treatments=("sdpa_attention",))
-
-
-def planned(record: ComparisonRecord) -> StudyPlan:
-    cells = tuple(one.cell for one in record.cells)
-    return StudyPlan(
-        **{name: getattr(record, name) for name in ("id", "created", "kind", "title", "base", "seeds", "treatments")},
-        protocol=record.protocol,
-        waves=tuple(tuple(cell for cell in cells if cell.seed == seed) for seed in record.seeds),
-    )
 
 
 @pytest.fixture
 def studied(home: Home) -> StudyFolder:
     """A study that ran to its end, without its record."""
-    folder = StudyFolder(home.reports / RECORD.id)
-    folder.path.mkdir()
-    folder.write_plan(planned(RECORD))
-    folder.append({"event": "plan"})
+    folder = begin_study(home, RECORD)
     for number, one in enumerate(RECORD.cells):
         named = {"cell": one.cell.name, "run": f"run-{number}", "wave": one.wave}
         folder.append({"event": "cell_start", **named})

@@ -1,5 +1,6 @@
 """Answers are those of `assay estimate`: memory by category, time with its source, what fits, and what can be added."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +9,16 @@ import pytest
 
 from assay.api import estimate_every_rank
 from assay.config.home import Home
-from assay.dashboard.whatif.answer import WhatIfAnswer, WhatIfPrediction, answer, fullest
-from assay.dashboard.whatif.fits import WhatIfFit, fit_words
+from assay.cost.simulation.reserved import Interval
+from assay.dashboard.whatif.answer import Timing, WhatIfAnswer, WhatIfPrediction, answer, fullest
+from assay.dashboard.whatif.fits import WhatIfFit, fit_sentence, fit_words
 from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.places import absent
 from assay.dashboard.whatif.question import WhatIfQuestion, read
 from assay.files import write_file
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
+from assay.report.predictions import SHEET_ROOFLINE
 from support.machines import MEASURED
 
 
@@ -184,3 +187,36 @@ print(psutil.Process().memory_info().rss)
 def test_many_more_questions_than_are_kept_take_at_most_130_megabytes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", ASK, str(tmp_path)], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 130e6, "169 MB with 32 answers kept, 98 MB with 8"
+
+
+FITS = r"It fits one A100 40 GB with [\d.]+ GiB to spare, about \d+ ms a step\."
+FITS_NOT = r"It does not fit one L4, which would need [\d.]+ GiB more, about .* a step\."
+UNPLANNED = r"It fits each of 2 RTX 4090 .*; how long a step takes is not planned: .*\."
+UNKNOWN = r"Whether it fits one A100.* is not known: captured graphs .*"
+UNTIMED = r"It fits this machine with .*; how long a step takes is not predicted: `assay machine` .*\."
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"preset": "gpt2-124m", "device": "a100-40gb"}, FITS),
+        ({"preset": "llama-3.1-8b", "device": "l4"}, FITS_NOT),
+        ({"preset": "gpt2-124m", "device": "rtx4090", "gpus": "2", "stack": "data_parallel"}, UNPLANNED),
+        ({"stack": "cuda_graphs", "device": "a100"}, UNKNOWN),
+        ({}, UNTIMED),
+        ({"stack": "lion+sgd"}, r".*lion.*"),
+    ],
+)
+def test_an_answer_is_a_sentence(query: dict[str, str], said: str, tmp_path: Path) -> None:
+    assert re.fullmatch(said, answered(tmp_path, **query).sentence)
+
+
+def test_a_need_near_the_memory_may_fit() -> None:
+    near = WhatIfFit("a device", 10 * 2**30, Interval(9 * 2**30, 11 * 2**30))
+    assert fit_sentence(near, "one device") == (
+        "It may fit one device, or just not: it needs 9.00 GiB to 11.0 GiB of 10.0 GiB"
+    )
+
+
+def test_a_roofline_is_a_bound() -> None:
+    assert Timing(0.05, "50 ms", SHEET_ROOFLINE).words == ", at least 50.0 ms a step."

@@ -4,7 +4,7 @@ A resumed run trains some steps anew. A batch that begins with `resumed_at` ther
 step on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp, isfinite
 from typing import Any
 
@@ -31,6 +31,8 @@ from assay.units import format_seconds
 UNMEASURED = "Only Linux tells the peak of a process."
 _LARGEST_LOG = 700.0
 """Largest logarithm whose exponential is a float."""
+_MOST_DRAWN = 1500
+"""Steps of a run that are drawn beside other runs."""
 
 
 class RunCourse:
@@ -80,6 +82,24 @@ class RunCourse:
 def point(event: StepEvent) -> list[float | None]:
     """Return a step as index, loss, seconds, gradient norm and tokens."""
     return [event.step, event.loss, event.seconds, _norm(event.log_gradient_norm), event.tokens]
+
+
+def curves(batches: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
+    """Return (step, loss, seconds) of steps and (step, loss) of evaluations, without steps that were trained anew.
+
+    Of a long run, every so many steps are left out.
+    """
+    steps: dict[int, list[Any]] = {}
+    evaluations: dict[int, list[Any]] = {}
+    for batch in batches:
+        if (at := batch["resumed_at"]) is not None:
+            steps = {step: one for step, one in steps.items() if step < at}
+            evaluations = {step: one for step, one in evaluations.items() if step <= at}
+        steps.update((one[0], one[:3]) for one in batch["steps"])
+        evaluations.update((one[0], one) for one in batch["evaluations"])
+    every = [steps[step] for step in sorted(steps)]
+    stride = -(-len(every) // _MOST_DRAWN) or 1
+    return {"steps": every[::stride], "evaluations": [evaluations[step] for step in sorted(evaluations)]}
 
 
 def _norm(logarithm: object) -> float | None:

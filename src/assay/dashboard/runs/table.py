@@ -65,7 +65,7 @@ class Query(NamedTuple):
         values = {**self._asdict(), **changes}
         usual = Query()._asdict()
         kept = {name: value for name, value in values.items() if value != usual[name]}
-        return f"/?{urlencode(kept)}" if kept else "/"
+        return f"/runs?{urlencode(kept)}" if kept else "/runs"
 
 
 class ChosenRuns(NamedTuple):
@@ -152,6 +152,7 @@ def run_lines(entries: Sequence[Entry], studies: Container[str] = ()) -> list[di
     return [
         {
             "run": one.run,
+            "folded": one.run in studies,
             "address": f"/{'studies' if one.run in studies else 'runs'}/{quote(one.run, safe='')}",
             "cells": [
                 legible(text, _LONGEST)

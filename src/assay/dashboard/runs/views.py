@@ -9,7 +9,6 @@ from starlette.routing import Route
 from assay.config.home import Home
 from assay.dashboard.pages import page
 from assay.dashboard.runs import one, table
-from assay.dashboard.runs.live import RunCourse
 from assay.dashboard.runs.present import why_not
 from assay.dashboard.runs.results import has_ended
 from assay.dashboard.server_state import state_of
@@ -56,14 +55,14 @@ def run_events(request: Request) -> Response:
     """Events of one run from an offset, as a stream."""
     folder = find(request.app.state.home, request.path_params["run"])
     state = state_of(request)
-    tail = state.tails.of(folder.events_file, lambda: RunCourse(folder.spec()))
+    tail = state.course(folder)
     if why_not(folder):
         return follow(request, tail, lambda: has_ended(folder))
     return follow(request, tail, lambda: has_ended(folder), lambda: state.present.of(folder))
 
 
 routes = [
-    Route("/", every_run),
+    Route("/runs", every_run),
     Route("/runs/{run}", one_run),
     Route("/runs/{run}/events", run_events),
 ]

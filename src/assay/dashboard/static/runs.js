@@ -1,6 +1,8 @@
 // Filters the table of runs while the reader types. Without this script the form and the links do the same.
 const form = document.getElementById("filters");
 const target = document.getElementById("runs");
+const overlay = document.getElementById("overlay");
+const ticked = new Set(); // runs that stay chosen while the table shows others
 let waiting = 0;
 let latest = 0;
 
@@ -20,6 +22,7 @@ async function show(address, { keep = false } = {}) {
   if (!answer.ok) { location.assign(address); return; }
   // The server's own page, with all text escaped; it has no scripts, and the policy would run none.
   target.innerHTML = await answer.text();
+  tick();
   if (!keep) history.replaceState(null, "", address);
 }
 
@@ -27,8 +30,23 @@ function said(text) { document.getElementById("said").textContent = text; }
 
 function address() {
   const values = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-  return `/?${values}`;
+  return `/runs?${values}`;
 }
+
+function tick() {
+  for (const box of target.querySelectorAll("[name=run]")) box.checked = ticked.has(box.value);
+  document.getElementById("ticked").textContent = ticked.size ? `${ticked.size} ticked` : "";
+}
+target.addEventListener("change", ({ target: box }) => {
+  if (box.checked) ticked.add(box.value); else ticked.delete(box.value);
+  tick();
+});
+overlay.addEventListener("submit", (event) => {
+  event.preventDefault();
+  location.assign(`/runs/overlaid?${new URLSearchParams([...ticked].map((run) => ["run", run]))}`);
+});
+for (const box of target.querySelectorAll("[name=run]:checked")) ticked.add(box.value); // those of a page that is shown again
+tick();
 
 form.addEventListener("input", () => {
   clearTimeout(waiting);

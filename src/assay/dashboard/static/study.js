@@ -1,10 +1,14 @@
-// One study: the state of each cell as its log tells it, and memory against time, linked with the table of rows.
+// One study: the state of each cell as its log tells it, and memory against time, linked with the table of rows. While it
+// runs, figure and table are asked for again when cells have ended.
 (() => {
   const cells = document.getElementById("cells");
-  const rows = [...document.querySelectorAll("#rows tbody tr")];
+  const answer = document.getElementById("answer");
   const marked = new Set();
   const MOST_NAMED = 14;
+  const REST = 1000; // milliseconds in which cells that end together are one change
   const short = (name) => (name.length > 28 ? `${name.slice(0, 27)}…` : name);
+  const rows = () => [...document.querySelectorAll("#rows tbody tr")];
+  let filling = 0;
 
   function follow() {
     const lines = new Map([...cells.tBodies[0].rows].map((line) => [line.dataset.cell, line]));
@@ -14,7 +18,9 @@
     const base = `/studies/${encodeURIComponent(cells.dataset.study)}/events?offset=`;
     const source = new EventSource(base + cells.dataset.offset);
     source.onmessage = (event) => {
-      for (const one of JSON.parse(event.data).flatMap((batch) => batch.cells)) {
+      const before = ended.size;
+      const batches = JSON.parse(event.data);
+      for (const one of batches.flatMap((batch) => batch.cells)) {
         const line = lines.get(one.cell);
         if (!line) continue;
         line.cells[1].textContent = one.state;
@@ -26,8 +32,10 @@
         }
         if (one.ended) ended.add(one.cell); else ended.delete(one.cell);
       }
-      bar.value = Math.max(ended.size, 0);
-      document.getElementById("ended").textContent = `${ended.size} of ${lines.size} have ended`;
+      bar.value = ended.size;
+      const progress = batches[batches.length - 1]?.progress;
+      document.getElementById("ended").textContent = progress || `${ended.size} of ${lines.size} have ended`;
+      if (ended.size !== before && !filling) filling = setTimeout(fill, REST);
     };
     source.addEventListener("over", () => {
       source.close();
@@ -36,17 +44,28 @@
     });
   }
 
+  async function fill() {
+    filling = 0;
+    try {
+      const found = await fetch(`${location.pathname}?part=answer`);
+      if (!found.ok || answer.contains(document.activeElement)) return; // the reader is in the table
+      answer.innerHTML = await found.text(); // the server has escaped all text
+      wire();
+    } catch { /* the stream says that the dashboard does not answer */ }
+  }
+
   function draw() {
-    const { memory, points } = JSON.parse(document.getElementById("points").textContent);
+    const { memory, time, points } = JSON.parse(document.getElementById("points").textContent);
     const gibi = Math.min(...points.map((one) => one.bytes)) >= 2 ** 30;
     const scale = gibi ? 2 ** 30 : 2 ** 20;
-    const times = points.map((one) => one.seconds);
+    const slow = Math.max(...points.map((one) => one.seconds)) >= 0.1;
+    const times = points.map((one) => (slow ? one.seconds : 1000 * one.seconds));
     const middle = (Math.min(...times) + Math.max(...times)) / 2;
     const trace = {
-      x: points.map((one) => one.seconds), y: points.map((one) => one.bytes / scale),
+      x: times, y: points.map((one) => one.bytes / scale),
       hovertext: points.map((one) => `<b>${escaped(one.row)}</b><br>${escaped(one.text)}`), hoverinfo: "text",
       text: points.map((one) => (points.length <= MOST_NAMED || one.on_front ? escaped(short(one.row)) : "")),
-      textposition: points.map((one) => (one.seconds > middle ? "middle left" : "middle right")), cliponaxis: false,
+      textposition: times.map((one) => (one > middle ? "middle left" : "middle right")), cliponaxis: false,
       customdata: points.map((one) => one.row), mode: "markers+text", type: "scatter",
       marker: {
         opacity: 1,
@@ -56,7 +75,7 @@
       },
     };
     return Plots.draw("front", [trace], {
-      dragmode: "select", xaxis: { title: "time of all steps, seconds" },
+      dragmode: "select", xaxis: { title: `${time}, ${slow ? "seconds" : "milliseconds"}` },
       yaxis: { title: `${memory}, ${gibi ? "GiB" : "MiB"}` },
     });
   }
@@ -64,12 +83,12 @@
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
   function show() {
-    for (const row of rows) {
+    for (const row of rows()) {
       row.classList.toggle("chosen", marked.has(row.dataset.row));
       row.querySelector(".mark").checked = marked.has(row.dataset.row);
     }
     document.getElementById("unmark").disabled = !marked.size;
-    if (document.getElementById("front")) draw();
+    return document.getElementById("front") && draw();
   }
   function mark(names, only) {
     if (only) marked.clear();
@@ -77,19 +96,17 @@
     show();
   }
 
-  if (cells.dataset.live) follow();
-  if (rows.length) {
-    for (const row of rows) {
+  function wire() {
+    for (const row of rows()) {
       row.querySelector(".mark").addEventListener("change", (event) => {
         if (event.target.checked) marked.add(row.dataset.row); else marked.delete(row.dataset.row);
         show();
       });
     }
-    document.getElementById("unmark").addEventListener("click", () => mark([], true));
-  }
-  const figure = document.getElementById("front");
-  if (figure) {
-    draw().then(() => {
+    document.getElementById("unmark")?.addEventListener("click", () => mark([], true));
+    const figure = document.getElementById("front");
+    if (!rows().length) return;
+    show()?.then(() => {
       // Drawing anew takes the rectangle away, which Plotly reports as a selection of nothing.
       figure.on("plotly_selected", (event) => {
         if (event?.points.length) mark(event.points.map((one) => one.customdata), true);
@@ -97,4 +114,7 @@
       figure.on("plotly_click", (event) => mark(event.points.map((one) => one.customdata), false));
     });
   }
+
+  wire();
+  if (cells.dataset.live) follow();
 })();

@@ -74,13 +74,13 @@ const QUESTION = (() => {
       const found = await (await fetch(`/what-if/answer?${values}`, { signal: asking.signal })).json();
       show(found);
     } catch (error) {
-      if (error.name !== "AbortError") said("The dashboard does not answer. Is it still running?");
+      if (error.name !== "AbortError") said("The dashboard does not answer. Is it still running?", true);
     }
   }
 
   function show(found) {
     answer.innerHTML = found.html; // the server has escaped all text
-    said(found.summary);
+    said(found.summary, !found.memory);
     document.getElementById("memory").classList.toggle("stale", !found.memory);
     fit.classList.add("stale");
     if (!found.memory) fit.replaceChildren();
@@ -125,7 +125,11 @@ const QUESTION = (() => {
     } catch { /* a newer question, or the next answer says that the dashboard does not answer */ }
   }
 
-  function said(text) { document.getElementById("said").textContent = text; }
+  function said(text, caution) {
+    const line = document.getElementById("said");
+    line.textContent = text;
+    line.classList.toggle("caution", caution);
+  }
 
   async function recommend() {
     const now = query;

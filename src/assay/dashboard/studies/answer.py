@@ -1,6 +1,7 @@
-"""The answer of a study that has a record: its rows, its sections, and memory against time as points of a figure.
+"""The answer of a study: its rows, its sections, and memory against time as points of a figure.
 
-The analysis takes up to seconds, so the answers of the last studies are kept until their records change.
+The analysis takes up to seconds, so the answers of the last studies are kept until their records change. A study that
+runs has rows and points of the cells that have ended, and is analysed again when another one has.
 """
 
 import threading
@@ -10,11 +11,18 @@ from typing import Any, NamedTuple
 
 from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import Comparison, analyse
+from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.metrics.time import STEP_SECONDS
+from assay.config.home import Home
 from assay.errors import UsageError
+from assay.records.events import CellEndEvent, CellStartEvent
+from assay.records.study import ComparisonRecord, StudyEnding
 from assay.report.blocks import Block, Table, quantity
 from assay.report.comparison.row_table import rows_table
 from assay.report.study.view import StudyView
+from assay.studies.execution.fold import fold, record_of
 from assay.studies.folder import StudyFolder
+from assay.units import format_bytes, format_seconds
 
 _MOST_ANSWERS = 8
 
@@ -38,45 +46,78 @@ class Answer(NamedTuple):
     parts: tuple[AnswerSection, ...]
     front: dict[str, Any] | None
     """Points of memory against time, or None if rows do not differ in both."""
+    sentence: str
+    """The answer in a few sentences; empty if there is none."""
+    next: tuple[tuple[str, str], ...]
+    """Commands that follow from the answer, each with what it does."""
 
 
 class Answers:
     """Answers of the studies that were looked at last. Any thread may use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home) -> None:
+        self._home = home
         self._kept: OrderedDict[Path, tuple[int, Answer | None]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, folder: StudyFolder) -> Answer | None:
-        """Return the answer of a study; None if it has no record yet, or is one of scaling, whose page answers.
+    def of(self, folder: StudyFolder, ended: int | None = None) -> Answer | None:
+        """Return the answer of a study; of one that runs, what its cells that have `ended` tell, by their number.
 
-        Raises `UsageError` if the record cannot be read.
+        None if none has ended, and for a study of scaling, whose page answers. Raises `UsageError` if the record or the
+        plan cannot be read.
         """
         try:
-            stamp = folder.record_file.stat().st_mtime_ns
+            stamp = folder.record_file.stat().st_mtime_ns if ended is None else ended
         except FileNotFoundError:
             return None
         with self._lock:
             if (known := self._kept.get(folder.path)) is None or known[0] != stamp:
-                known = self._kept[folder.path] = (stamp, _answer(folder))
+                record = folder.record() if ended is None else record_so_far(folder, self._home)
+                known = self._kept[folder.path] = (stamp, _answer(record, so_far=ended is not None))
             self._kept.move_to_end(folder.path)
             while len(self._kept) > _MOST_ANSWERS:
                 self._kept.popitem(last=False)
             return known[1]
 
 
-def _answer(folder: StudyFolder) -> Answer | None:
+def record_so_far(folder: StudyFolder, home: Home) -> ComparisonRecord | None:
+    """Return the record of the cells that have ended; None without a plan.
+
+    Only runs whose end the log tells are read. Their results are written, so nothing is written here.
+    """
+    plan = folder.plan()
+    if plan is None:
+        return None
+    events = folder.events()
+    ended = {one.cell for one in events if isinstance(one, CellEndEvent)}
+    told = [one for one in events if not isinstance(one, CellStartEvent) or one.cell in ended]
+    return record_of(plan, fold(plan, told, home), StudyEnding.INTERRUPTED)
+
+
+def _answer(record: ComparisonRecord | None, *, so_far: bool) -> Answer | None:
     from assay.scaling.scaling_study import has_law
 
-    record = folder.record()
     if record is None or not record.cells or has_law(record):
         return None
     comparison = analyse(record)
+    view = StudyView(comparison)
     rows = (comparison.baseline, comparison.again, *comparison.rows)
-    parts = tuple(
-        AnswerSection(one.section.title, one.blocks, one.section.leads) for one in StudyView(comparison).sections
-    )
-    return Answer(rows_table(comparison), tuple(row.treatment for row in rows), parts, points(comparison))
+    parts = tuple(AnswerSection(one.section.title, one.blocks, one.section.leads) for one in view.sections)
+    hints = tuple(command_of(text) for label, text in view.closing() if label == "next")
+    names = tuple(row.label for row in rows)
+    drawn = points(comparison) or (points_so_far(comparison) if so_far else None)
+    return Answer(rows_table(comparison), names, parts, drawn, first_sentence(view), hints)
+
+
+def first_sentence(view: StudyView) -> str:
+    """Return the sentence that a study is known by in other views; empty if it has none."""
+    return view.headline
+
+
+def command_of(hint: str) -> tuple[str, str]:
+    """Return the command of a last line, and what it does."""
+    command, _, purpose = hint.partition("    ")
+    return command, purpose
 
 
 def points(comparison: Comparison) -> dict[str, Any] | None:
@@ -87,9 +128,10 @@ def points(comparison: Comparison) -> dict[str, Any] | None:
         return None
     return {
         "memory": known["memory"].metric.title,
+        "time": "time of all steps",
         "points": [
             {
-                "row": one.row.treatment,
+                "row": one.row.label,
                 "seconds": one.figures["time"],
                 "bytes": one.figures["memory"],
                 "text": ", ".join(
@@ -103,6 +145,21 @@ def points(comparison: Comparison) -> dict[str, Any] | None:
             if one.figures
         ],
     }
+
+
+def points_so_far(comparison: Comparison) -> dict[str, Any] | None:
+    """Return memory and step time of each row with a process that has ended; None before any has both.
+
+    Which rows are on the front is not said, because no row has all its processes.
+    """
+    found = []
+    for row in (comparison.baseline, *comparison.rows):
+        seconds, nbytes = (row.metrics.get(one.name) for one in (STEP_SECONDS, TENSORS_PEAK_BYTES))
+        if isinstance(seconds, float) and isinstance(nbytes, int):
+            text = f"{STEP_SECONDS.title} {format_seconds(seconds)}, {TENSORS_PEAK_BYTES.title} {format_bytes(nbytes)}"
+            point = {"row": row.label, "seconds": seconds, "bytes": nbytes, "text": text, "on_front": False}
+            found.append(point)
+    return {"memory": TENSORS_PEAK_BYTES.title, "time": STEP_SECONDS.title, "points": found} if found else None
 
 
 def page_of(folder: StudyFolder) -> Path:

@@ -1,14 +1,18 @@
-"""The course of one study as its log tells it: the state of every cell.
+"""The course of one study as its log tells it: the state of every cell, and the time left.
 
     waiting → starting → a phase or a block of its work → the status of its run
 
-The log is read through `dashboard.tail`, never as a whole for each look, and no record of a run is opened.
+The log is read through `dashboard.tail`, never as a whole for each look, and no record of a run is opened. The time
+left is that of the board in a terminal, by the times of the log. So it does not matter when the dashboard began.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from assay.errors import legible
+from assay.config.home import Home
+from assay.errors import UsageError, legible
+from assay.executors.base import Planned
+from assay.executors.news import from_events
 from assay.records.events import (
     CellEndEvent,
     CellEvent,
@@ -19,7 +23,8 @@ from assay.records.events import (
     PlanEvent,
     TurnEvent,
 )
-from assay.studies.folder import StudyFolder
+from assay.report.comparison.progress import Board
+from assay.studies.folder import StudyFolder, StudyPlan
 
 WAITING = "waiting"
 _LONGEST_NAME = 300
@@ -36,25 +41,77 @@ class CellState(NamedTuple):
 
 
 class Course:
-    """Digest of a study's log (`dashboard.tail`): the cells that changed in a piece, as far as it tells."""
+    """Digest of a study's log (`dashboard.tail`): the cells that changed in a piece, as far as it tells.
 
-    def __init__(self) -> None:
+    `plan` reads the plan, by which the time left is known. It is called for a study that goes on.
+    """
+
+    def __init__(self, plan: Callable[[], StudyPlan | None] = lambda: None) -> None:
         self._states: dict[str, CellState] = {}
         self._over: str | None = None
+        self._plan = plan
+        self._timed: _TimedBoard | None = None
 
     def __call__(self, events: Sequence[LogEvent]) -> list[dict[str, Any]]:
         """Return one batch with the newest state of each cell that the piece names."""
+        before = {one.cell: one.state for one in self._states.values() if one.ended}
         changed: dict[str, CellState] = {}
         for event in events:
             if isinstance(event, OverEvent):
                 self._over = legible(event.ending, 100)
-            elif isinstance(event, PlanEvent):  # a resumed study begins again
+            elif isinstance(event, PlanEvent):
                 self._over = None
             elif isinstance(event, CellEvent):
+                self._over = None  # a study that was stopped goes on
                 name = event.cell
-                before = self._states.get(name, CellState(legible(name, _LONGEST_NAME), "", WAITING, False))
-                changed[name] = self._states[name] = _after(before, event)
-        return [{"cells": [one._asdict() for one in changed.values()], "over": self._over}]
+                earlier = self._states.get(name, CellState(legible(name, _LONGEST_NAME), "", WAITING, False))
+                changed[name] = self._states[name] = _after(earlier, event)
+        cells = [one._asdict() for one in changed.values()]
+        return [{"cells": cells, "over": self._over, "progress": self._progress(events, before)}]
+
+    def _progress(self, events: Sequence[LogEvent], ended: dict[str, str]) -> str | None:
+        """Return a text such as ``"3 of 14 cells, about 40 s left"``; None if the study is over, or has no plan."""
+        if self._over is not None:
+            self._timed = None
+            return None
+        if self._timed is None:
+            try:
+                plan = self._plan()
+            except UsageError:
+                plan = None
+            if plan is None:
+                return None
+            self._timed = _TimedBoard(plan, ended)
+        return self._timed.hear(events)
+
+
+class _TimedBoard:
+    """The terminal's board, whose clock is the log's."""
+
+    def __init__(self, plan: StudyPlan, ended: dict[str, str]) -> None:
+        self._now = 0.0
+        self._waves, self._blocks = plan.waves, plan.protocol.blocks
+        self._cells = {cell.name: cell for cell in plan.cells}
+        self._board = Board(lambda: self._now)
+        self._board.hear(Planned(self._waves, self._blocks))
+        for name in ended.keys() & self._cells.keys():
+            self._board.end(self._cells[name], ended[name])
+
+    def hear(self, events: Sequence[LogEvent]) -> str:
+        """Return the progress after some events."""
+        for news in from_events(self._passed(events), self._waves, self._blocks, Home("")):
+            self._board.hear(news)
+        return self._board.progress()
+
+    def _passed(self, events: Sequence[LogEvent]) -> Iterator[LogEvent]:
+        """Yield all events but the ends of cells, which need no result here; set the clock to the time of each."""
+        for event in events:
+            if isinstance(event, TurnEvent | CellEndEvent) and event.time is not None:
+                self._now = event.time
+            if not isinstance(event, CellEndEvent):
+                yield event
+            elif event.cell in self._cells:
+                self._board.end(self._cells[event.cell], event.status)
 
 
 def _after(before: CellState, event: CellEvent) -> CellState:
@@ -80,6 +137,11 @@ def merge_cells(batches: Iterable[dict[str, Any]]) -> tuple[dict[str, dict[str, 
         cells |= {one["cell"]: one for one in batch["cells"]}
         over = batch["over"]
     return cells, over
+
+
+def progress_of(batches: Sequence[dict[str, Any]]) -> str:
+    """Return how far a running study has come, with its time left; empty if that is not known."""
+    return (batches[-1]["progress"] or "") if batches else ""
 
 
 def planned_cells(names: Iterable[str], known: dict[str, dict[str, Any]], *, running: bool) -> list[dict[str, Any]]:

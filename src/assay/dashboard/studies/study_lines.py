@@ -12,6 +12,7 @@ from assay.config.home import Home
 from assay.dashboard.studies.progress import Course, merge_cells
 from assay.dashboard.tail import Tail
 from assay.errors import UsageError, legible
+from assay.records.study import ComparisonRecord
 from assay.studies.folder import StudyFolder, StudyPlan, folders
 
 _LONGEST = 200
@@ -23,6 +24,8 @@ class StudyLine(NamedTuple):
     id: str
     title: str
     """Its name, or its base if it has none."""
+    base: str
+    """Its preset or file."""
     kind: str
     question: str
     status: str
@@ -35,6 +38,7 @@ class _Planned(NamedTuple):
     """Facts for the list, of a plan, or of the record of a comparison that has none."""
 
     title: str
+    base: str
     kind: str
     question: str
     cells: int
@@ -65,11 +69,11 @@ class Studies:
         try:
             planned = self._planned(folder)
         except UsageError as error:
-            return StudyLine(folder.id, "", "", legible(str(error), _LONGEST), "damaged", 0, 0)
+            return StudyLine(folder.id, "", "", "", legible(str(error), _LONGEST), "damaged", 0, 0)
         cells, over = merge_cells(self.tail(folder).since(0)[0])
         status = "running" if folder.running else over or ("complete" if planned.runs else "stopped")
         ended = len(planned.runs) or sum(one["ended"] for one in cells.values())
-        return StudyLine(folder.id, planned.title, planned.kind, planned.question, status, planned.cells, ended)
+        return StudyLine(folder.id, *planned[:4], status, planned.cells, ended)
 
     def runs(self, name: str) -> frozenset[str]:
         """Return the ids of a study's runs; none if there is no such study."""
@@ -86,7 +90,7 @@ class Studies:
         """Return the tail of a study's log."""
         log = folder.events_file
         with self._lock:
-            return self._tails.setdefault(log, Tail(log, Course()))
+            return self._tails.setdefault(log, Tail(log, Course(folder.plan)))
 
     def _planned(self, folder: StudyFolder) -> _Planned:
         """Read what the list needs, or recall it. Raises `UsageError` if a file cannot be read."""
@@ -103,14 +107,15 @@ def _read(folder: StudyFolder) -> _Planned:
     stated: StudyPlan | None = folder.plan()
     if stated is not None:
         count, runs = len(stated.cells), frozenset[str]()
-        return _Planned(*_texts(stated.name or stated.title, stated.kind, stated.question), count, runs)
+        return _Planned(*_texts(stated), count, runs)
     record = folder.record()
     if record is None:
         raise UsageError(f"the study {folder.id} has neither a plan nor a record")
     runs = frozenset(one.result.run for one in (*record.cells, *record.nudged))
-    return _Planned(*_texts(record.name or record.title, record.kind, record.question), len(runs), runs)
+    return _Planned(*_texts(record), len(runs), runs)
 
 
-def _texts(*texts: str) -> tuple[str, str, str]:
-    title, kind, question = (legible(text, _LONGEST) for text in texts)
-    return title, kind, question
+def _texts(stated: StudyPlan | ComparisonRecord) -> tuple[str, str, str, str]:
+    texts = (stated.name or stated.title, stated.title, stated.kind, stated.question)
+    title, base, kind, question = (legible(text, _LONGEST) for text in texts)
+    return title, base, kind, question

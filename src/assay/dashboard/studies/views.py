@@ -6,6 +6,7 @@ pages, by its digest, because a study may have been imported from anywhere.
 
 from base64 import b64encode
 from hashlib import sha256
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -16,7 +17,7 @@ from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.dashboard.studies.answer import page_of
 from assay.dashboard.studies.predicted import AskedPrediction, controls, predict_study, read
-from assay.dashboard.studies.progress import cell_names, merge_cells, planned_cells
+from assay.dashboard.studies.progress import cell_names, merge_cells, planned_cells, progress_of
 from assay.errors import UsageError
 from assay.report.kit.page import page_script
 from assay.report.study.predicted import render_predicted, texts
@@ -36,18 +37,23 @@ def every_study(request: Request) -> Response:
 
 
 def one_study(request: Request) -> Response:
-    """Page of one study."""
+    """Page of one study; with `part=answer`, its answer alone."""
     state, folder = state_of(request), _folder(request)
     line = state.studies.line(folder)
+    running = line.status == "running"
+    found = state.answers.of(folder, line.ended if running else None)
+    answer: dict[str, Any] = {"answer": found, "running": running, "study": line}
+    if request.query_params.get("part") == "answer":
+        return page(request, "study-answer.html", **answer)
     batches, offset = state.studies.tail(folder).since(0)
     return page(
         request,
         "study.html",
-        study=line,
-        cells=planned_cells(cell_names(folder), merge_cells(batches)[0], running=line.status == "running"),
+        cells=planned_cells(cell_names(folder), merge_cells(batches)[0], running=running),
+        progress=progress_of(batches) if running else "",
         offset=offset,
-        answer=state.answers.of(folder),
         written=folder.page_file.is_file(),
+        **answer,
     )
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from assay.dashboard.whatif.content import (
     recommended_values,
 )
 from assay.dashboard.whatif.fitting import fitting
+from assay.dashboard.whatif.own_models import OwnAnswer, OwnQuestion, device_names, read_own
 from assay.dashboard.whatif.question import WhatIfQuestion, read
 from assay.dashboard.whatif.recommendation import Recommended, Recommender
 from assay.errors import UsageError
@@ -34,6 +36,8 @@ def _view(request: Request) -> Response:
         request,
         "what-if.html",
         **controls(found.question),
+        models=request.app.state.models,
+        summary=shown["summary"],
         **answer_content(found),
         **fit_content(fitting(found.question, request.app.state.home) if found.predicted else ()),
         techniques=found.techniques,
@@ -64,6 +68,24 @@ def _recommended(request: Request) -> Response:
     return JSONResponse(recommended_values(_recommender(request.app).ask(question), question))
 
 
+def _own(request: Request) -> Response:
+    """The page of a model of the user's own; with `part=answer`, its answer alone."""
+    models = request.app.state.models
+    try:
+        # A request of another site, such as an image's address, must not start a process.
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise UsageError("another page asked this; open it from the dashboard")
+        asked = read_own(request.query_params, models)
+        found = request.app.state.own_models.ask(asked)
+        commands = asked.commands
+    except UsageError as reason:
+        asked, found, commands = OwnQuestion(""), OwnAnswer("refused", str(reason)), ()
+    content: dict[str, Any] = {"found": found, "commands": commands}
+    if request.query_params.get("part") == "answer":
+        return page(request, "what-if-model-answer.html", **content)
+    return page(request, "what-if-model.html", models=models, devices=device_names(), asked=asked, **content)
+
+
 def _answer(request: Request) -> WhatIfAnswer:
     """Return the answer to an address; to one that cannot be read, its sentence over the form of the default."""
     home = request.app.state.home
@@ -92,5 +114,6 @@ routes: list[Route] = [
     Route("/what-if/answer", _answered),
     Route("/what-if/fit", _fitted),
     Route("/what-if/recommendation", _recommended),
+    Route("/what-if/model", _own),
 ]
 """Addresses of the view."""

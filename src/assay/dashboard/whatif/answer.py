@@ -20,7 +20,7 @@ from assay import api
 from assay.config.home import Home
 from assay.config.mesh import AXES
 from assay.cost.simulation.peak_parts import CATEGORIES
-from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_words
+from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_sentence, fit_words
 from assay.dashboard.whatif.places import KnownMachines
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion
 from assay.dashboard.whatif.techniques import Technique, techniques
@@ -78,6 +78,14 @@ class Timing:
     seconds: float | None
     text: str
     source: str
+
+    @property
+    def words(self) -> str:
+        """The time as the end of a sentence, or why it is not known."""
+        if self.seconds is None:
+            return f"; how long a step takes is {self.text}: {self.source}."
+        bound = "at least" if self.source == SHEET_ROOFLINE else "about"
+        return f", {bound} {format_seconds(self.seconds)} a step."
 
 
 def timing(question: WhatIfQuestion, found: Estimate) -> Timing:
@@ -151,6 +159,16 @@ class WhatIfAnswer:
     techniques: tuple[Technique, ...]
     read: bool = True
     """False if the address could not be read, so that the question is only the default."""
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence: whether the step fits, and how long it takes."""
+        if self.predicted is None:
+            return self.refusal
+        gpus, fit = self.question.gpus, self.predicted.fit
+        of = "one" if gpus == 1 else f"each of {gpus}"
+        place = "this machine" if self.question.device == HERE else f"{of} {fit.device}"
+        return f"{fit_sentence(fit, place)}{self.predicted.time.words}"
 
     @property
     def facts(self) -> Facts:

@@ -7,7 +7,7 @@ from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.pages import render_page
 from assay.dashboard.whatif.answer import WhatIfAnswer
-from assay.dashboard.whatif.fits import WhatIfFit, fit_words, fits_table
+from assay.dashboard.whatif.fits import WhatIfFit, fits_table
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, WhatIfQuestion, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
 from assay.errors import UsageError
@@ -68,7 +68,7 @@ def answer_values(found: WhatIfAnswer) -> dict[str, Any]:
         ],
         "stack": _written(found.question),
         "values": values(found.question),
-        "summary": _summary(found),
+        "summary": found.sentence,
     }
 
 
@@ -100,13 +100,3 @@ def _written(question: WhatIfQuestion) -> dict[str, str]:
         return {one.name: str(one) for one in Spec.parse_stack(question.stack)} if question.stack else {}
     except (ValueError, UsageError):
         return {}
-
-
-def _summary(found: WhatIfAnswer) -> str:
-    """Return an answer in one sentence, for those who do not see the page."""
-    rows = dict(found.facts.rows)
-    if found.predicted is None:
-        return found.refusal
-    place = found.predicted.fit
-    said = f"Peak of tensors {rows['peak of tensors']}, step time {rows['step time']}"
-    return f"{said}; {place.device}: {fit_words(place)}."

@@ -38,12 +38,12 @@ class PlayedQueue(NamedTuple):
 def play(queue: Iterable[Queued]) -> PlayedQueue:
     """Play a queue on an idle device."""
     host = device = launching = working = 0.0
-    for one in queue:
-        host += one.host
-        launching += one.host
-        if one.device:
-            device = max(device, host) + one.device
-            working += one.device
-        if one.waits:
-            host = max(host, device)
+    for launch, kernel, waits in queue:  # a step of a deep model has tens of thousands of launches
+        host += launch
+        launching += launch
+        if kernel:
+            device = (device if device > host else host) + kernel
+            working += kernel
+        if waits and device > host:
+            host = device
     return PlayedQueue(max(host, device), launching, working)

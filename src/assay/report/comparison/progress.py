@@ -69,9 +69,10 @@ def _work(cell: Cell) -> float:
 
 
 class Board:
-    """State of every cell."""
+    """State of every cell; `clock` tells the time of the news that is heard."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.cells: list[Cell] = []
         self.states: dict[str, str] = {}
         self.ended: dict[str, str] = {}
@@ -86,7 +87,7 @@ class Board:
         self._began: tuple[Piece, float] | None = None
         self._until: float | None = None
         """Predicted end of all cells; None if it is not known."""
-        self._untimed = Untimed()
+        self._untimed = Untimed(clock)
 
     def hear(self, news: News) -> None:
         """Update the board by one event of the comparison."""
@@ -94,12 +95,12 @@ class Board:
             self._plan(news)
         elif isinstance(news, Turn):
             self._stop_clock()
-            self._began = (news.piece, time.monotonic())
+            self._began = (news.piece, self._clock())
             self._owed[news.cell.name][news.piece] = max(0, self._owed[news.cell.name][news.piece] - 1)
             self.working = news.cell.name
             if not self._blocks:
                 self._untimed.start(news.cell)
-            self.wave = next(at for at, wave in enumerate(self._waves) if news.cell in wave)
+            self.wave = next((at for at, wave in enumerate(self._waves) if news.cell in wave), self.wave)
             again = f"block repeated {news.number - self._blocks}×"
             block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
             self.states[news.cell.name] = {"start": "starting", "block": block}.get(news.piece, "finishing")
@@ -108,10 +109,14 @@ class Board:
         elif isinstance(news, Stepped):
             self._last = news
         elif isinstance(news, Ended):
-            self._stop_clock()
-            self._owed[news.cell.name].clear()
-            self._untimed.end(news.cell)
-            self.ended[news.cell.name] = self.states[news.cell.name] = news.result.status.value.replace("_", " ")
+            self.end(news.cell, news.result.status.value)
+
+    def end(self, cell: Cell, status: str) -> None:
+        """Note that a cell has ended."""
+        self._stop_clock()
+        self._owed[cell.name].clear()
+        self._untimed.end(cell)
+        self.ended[cell.name] = self.states[cell.name] = status.replace("_", " ")
 
     @property
     def shown(self) -> "list[tuple[Cell, ...]]":
@@ -173,7 +178,7 @@ class Board:
     def _stop_clock(self) -> None:
         if self._began is not None:
             piece, since = self._began
-            self._took.setdefault(piece, []).append(time.monotonic() - since)
+            self._took.setdefault(piece, []).append(self._clock() - since)
             self._began = None
 
 
