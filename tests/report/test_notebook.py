@@ -1,6 +1,7 @@
 from matplotlib.figure import Figure
 
 from assay.analysis.comparison import analyse
+from assay.analysis.row_names import row_names
 from assay.api.result_types import StudyResult
 from assay.report.blocks import Facts, Table
 from assay.report.kit.drawing import LIGHT, PRINTED
@@ -27,7 +28,7 @@ def test_figures_follow_as_images() -> None:
 def test_a_study_in_a_notebook_has_every_row_and_the_changes() -> None:
     found = StudyResult.from_value(analyse(record()))
     text = found._repr_html_()
-    assert all(name in text for name in found.record.treatments)
+    assert all(label in text for label in row_names(found.record).values())
     assert "<img" in text
     assert found.to_frame().treatment.tolist()[0] == "baseline"
 

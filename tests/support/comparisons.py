@@ -38,6 +38,13 @@ TREATMENTS = (
     "sdpa_attention+bf16_mixed+activation_checkpointing",
 )
 
+LABELS = (
+    *TREATMENTS[:3],
+    "gradient_accumulation",
+    "sdpa_attention + bf16_mixed + activation_checkpointing",
+)
+"""Their names for a reader."""
+
 FACTORS: dict[str, tuple[float, float, float, float]] = {
     BASELINE: (1.0, 1.0, 1.0, 0.0),
     AGAIN: (1.0, 1.0, 1.0, 0.0),

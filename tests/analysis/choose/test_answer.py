@@ -97,7 +97,7 @@ def test_a_factor_that_is_context_is_no_choice_and_splits_the_answer() -> None:
     whole = in_two_sizes()
     assert whole.context == ("shape",)
     large, small = answers(analyse(whole))
-    assert (large.context.name, small.context.name) == ("shape=large", "shape=small")
+    assert (large.context.name, small.context.name) == ("large", "small")
     for one in (large, small):
         assert one.lightest is not None
         assert one.fastest is not None

@@ -22,7 +22,7 @@ from assay.report.comparison.figures import (
     step_times,
 )
 from assay.report.kit.drawing import MOST, alone
-from support.comparisons import TREATMENTS, record
+from support.comparisons import LABELS, TREATMENTS, record
 from support.drawn import words
 
 
@@ -40,7 +40,7 @@ def test_every_panel_has_every_row() -> None:
 
 def test_each_row_has_its_layers_on_one_scale() -> None:
     panels = memory(analyse(record()))
-    assert [panel.title for panel in panels] == ["baseline", *TREATMENTS]
+    assert [panel.title for panel in panels] == ["baseline", *LABELS]
     axes = [alone(panel).axes[0] for panel in panels]
     assert len({axis.get_ylim() for axis in axes}) == 1
     assert {len(axis.collections) for axis in axes} == {2}
@@ -119,7 +119,7 @@ def with_curves(made: ComparisonRecord, curve: Any) -> Comparison:
 
 def test_each_row_has_a_panel_with_the_baseline_and_equal_axes() -> None:
     panels = by_step(analyse(record()))
-    assert [panel.title for panel in panels] == list(TREATMENTS)
+    assert [panel.title for panel in panels] == list(LABELS)
     axes = [alone(panel).axes[0] for panel in panels]
     assert len({(axis.get_xlim(), axis.get_ylim()) for axis in axes}) == 1
     colours = [{line.get_color() for line in axis.lines} for axis in axes]

@@ -1,7 +1,9 @@
 """The page of a comparison, its last parts, and the data beside it."""
 
+import html
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from assay.records.status import Status
 from assay.report.comparison.page import built_table, frames, write_data
 from assay.report.kit.page import breakable, check_page, render, write_page
 from assay.report.study.view import StudyView
-from support.comparisons import ENVIRONMENT, TREATMENTS, record
+from support.comparisons import ENVIRONMENT, LABELS, TREATMENTS, record
 
 HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr", "path", "use", "rect"}
@@ -67,19 +69,27 @@ def test_it_is_well_formed(text: str) -> None:
 
 def test_it_needs_no_network(text: str) -> None:
     for tag, attributes in Page(text).elements:
-        assert tag not in {"script", "link", "iframe", "img", "object", "embed", "base"}
+        assert tag not in {"link", "iframe", "img", "object", "embed", "base"}
         for name, value in attributes.items():
             if name in {"src", "href", "xlink:href", "action", "data", "poster", "srcset"}:
                 assert (value or "").startswith("#"), f"{tag} {name}={value}"
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
+    assert not re.search(r"\b(fetch|import|XMLHttpRequest|WebSocket|sendBeacon|eval)\b", script(text))
+
+
+def script(text: str) -> str:
+    """The one script of a page, which has no attributes."""
+    (found,) = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
+    assert text.count("<script") == 1
+    return str(found)
 
 
 def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
     page = Page(text)
     words = " ".join(page.text.split())
-    for treatment in TREATMENTS:
-        assert treatment in words
+    for label in LABELS:
+        assert label in words
     for piece in (
         "−28.0 %",
         "[−13.0, −10.9]",
@@ -95,13 +105,41 @@ def test_it_shows_rows_figures_proofs_and_how_they_were_made(text: str) -> None:
         "n_layer",
     ):
         assert piece in words
-    headings = [" ".join(one.split()) for one in re.findall(r"<h2>(.*?)</h2>", text, flags=re.S)]
-    assert headings[0] == "The answer"
-    shown = ("Rows that no other beats", "Do the changes add up?", "Memory over a step", "Loss against seconds")
-    assert {*shown, "Distribution of step times", "Loss by step"} <= set(headings)
-    assert sum(tag == "svg" for tag, _ in page.elements) == 34, (
-        "10 of memory and time, 14 of losses, 10 of sections and predictions"
+    assert sum(tag == "svg" for tag, _ in page.elements) == 35, (
+        "the lead figure, 10 of memory and time, 14 of losses, 10 of sections and predictions"
     )
+
+
+def titles(text: str, tag: str) -> list[str]:
+    return [unescape(" ".join(one.split())) for one in re.findall(rf"<{tag}>(.*?)</{tag}>", text, flags=re.S)]
+
+
+def test_it_opens_with_the_sentence_one_figure_and_the_small_table(text: str, comparison: Comparison) -> None:
+    study = StudyView(comparison)
+    assert titles(text, "h1") == [study.headline]
+    first = text[text.index("</h1>") : text.index("<nav")]
+    assert [first.count(one) for one in ("<svg", "<table")] == [1, 1]
+    assert all(html.escape(sentence, quote=True) in first for sentence in study.sentences[1:])
+    lines = re.findall(r'<tr title="(.*?)">(.*?)</tr>', first, flags=re.S)
+    assert [treatment for treatment, _ in lines] == ["baseline", *TREATMENTS]
+    assert all(label in line for label, (_, line) in zip(LABELS, lines[1:], strict=True))
+
+
+def test_headings_are_findings_and_the_rest_is_folded(text: str) -> None:
+    headings, folded = titles(text, "h2"), titles(text, "summary")
+    assert 1 + len(headings) <= 12
+    assert headings[-2:] == ["All figures with their intervals", "Everything else"]
+    assert {"Loss against seconds", "Loss by step", "Memory was predicted within 0.2 %"} <= set(headings)
+    assert any(one.startswith("Gains do not add up: sdpa_attention + bf16_mixed + ") for one in headings)
+    assert any(one.startswith("No other row beats sdpa_attention, ") for one in headings)
+    assert {"Memory over a step", "Distribution of step times", "How each number was made"} <= set(folded)
+    assert "1 of 5 rows has a loss as good as the baseline's" in folded
+
+
+def test_links_of_the_contents_and_their_parts_belong_together(text: str) -> None:
+    links = re.findall(r'href="#([\w-]+)"', text[text.index("<nav") : text.index("</nav>")])
+    assert len(links) > 4
+    assert all(text.count(f'id="{name}"') == 1 for name in links)
 
 
 def test_figures_take_their_colours_from_the_page(text: str) -> None:
@@ -126,7 +164,7 @@ def test_texts_from_outside_are_escaped() -> None:
         for one in made.cells
     )
     renamed = tuple(
-        one.model_copy(update={"cell": one.cell.model_copy(update={"treatment": HOSTILE})})
+        one.model_copy(update={"cell": one.cell.model_copy(update={"treatment": HOSTILE, "levels": {}})})
         if one.cell.treatment == TREATMENTS[4]
         else one
         for one in cells
@@ -134,7 +172,8 @@ def test_texts_from_outside_are_escaped() -> None:
     treatments = (*TREATMENTS[:4], HOSTILE)
     text = render(analyse(made.model_copy(update={"cells": renamed, "treatments": treatments})))
     page = Page(text)
-    assert all(tag != "script" for tag, _ in page.elements)
+    assert sum(tag == "script" for tag, _ in page.elements) == 1
+    assert "alert" not in script(text)
     assert page.text.count(HOSTILE) >= 5
     assert page.open == []
 
@@ -199,10 +238,12 @@ def test_nothing_has_to_be_scrolled_on_a_narrow_screen(text: str) -> None:
     style = text[text.index("<style>") : text.index("</style>")]
     narrow = style[style.index("@media (max-width: 640px)") :]
     assert ".cells thead { display: none; }" in narrow
+    table = ""
     for tag, attributes in Page(text).elements:
+        table = attributes.get("class") or "" if tag == "table" else table
         if tag == "svg":
             assert attributes["class"] == "small"
-        if tag == "td":
+        if tag == "td" and table != "summary":
             assert attributes.get("data-label")
 
 

@@ -15,7 +15,7 @@ from assay.records.prediction import Predicted
 from assay.records.status import Status
 from assay.report.comparison.row_table import footnotes, list_rows, print_comparison, seeds, wide
 from assay.report.comparison.wording import columns
-from support.comparisons import TREATMENTS, record
+from support.comparisons import LABELS, TREATMENTS, record
 
 WIDE = wide(columns(resolve_run(validate({}))))
 
@@ -45,7 +45,7 @@ def section(text: str, treatment: str) -> str:
     """The lines of one treatment, up to the next."""
     lines = text.splitlines()
     start = next(at for at, line in enumerate(lines) if line.split("  ")[0].strip() == treatment)
-    names = {"baseline", "baseline (again)", *TREATMENTS}
+    names = {"baseline", "baseline (again)", *LABELS}
     stop = next((at for at in range(start + 1, len(lines)) if lines[at].split("  ")[0].strip() in names), len(lines))
     return "\n".join(lines[start:stop])
 
@@ -66,7 +66,7 @@ def test_every_row_has_its_figures_changes_predictions_and_proof(comparison: Com
     assert "✓ 4 of 4 attentions fused" in sdpa
     assert "✓ 49 of 49 matmuls in bfloat16" in section(text, "bf16_mixed")
     assert "bit-equal" in section(text, "activation_checkpointing")
-    assert "not distinguishable" in section(text, TREATMENTS[4])
+    assert "not distinguishable" in section(text, LABELS[4])
     assert "not distinguishable" not in sdpa
 
 
@@ -95,7 +95,7 @@ def test_traced_peaks_are_marked_and_missing_ones_have_their_reason(width: int |
     assert "predicted 50.0 MiB 0.0 %" in " ".join(section(text, "sdpa_attention").split())
     assert "traced" in section(text, "sdpa_attention")
     assert "predicted" not in section(text, "bf16_mixed")
-    assert "traced" not in section(text, "activation_checkpointing")
+    assert "traced" not in section(text, LABELS[3])
     plain = " ".join(text.split())
     assert "A traced peak is that of the program itself" in plain
     assert "Not predicted: bf16_mixed its shapes depend on values." in plain
@@ -175,7 +175,7 @@ def test_a_difference_too_small_to_print_is_said() -> None:
 def test_brackets_in_names_are_not_markup() -> None:
     made = record(treatments=TREATMENTS[:1])
     renamed = tuple(
-        one.model_copy(update={"cell": one.cell.model_copy(update={"treatment": "[red]x[/red]"})})
+        one.model_copy(update={"cell": one.cell.model_copy(update={"treatment": "[red]x[/red]", "levels": {}})})
         if one.cell.treatment == TREATMENTS[0]
         else one
         for one in made.cells

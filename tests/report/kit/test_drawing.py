@@ -63,12 +63,10 @@ def test_the_baseline_keeps_its_colour_and_neighbours_differ() -> None:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("sdpa_attention+bf16_mixed", ["sdpa_attention", "+ bf16_mixed"]),
-        ("gradient_accumulation:micro_batches=4", ["gradient_accumulation:", "micro_batches=4"]),
-        (
-            "context_length=64, optimizations=activation_checkpointing",
-            ["context_length=64,", "optimizations=", "activation_checkpointing"],
-        ),
+        ("sdpa_attention + bf16_mixed", ["sdpa_attention", "+ bf16_mixed"]),
+        ("context × 2 · sgd", ["context × 2", "· sgd"]),
+        ("mixed precision, batch 28", ["mixed precision,", "batch 28"]),
+        ("gradient_accumulation:micro_batches=4", ["gradient_accumulation:micro_batches=4"]),
         ("placebo: a gradient scaler that scales", ["placebo: a gradient scaler", "that scales"]),
     ],
 )

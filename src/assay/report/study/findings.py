@@ -53,7 +53,11 @@ def _front(study: "StudyView") -> str:
 def _equivalence(study: "StudyView") -> str:
     found = study.of(loss_differences)
     good = sum(one.verdict.as_good for one in found.values())
-    return f"{good} of {len(found)} rows have a loss as good as the baseline's" if found else ""
+    return (
+        f"{good} of {len(found)} rows {'has' if good == 1 else 'have'} a loss as good as the baseline's"
+        if found
+        else ""
+    )
 
 
 def _ranking(study: "StudyView") -> str:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from assay.analysis.choose.answer import Candidate, StudyAnswer, answers, search_outcome
 from assay.analysis.choose.criteria import LogChange, LossVerdict
 from assay.analysis.choose.learning_rates import learning_rates
+from assay.analysis.choose.target import RowTarget
 from assay.analysis.claims import placebos
 from assay.analysis.factors.layout import layout, level_name
 from assay.analysis.row_names import JOINT, control_name
 from assay.records.status import Status
-from assay.report.study.sections.wording import in_nats, names
+from assay.records.study import BASELINE
+from assay.report.study.sections.wording import few, in_nats, names, two_digits
 from assay.studies.factors import OPTIMIZATIONS
 from assay.units import format_seconds
 
@@ -36,7 +38,8 @@ _LITTLE = 0.005
 """Change that rounds to no percent."""
 _LARGE = 1.9
 """Ratio from which a figure is said as a multiple."""
-
+_MOST_WORDS = 25
+"""Most words of the sentence."""
 
 ENDINGS = {Status.DIVERGED: "diverged", Status.OUT_OF_MEMORY: "ran out of memory"}
 """Endings of a row without figures, in words."""
@@ -50,14 +53,18 @@ def amount(change: float, noun: str) -> str:
             return f"{words} the {noun}"
     if abs(change) < _LITTLE:
         return f"the same {noun}"
+    if ratio < _LITTLE:
+        return f"less than 1 % of the {noun}"
     if ratio >= _LARGE:
         return f"{ratio:.2g} × the {noun}" if ratio < 10 else f"{ratio:.0f} × the {noun}"
     return f"{100 * abs(change):.0f} % {'less' if change < 0 else 'more'} {noun}"
 
 
 def share(change: float) -> str:
-    """Return a change as a share: ``"a fifth of"``, ``"81 % of"``."""
+    """Return a change as a share: ``"a fifth of"``, ``"81 % of"``, ``"about"`` where it rounds to all of it."""
     ratio = 1 + change
+    if abs(change) < _LITTLE:
+        return "about"
     return next((words for simple, words in _SIMPLE if abs(ratio / simple - 1) <= _NEAR), f"{100 * ratio:.0f} % of")
 
 
@@ -74,6 +81,11 @@ def told(one: LogChange | None, noun: str) -> str:
     return amount(one.fraction, noun) if one.sign or one.half is None else f"about the same {noun}"
 
 
+def _short(*ways: str) -> str:
+    """Return the first way to say something that is short enough, or else the last."""
+    return next((one for one in ways if len(one.split()) <= _MOST_WORDS), ways[-1])
+
+
 def headline(study: "StudyView") -> str:
     """Return the sentence; empty if no row has ended, so that there is nothing to say."""
     found = study.of(answers)
@@ -84,8 +96,14 @@ def headline(study: "StudyView") -> str:
 def _searched(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     search = search_outcome(study.comparison.record)
     if search is not None and search.best is not None and search.loss is not None:
-        best = study.comparison.names[search.best]
-        yield f"of {search.counts[0]} rows, {best} ended with the lowest loss, {search.loss:.4g}"
+        below = "" if search.control is None else f", {_against(study, search.loss - search.control)}"
+        yield f"of {search.counts[0]} rows, {study.comparison.names[search.best]} ended with the lowest loss{below}"
+
+
+def _against(study: "StudyView", nats: float) -> str:
+    """Return a difference of losses from the control's."""
+    unit, side = in_nats(study.comparison), "below" if nats < 0 else "above"
+    return f"{two_digits(abs(nats))}{unit} {side} {_control(study)}"
 
 
 def _idle(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
@@ -102,20 +120,20 @@ def _idle(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
 
 def _targeted(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     for one in found:
+        where = f"{one.context.name}: " if len(found) > 1 else ""
         if one.target is not None and one.first is not None:
-            aim = f"a {one.target.basis} of {one.target.target:g}"
-            ratio, seconds = one.first.ratio, one.first.seconds
-            against = share(ratio.change) if ratio is not None else ""
-            when = (
-                f", in {against} the baseline's time"
-                if against
-                else ""
-                if seconds is None
-                else f", after {format_seconds(seconds)}"
-            )
-            yield f"{one.first.row.label} reaches {aim} first{when}"
+            row = one.first.row
+            name = "the baseline" if row.treatment == BASELINE else row.label
+            yield f"{where}{name} reaches a {one.target.basis} of {one.target.target:g} first{_when(one.first)}"
         elif one.target is not None:
-            yield f"no row reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
+            yield f"{where}no row reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
+
+
+def _when(first: RowTarget) -> str:
+    """Return the time in which the first row reaches a target: against the baseline's, or else in seconds."""
+    if first.ratio is not None and first.row.treatment != BASELINE:
+        return f", in {share(first.ratio.change)} the baseline's time"
+    return "" if first.seconds is None else f", after {format_seconds(first.seconds)}"
 
 
 def _by_context(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
@@ -127,11 +145,11 @@ def _by_context(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
     if not often:
         yield f"no row is shown to save anything at the same loss, in any of {len(found)} cases"
     elif often[0][1] == len(found):
-        yield f"{often[0][0]} is the best choice in all {len(found)} cases"
-    elif len(found) == 2 and all(best.values()):
-        yield "; ".join(f"{case}: {name} is best" for case, name in best.items())
+        yield f"{often[0][0]} is the best choice in {'both' if len(found) == 2 else f'all {len(found)}'} cases"
     else:
-        yield f"{often[0][0]} is the best choice in {often[0][1]} of {len(found)} cases"
+        count = f"{often[0][0]} is the best choice in {often[0][1]} of {len(found)} cases"
+        each = "; ".join(f"{case}: {name} is best" for case, name in best.items())
+        yield _short(each, count) if len(found) == 2 and all(best.values()) else count
 
 
 def _choice(one: StudyAnswer) -> str:
@@ -145,10 +163,13 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
         fast, light = one.fastest, one.lightest
         if fast is not None:
             memory = told(fast.memory, "memory")
-            yield f"{_take(study, fast)}: steps take {told(fast.time, 'time')} and {memory}, {at_loss(fast)}"
+            said, price = f"{_take(study, fast)}: steps take {told(fast.time, 'time')}", at_loss(fast)
+            yield _short(*([f"{said} and {memory}, {price}"] if memory else []), f"{said}, {price}")
         elif light is not None:
-            unsaid = ", and no row is shown to be faster" if study.comparison.record.timed else ""
-            yield f"{_take(study, light)}: it takes {told(light.memory, 'memory')} {at_loss(light)}{unsaid}"
+            short = f"{_take(study, light)}: it takes {told(light.memory, 'memory')} {at_loss(light)}"
+            yield (
+                _short(f"{short}, and no row is shown to be faster", short) if study.comparison.record.timed else short
+            )
 
 
 def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
@@ -159,19 +180,23 @@ def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     batches: dict[float, list[str]] = {}
     for one in series:
         batches.setdefault(one.best.rate if one.best else 0.0, []).append(str(one.batch_size))
-    said = [f"{rate:g} at batch {names(some)}" for rate, some in sorted(batches.items())]
-    yield (
-        f"the best learning rate is {' and '.join(said)}"
-        if len(said) < 3
-        else (f"the best learning rate depends on the batch, from {min(batches):g} to {max(batches):g}")
-    )
+    if len(batches) == 1:
+        yield f"the best learning rate is {min(batches):g}{' at every batch' if len(series) > 1 else ''}"
+    elif len(series) <= _MOST_SERIES:
+        said = [f"{rate:g} at batch {names(some)}" for rate, some in sorted(batches.items())]
+        yield f"the best learning rate is {names(said)}"
+    else:
+        yield f"the best learning rate depends on the batch, from {min(batches):g} to {max(batches):g}"
+
+
+_MOST_SERIES = 3
+"""Most batches of which each is said with its best learning rate."""
 
 
 def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     for one in found:
         if one.lowest is not None and one.lowest.loss is not None:
-            below = f"{abs(one.lowest.loss.nats):.2g}{in_nats(study.comparison)} below {_control(study)}"
-            yield f"{one.lowest.row.label} has the lowest loss, {below}"
+            yield f"the loss is lowest with {one.lowest.row.label}, {_against(study, one.lowest.loss.nats)}"
 
 
 def _none(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
@@ -193,7 +218,7 @@ def _unfinished(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
     for status, words in ENDINGS.items():
         ended = [row.label for row in comparison.rows if row.status is status]
         if ended and comparison.baseline.finished:
-            yield f"{names(ended)} {words}"
+            yield f"{few(ended)} {words}"
 
 
 _WAYS = (_searched, _idle, _targeted, _by_context, _rates, _chosen, _lowest, _none, _unfinished)

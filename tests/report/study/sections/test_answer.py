@@ -19,7 +19,7 @@ def lines(comparison: Comparison) -> dict[str, list[str]]:
 def test_they_have_the_answer_the_baseline_and_what_to_run() -> None:
     found = lines(analyse(record(seeds=3)))
     assert list(found) == ["result", "against", "next"]
-    assert found["result"][0].startswith("At no worse loss (within 0.01 nats), sdpa_attention is the fastest")
+    assert found["result"][0].startswith("Turn on sdpa_attention: steps take 12 % less time and 28 % less memory, at ")
     assert "the baseline: tensors, peak 65.0 MiB" in found["against"][0]
     assert found["against"][0].endswith("3 processes per row over 3 seeds")
     assert found["next"] == ["assay train demo --with sdpa_attention    trains with the chosen row"]

@@ -36,20 +36,20 @@ def rows(comparison: Comparison, section: str, metric: str) -> dict[str, tuple[s
 
 def test_each_effect_is_a_line_with_both_scales(comparison: Comparison) -> None:
     assert rows(comparison, "effects", "tensors, peak") == {
-        "n_layer=4": ("+70.0 %", "+65.3"),
+        "4 layers": ("+70.0 %", "+65.3"),
         "lion": ("−20.0 %", "−27.0"),
         "placebo: gradient scaler": ("0.0 %", "0.0"),
-        "n_layer=4 × lion": ("0.0 %", "−14.0"),
-        "n_layer=4 × placebo: gradient scaler": ("0.0 %", "0.0"),
+        "4 layers × lion": ("0.0 %", "−14.0"),
+        "4 layers × placebo: gradient scaler": ("0.0 %", "0.0"),
     }
-    ratio, points = rows(comparison, "effects", "step time")["n_layer=4"]
+    ratio, points = rows(comparison, "effects", "step time")["4 layers"]
     assert ratio.startswith("+")
     assert ratio.endswith("]")
     assert points.endswith("]")
 
 
 def test_a_row_with_two_changes_is_compared_with_their_sum(comparison: Comparison) -> None:
-    line = rows(comparison, "additivity", "tensors, peak")["n_layer=4 + lion"]
+    line = rows(comparison, "additivity", "tensors, peak")["4 layers · lion"]
     assert line == ("+36.0 %", "+50.0 %", "−14.0", "0.0 %")
 
 
@@ -88,11 +88,11 @@ def test_changes_that_cannot_be_told_apart_are_named() -> None:
     half = [{**row, "c": str(int(row["a"]) ^ int(row["b"]))} for row in factorial({"a": "01", "b": "01"})]
     found = shown(compared(half, lambda _: (1.0, 1.0, 1.0)))
     assert (
-        "Cannot be told apart: a=1 = b=1 × c=1. The figure is of the first if the others are zero." in found["effects"]
+        "Cannot be told apart: a 1 = b 1 × c 1. The figure is of the first if the others are zero." in found["effects"]
     )
     short = [row for row in factorial({"a": "012", "b": "01"}) if tuple(row.values()) != ("2", "1")]
     said = " ".join(one for one in shown(compared(short, lambda _: (1.0, 1.0, 1.0)))["effects"] if isinstance(one, str))
-    assert "do not determine 3 other effects, for which combinations are missing: a=2; b=1; a=2 × b=1." in said
+    assert "do not determine 3 other effects, for which combinations are missing: a 2; b 1; a 2 × b 1." in said
 
 
 def test_a_comparison_of_single_optimizations_has_none_of_these_sections() -> None:

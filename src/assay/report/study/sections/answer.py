@@ -28,7 +28,7 @@ from assay.report.kit.command import arguments, option, stack
 from assay.report.study.headline import ENDINGS, capital, told
 from assay.report.study.section import Section
 from assay.report.study.sections.stated import judged, refuted_rows
-from assay.report.study.sections.wording import in_nats, names, plain
+from assay.report.study.sections.wording import few, in_nats, names, plain, two_digits
 
 if TYPE_CHECKING:
     from assay.report.study.view import StudyView
@@ -78,8 +78,6 @@ ANSWER = Section("answer", "The answer", _content, _values, printed=False, leads
 
 _MOST_WORDS = 30
 """Most words of a sentence."""
-_NAMED = 2
-"""Most rows that a sentence names."""
 
 
 def _sentence(parts: Sequence[str], joint: str = "; ") -> str:
@@ -98,12 +96,15 @@ def _trade_off(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if len(found) != 1:
         return ""
     one = found[0]
-    return _sentence([_lightest(study, one), _worse(one), _rivals(study, one), climb_finding(study), _low(study, one)])
+    parts = [_lightest(study, one), _worse(study, one), *_rivals(study, one)]
+    return _sentence([*parts, climb_finding(study), _low(study, one)])
 
 
-def _rivals(study: "StudyView", one: StudyAnswer) -> str:
-    rivals = [study.comparison.names[row] for row in one.rivals]
-    return f"{names(rivals, _NAMED)} may be as fast" if rivals else ""
+def _rivals(study: "StudyView", one: StudyAnswer) -> Iterator[str]:
+    """Yield the clauses on rows that may be as fast as the fastest, and as light as the lightest."""
+    for rows, what in ((one.rivals, "fast"), (one.as_light, "light")):
+        if rows:
+            yield f"{few([study.comparison.names[row] for row in rows])} may be as {what}"
 
 
 def _lightest(study: "StudyView", one: StudyAnswer) -> str:
@@ -116,10 +117,17 @@ def _lightest(study: "StudyView", one: StudyAnswer) -> str:
     return f"{light.row.label} is the lightest: {told(light.memory, 'memory')}{time}"
 
 
-def _worse(one: StudyAnswer) -> str:
-    rows = names([each.row.label for each in one.worse], _NAMED)
-    too = " too" if one.fastest or one.lightest else ""
-    return f"{rows} {'save' if len(one.worse) > 1 else 'saves'}{too}, but at a worse loss" if one.worse else ""
+def _worse(study: "StudyView", one: StudyAnswer) -> str:
+    """Return the clause on rows that save at a worse loss; one row with what it saves."""
+    if not one.worse:
+        return ""
+    first, *others = one.worse
+    if others:
+        what = "time or memory" if study.comparison.record.timed else "memory"
+        return f"{few([each.row.label for each in one.worse])} save {what}, but at a worse loss"
+    faster = first.time is not None and first.time.sign < 0
+    saved = told(first.time, "time") if faster else told(first.memory, "memory")
+    return f"{first.row.label} takes {saved}, but at a worse loss"
 
 
 def climb_finding(study: "StudyView") -> str:
@@ -133,9 +141,11 @@ def climb_finding(study: "StudyView") -> str:
 
 def _low(study: "StudyView", one: StudyAnswer) -> str:
     low = one.lowest
-    if low is None or low.loss is None or low.row.label in study.headline:
+    searched = study.comparison.record.halving is not None  # its headline has the lowest loss of its last rung
+    if low is None or low.loss is None or low.row.label in study.headline or searched:
         return ""
-    return f"{low.row.label} has the lowest loss, {abs(low.loss.nats):.2g}{in_nats(study.comparison)} lower"
+    below = f"{two_digits(abs(low.loss.nats))}{in_nats(study.comparison)} below the baseline"
+    return f"the loss is lowest with {low.row.label}, {below}"
 
 
 def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
@@ -146,9 +156,9 @@ def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
 def _wrong(study: "StudyView") -> str:
     rows = study.comparison.rows
     if wrong := [row.label for row in rows if row.values is not None and row.values.failures]:
-        return f"do not use {names(wrong, _NAMED)}: the values are wrong"
+        return f"do not use {few(wrong)}: the values are wrong"
     flagged = [row.label for row in rows if row.flags]
-    return f"mind the caution on {names(flagged, _NAMED)}" if flagged else ""
+    return f"mind the caution on {few(flagged)}" if flagged else ""
 
 
 def expectations_finding(study: "StudyView") -> str:
@@ -172,7 +182,7 @@ def _ended(study: "StudyView") -> str:
     for row in study.comparison.rows:
         if row.status in ENDINGS:
             ended.setdefault(ENDINGS[row.status], []).append(row.label)
-    said = (f"{names(rows, _NAMED)} {words}" for words, rows in ended.items() if words not in study.headline)
+    said = (f"{few(rows)} {words}" for words, rows in ended.items() if words not in study.headline)
     return " and ".join(said)
 
 
@@ -205,20 +215,25 @@ def _whole(fraction: float) -> str:
 
 
 def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
-    """Return the sentence on what the study cannot tell: small changes of times, and losses of rows that save."""
+    """Return the sentence on what the study cannot tell: losses of rows that save, lost rows, small changes of times.
+
+    It begins with the limit of time, if that ended the study.
+    """
     comparison = study.comparison
     unsure = [each.row for one in found for each in one.unsure]
     parts = []
-    if (least := comparison.resolution.get(STEP_SECONDS.name)) is not None:
-        parts.append(f"changes of the step time below {100 * least.told:.2g} %")
     if unsure:
-        few = any(len(seeds_of(comparison.record.of(row.treatment))) < LEAST_SEEDS for row in unsure)
-        seeds = ", with fewer than three seeds" if few else ""
-        parts.append(f"whether the loss of {names([row.label for row in unsure], _NAMED)} is as good{seeds}")
+        scarce = any(len(seeds_of(comparison.record.of(row.treatment))) < LEAST_SEEDS for row in unsure)
+        seeds = ", with fewer than three seeds" if scarce else ""
+        parts.append(f"whether the loss of {few([row.label for row in unsure])} is as good{seeds}")
     if lost := [row.label for row in comparison.rows if row.status not in (*_RESULTS, *ENDINGS)]:
-        parts.append(f"how {names(lost, _NAMED)} would have ended")
-    said = _sentence([f"the study cannot tell {parts[0]}", *parts[1:]], ", or ") if parts else ""
-    return " ".join(filter(None, (said, time_limit_sentence(comparison))))
+        parts.append(f"how {few(lost)} would have ended")
+    if (least := comparison.resolution.get(STEP_SECONDS.name)) is not None:
+        parts.append(f"changes of the step time below {two_digits(100 * least.told)} %")
+    if comparison.record.ending is StudyEnding.BUDGET_REACHED:
+        ended = f"the limit of time ended the study{before(comparison.record)}"
+        return _sentence([ended, *(f"it cannot tell {part}" for part in parts[:1])])
+    return _sentence([f"the study cannot tell {parts[0]}", *parts[1:]], ", or ") if parts else ""
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:

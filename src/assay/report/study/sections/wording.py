@@ -13,6 +13,8 @@ from assay.units import format_percent
 
 _NAMED = 3
 """Most rows that a sentence names."""
+_FEW, _FEW_WORDS = 2, 14
+"""Most rows that a sentence of the answer names, and most words of their names, one row always."""
 
 
 def change(one: LogChange | None) -> str:
@@ -47,6 +49,19 @@ def names(rows: Sequence[str], most: int = _NAMED) -> str:
     if len(rows) > most + 1:
         return f"{', '.join(rows[:most])} and {len(rows) - most} others"
     return " and ".join(filter(None, (", ".join(rows[:-1]), *rows[-1:])))
+
+
+def few(rows: Sequence[str]) -> str:
+    """Join as many names of rows as a sentence of the answer holds; the others are counted."""
+    said = names(rows, _FEW)
+    if len(rows) < 2 or len(said.split()) <= _FEW_WORDS:
+        return said
+    return f"{rows[0]} and {'another' if len(rows) == 2 else f'{len(rows) - 1} others'}"
+
+
+def two_digits(value: float) -> str:
+    """Format a number with two digits and no power of ten, such as ``"0.14"`` or ``"120"``."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def time_title(comparison: Comparison) -> str:
