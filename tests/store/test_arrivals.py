@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,10 @@ from assay.api.runs import import_archive, listing
 from assay.config import Home
 from assay.errors import UsageError
 from assay.launch.prepare import ready
-from assay.sealed import seal_file
+from assay.records.evidence import Evidence, ValueProof
+from assay.records.status import Status
+from assay.records.timing import Block
+from assay.sealed import seal_file, seal_line
 from assay.store import arrivals
 from assay.store.archive import pack
 from assay.store.foreign import ForeignCode, check_own_code
@@ -26,6 +30,7 @@ from support.records import made, result_of
 
 RUN = "20260101-000000-abcdef-0123"
 FOLDER = f"runs/{RUN}"
+OLD = Path(__file__).parents[1] / "support" / "old_home"
 Entries = dict[str, bytes]
 
 
@@ -62,6 +67,88 @@ def bring(path: Path, home: Home) -> arrivals.Brought:
 
 def files(home: Home) -> dict[str, bytes]:
     return {str(one.relative_to(home.root)): one.read_bytes() for one in home.root.rglob("*") if one.is_file()}
+
+
+STEPS = [{"event": "step", "step": step, "loss": 5.0 - step, "seconds": 0.1, "tokens": 8} for step in range(3)]
+SEEN = {"event": "evaluation", "step": 3, "loss": 3.5, "perplexity": 33.1, "bits_per_byte": 5.0}
+EVIDENCE = {"event": "evidence", "optimization": "lion", "observed": "3 of 3", "verdict": False}
+START = {"event": "start", "time": 1.0}
+BLOCK = Block(steps=2, seconds=0.2, median_step_seconds=0.1, tokens=16, process_peak_bytes=None)
+FIGURES = {
+    "steps": 3,
+    "tokens": 24,
+    "train_loss": 3.0,
+    "val_loss": 3.5,
+    "val_perplexity": 33.1,
+    "val_bits_per_byte": 5.0,
+    "evidence": (Evidence(optimization="lion", observed="3 of 3", verdict=False),),
+}
+
+
+def log(*events: dict[str, object]) -> bytes:
+    return b"".join(seal_line(json.dumps(one).encode() + b"\n") for one in events)
+
+
+def trained(home: Home, *events: dict[str, object], **changed: object) -> Entries:
+    """A finished run of three steps, with these events, whose result has some other figures."""
+    logged = log(*(events or (START, *STEPS, SEEN, EVIDENCE)))
+    return {**whole(home, **{**FIGURES, **changed}), f"{FOLDER}/events.jsonl": logged}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"steps": 4}, r"steps \(4 and 3\)"),
+        ({"tokens": 25}, r"tokens \(25 and 24\)"),
+        ({"train_loss": 2.9}, r"train_loss \(2.9 and 3.0\)"),
+        ({"val_loss": 1.5}, r"val_loss \(1.5 and 3.5\)"),
+        ({"val_targets": 7}, r"val_targets \(7 and none\)"),
+        ({"evidence": (Evidence(optimization="lion", observed="3 of 3", verdict=True),)}, "evidence"),
+        ({"values": ValueProof(verdict=True, steps=3)}, "values"),
+        ({"blocks": (BLOCK,)}, "blocks"),
+    ],
+)
+def test_a_result_that_its_own_log_contradicts_is_refused(
+    changed: dict[str, object], said: str, home: Home, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"{FOLDER} is not the record of one run: .* differ in {said}"):
+        bring(packed(tmp_path / "a.tar.gz", trained(home, **changed)), home)
+    assert not (home.root / FOLDER).exists()
+
+
+def test_a_result_without_a_log_has_done_no_step(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"differ in steps \(3 and 0\)"):
+        bring(packed(tmp_path / "a.tar.gz", whole(home, **FIGURES)), home)
+
+
+def test_a_result_that_agrees_with_its_log_is_taken(home: Home, tmp_path: Path) -> None:
+    assert bring(packed(tmp_path / "a.tar.gz", trained(home)), home).new == [FOLDER]
+
+
+def test_a_resumed_run_agrees_with_its_log_though_a_line_was_cut_off(home: Home, tmp_path: Path) -> None:
+    entries = trained(home)
+    cut = log(START, *STEPS) + log(SEEN)[:20] + b"\n" + log({**START, "resumed_at": 2}, STEPS[2], SEEN, EVIDENCE)
+    assert bring(packed(tmp_path / "a.tar.gz", {**entries, f"{FOLDER}/events.jsonl": cut}), home).new == [FOLDER]
+
+
+def test_a_log_whose_lines_cannot_be_read_is_named_with_the_contradiction(home: Home, tmp_path: Path) -> None:
+    entries = trained(home)
+    entries[f"{FOLDER}/events.jsonl"] = entries[f"{FOLDER}/events.jsonl"].replace(b'"tokens": 8', b'"tokens": 9', 1)
+    with pytest.raises(UsageError, match=r"\(some lines cannot be read\) differ in tokens \(24 and 16\)"):
+        bring(packed(tmp_path / "a.tar.gz", entries), home)
+
+
+def test_a_run_that_ended_early_may_be_a_step_ahead_of_its_log(home: Home, tmp_path: Path) -> None:
+    entries = trained(home, START, *STEPS[:2], status=Status.FAILED)
+    assert bring(packed(tmp_path / "a.tar.gz", entries), home).new == [FOLDER]
+
+
+def test_the_runs_of_an_old_home_are_taken(home: Home, tmp_path: Path) -> None:
+    old = Home(tmp_path / "old")
+    shutil.copytree(OLD, old.root)
+    folders = [one for one in old.runs.iterdir() if (one / "run.json").exists()]
+    pack(old, folders, tmp_path / "a.tar.gz")
+    assert len(bring(tmp_path / "a.tar.gz", home).new) == len(folders) == 5
 
 
 def test_code_stays_outside(home: Home, tmp_path: Path) -> None:

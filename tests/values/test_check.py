@@ -9,13 +9,18 @@ import torch
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
-from assay.optimizations import resolve_run
+from assay.optimizations import expected_of, resolve_run
 from assay.records.evidence import ValueProof
 from assay.step.program import Step
+from assay.values.baseline import References
+from assay.values.check import Checker, check_values
+from assay.values.recorded import Recorded
 from support.runs import SHAPE, run_with
-from values.recording import proof_of_values
+from support.steps import CPU, build_step
+from values.recording import RandomData, proof_of_values, record_steps
 
 CHECKPOINTED = Spec(name="activation_checkpointing")
+LOSSY = Spec(name="bf16_mixed")
 
 
 def proven(tmp_path: Path, *specs: Spec, change: Any = None, model: ModelConfig = SHAPE, **training: Any) -> ValueProof:
@@ -163,3 +168,34 @@ def test_every_technique_says_what_it_computes() -> None:
 def test_decay_in_the_gradient_is_replayed_in_sixteen_bits(tmp_path: Path) -> None:
     found = proven(tmp_path, Spec(name="bf16_full"), Spec(name="adam"), learning_rate=1e-3)
     assert found.verdict, found.failures
+
+
+@pytest.mark.parametrize("spec", [CHECKPOINTED, LOSSY])
+def test_programs_that_were_prepared_prove_the_same(tmp_path: Path, spec: Spec) -> None:
+    run = resolve_run(run_with(spec))
+    data = RandomData(run)
+    step = build_step(run, data)
+    record_steps(step, run, tmp_path)
+    checker = Checker(run, data, step.program.device)  # type: ignore[arg-type]
+    checker.prepare()
+    built = vars(checker._references)
+    assert {"near", "truth"} <= set(built), "they are built before a check asks for them"
+    assert built["near"].seconds == 0.0, "a step that warms up is no part of a check"
+    figures = ("verdict", "steps", "updates", "loss_error", "gradient_error", "update_error", "used")
+    found, plain = checker.check(Recorded(tmp_path)), check_values(Recorded(tmp_path), run, data, CPU)  # type: ignore[arg-type]
+    assert [getattr(found, one) for one in figures] == [getattr(plain, one) for one in figures]
+    assert found.verdict
+
+
+def test_all_checks_together_cost_the_time_so_far_in_steps_of_the_median(tmp_path: Path) -> None:
+    run = resolve_run(run_with(CHECKPOINTED))
+    references = References(run, expected_of(run), RandomData(run), CPU)  # type: ignore[arg-type]
+    assert references.baseline_steps(3.0) is None, "no step was timed yet"
+    assert references.replay_steps(3) is None
+    references.seconds_of_steps += [4.0]  # the first one is slow
+    first = references.baseline_steps(9.0)
+    references.seconds_of_steps += [1.0, 1.0]
+    assert first == 3.0
+    assert first + (references.baseline_steps(8.0) or 0.0) == 20.0
+    references.near.seconds, references.truth.seconds = 6.0, 5.0
+    assert references.replay_steps(3) == 1 + (20 - 6 - 5) / 3

@@ -47,3 +47,10 @@ def test_longer_runs_can_afford_more() -> None:
     assert affordable(24, 12, 0.0, 1.0) == 3  # every fourth step at most
     assert affordable(8, 3, 0.0, 1.0) == 1
     assert affordable(3, 0, 0.0, 1.0) == 0
+
+
+def test_slow_replays_are_fewer_in_a_long_run_and_as_many_in_a_short_one() -> None:
+    assert affordable(1000, 997, 11.5, 1.5, measured=1.2) == affordable(1000, 997, 11.5, 1.5) == 25
+    assert affordable(1000, 997, 11.5, 1.5, measured=3.0) == 9  # 2 × 11.5 and 9 × 3 of 50 steps
+    assert affordable(34, 31, 11.5, 1.5, measured=3.0) == affordable(34, 31, 11.5, 1.5) == 5
+    assert affordable(1000, 997, 11.5, 1.5, measured=30.0) == 5

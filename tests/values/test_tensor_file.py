@@ -40,3 +40,15 @@ def test_a_replica_has_a_digest_and_no_tensor(tmp_path: Path) -> None:
     reader = TensorReader(tmp_path / "any.bin")
     assert not reader.stored(Key("weight", 0, "w"))
     assert reader.digest(Key("weight", 0, "w")) == reader.digest(Key("weight", 1, "w"))
+
+
+def test_tensors_begin_where_torchs_do_and_what_a_reader_changes_stays_with_it(tmp_path: Path) -> None:
+    writer = TensorWriter(tmp_path / "any.bin")
+    for number in range(3):
+        writer.add(Key("noise", 0, str(number)), torch.tensor([1, 2, number], dtype=torch.uint8))
+        writer.add(Key("weight", 0, str(number)), torch.ones(2))
+    writer.close()
+    reader = TensorReader(tmp_path / "any.bin")
+    reader.get(Key("weight", 0, "0")).zero_()
+    assert all(reader.get(Key("weight", 0, str(number))).data_ptr() % 64 == 0 for number in range(3))
+    assert TensorReader(tmp_path / "any.bin").get(Key("weight", 0, "0")).tolist() == [1, 1]

@@ -77,6 +77,8 @@ class ValueProof(Record):
     """Time that the run waited for its reference process."""
     baseline_steps: float | None = None
     """Time of the check, without the start of its process, in steps of the float32 baseline."""
+    replay_baseline_steps: float | None = None
+    """Time that a replayed step of the middle was expected to take, by the check of the first steps, in such steps."""
 
     @property
     def checked(self) -> bool:
@@ -112,6 +114,7 @@ class ValueProof(Record):
             "gradient_error",
             "update_error",
             "used",
+            "replay_baseline_steps",
         )
         return ValueProof(
             verdict=self.verdict and later.verdict,

@@ -25,7 +25,8 @@ from assay.files import hidden_folder, install, read_file, storage_errors
 from assay.store.archive import is_known
 from assay.store.compression import UNREADABLE, open_compressed
 from assay.store.foreign import remember
-from assay.store.run_folder import RunFolder
+from assay.store.result import contradiction
+from assay.store.run_folder import RunFolder, RunSpec
 from assay.units import format_bytes
 
 LONGEST_RECORD = 64 << 20
@@ -127,10 +128,18 @@ class _Arriving:
     def _judged(self, folder: str, made: Path, judge_study: Judge) -> Iterable[ModelConfig]:
         """Return the models that a folder's records name. Raises `UsageError` if one is damaged, or of another name."""
         try:
-            return judge_study(made) if folder.startswith("reports/") else [RunFolder(made).checked().config.model]
+            return judge_study(made) if folder.startswith("reports/") else [_judged_run(RunFolder(made)).config.model]
         except UsageError as error:
             reason = str(error).replace(str(made), folder).partition(";")[0]
             raise UsageError(f"{self._path} cannot be taken: {reason}") from error
+
+
+def _judged_run(folder: RunFolder) -> RunSpec:
+    """Return the first record of a run. Raises `UsageError` if a record is damaged, or contradicts another."""
+    spec = folder.checked()
+    if fault := contradiction(folder):
+        raise UsageError(f"{folder.path} is not the record of one run: {fault}")
+    return spec
 
 
 class _Bounded:

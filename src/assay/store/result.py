@@ -204,6 +204,39 @@ def _seen_dead(folder: RunFolder) -> bool:
     return True
 
 
+_SEEN = ("loss", "perplexity", "bits_per_byte", "targets", "split_targets", "standard_error")
+_LOGGED = (
+    *("steps", "tokens", "skipped_steps", "train_loss", "blocks", "evidence", "values"),
+    *(f"val_{name}" for name in _SEEN),
+)
+"""Figures that a process tells its log as it finds them, so both files of a finished run have them."""
+
+
+def contradiction(folder: RunFolder) -> str:
+    """Return a sentence if the result of a finished run has other figures than its log; empty if it has the same.
+
+    The process of any other run may have ended between a step and its line. A line that a kill has cut off was written
+    again by a resume. A figure that a result of an earlier version lacks is not compared. Raises `UsageError` if the
+    result cannot be read.
+    """
+    result, log = folder.result(), folder.log()
+    if result is None or not result.status.finished:
+        return ""
+    logged = result_of(folder.spec(), result.status, None, RunFigures.of_events(log.events))
+    for name in _LOGGED:
+        found, told = getattr(result, name), getattr(logged, name)
+        if found not in (None, ()) and found != told:
+            unread = " (some lines cannot be read)" if log.damaged else ""
+            return f"its result.json and its events.jsonl{unread} differ in {name}{_both(found, told)}"
+    return ""
+
+
+def _both(found: Any, told: Any) -> str:
+    """Return two figures in brackets if they are numbers."""
+    numbers = isinstance(found, int | float) and isinstance(told, int | float | None)
+    return f" ({found} and {'none' if told is None else told})" if numbers else ""
+
+
 def loss_spread(losses: Sequence[float | None]) -> float | None:
     """Return the standard deviation, in nats per token, of the last losses about their least-squares line.
 

@@ -6,10 +6,12 @@ shows how far honest rounding moves the values at these very weights.
 """
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -44,6 +46,18 @@ class Computed:
     gradients: dict[str, Tensor]
     log_norm: float
     """Natural logarithm of the norm of the gradients before clipping."""
+
+    @cached_property
+    def norms(self) -> dict[str, float]:
+        """Euclidean norm of each gradient."""
+        norm = torch.linalg.vector_norm
+        return {name: float(norm(one, dtype=torch.float64)) for name, one in self.gradients.items()}
+
+    @property
+    def typical(self) -> float:
+        """Root mean square of the elements of all gradients."""
+        elements = sum(one.numel() for one in self.gradients.values())
+        return math.sqrt(sum(one * one for one in self.norms.values()) / (elements or 1))
 
 
 @dataclass(frozen=True)
@@ -94,12 +108,20 @@ class Reference:
         program = baseline(run.model_copy(update=changes), data, device)
         for part in program.parts:
             part.to(dtype)
+        self.seconds = 0.0
+        """Time in which steps and evaluations were computed."""
         self._optimizer: _Catcher | None = None
         self._step: Step = build(replace(program, optimizer=self._catch))
 
     def _catch(self, parameters: NamedParameters) -> OptimizerLike:
         self._optimizer = _Catcher(parameters)
         return self._optimizer
+
+    def warm(self, tokens: int) -> None:
+        """Take a step on one row of so many tokens, because the first step of a process is slower than the others."""
+        weights, row = dict(self._step.named_parameters()), torch.zeros(1, tokens, dtype=torch.long)
+        self.at(weights, [(row, row)], Noise({"cpu": torch.get_rng_state()}), dropout=False)
+        self.seconds = 0.0
 
     def weights(self) -> dict[str, Tensor]:
         """Copies of the current weights; before the first call of `at`, the initial ones."""
@@ -123,6 +145,7 @@ class Reference:
         batch. `buffers` are values of buffers by name; others stay as they are. With `rounding`, operations of forward
         and backward round. Sets the global random state.
         """
+        began = time.perf_counter()
         self._set(weights, buffers or {}, noise)
         if self._optimizer is not None:
             self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
@@ -138,6 +161,7 @@ class Reference:
             record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         gradients = _clipped(caught, self._clip) if self._truth else caught
+        self.seconds += time.perf_counter() - began
         return Computed(record.loss, gradients, record.log_gradient_norm)
 
     def disturbed_at(
@@ -222,15 +246,46 @@ class References:
         self.probes = source_of_masks(run, expected, device) == "none"
         """True if gradients are compared at dropout 0, because the baseline cannot have the run's masks."""
         self._clip = 0.0 if self.probes else run.training.gradient_clip
-        self.step_seconds = 0.0
-        """Time of the last step of the float32 program."""
+        self.seconds_of_steps: list[float] = []
+        """Times of the steps of the float32 program so far."""
+        self._spent = self._stated = 0.0
         self.wide_groups = 0
         """Groups of a lossy run's evaluations, so far, that have float32's loss."""
         self._built = run, expected.model, data, device
 
     def build(self) -> None:
-        """Build both programs, and find how many rows they compute at once."""
+        """Build both programs, and find how many rows they compute at once.
+
+        On a CPU, programs whose rows are tokens take a step.
+        """
         _ = self.near, self.truth, self.rows
+        _, model, _, device = self._built
+        if device.type == "cpu" and model.own is None:
+            self.near.warm(model.context_length)
+            self.truth.warm(model.context_length)
+
+    def baseline_steps(self, seconds: float) -> float | None:
+        """Return how many float32 steps a check took; None before the first of them.
+
+        The unit is the median of all steps so far, and what a check states corrects the earlier ones: all together they
+        are the time so far in this unit.
+        """
+        self._spent += seconds
+        if not self.seconds_of_steps:
+            return None
+        earlier, self._stated = self._stated, self._spent / median(self.seconds_of_steps)
+        return self._stated - earlier
+
+    def replay_steps(self, checked: int) -> float | None:
+        """Return how many float32 steps a replayed step of the middle takes, after a check of `checked` steps.
+
+        It is one, and each step's part of the time that was not spent in references.
+        """
+        if not self.seconds_of_steps:
+            return None
+        built: list[Reference] = [vars(self)[name] for name in ("near", "truth") if name in vars(self)]
+        beside = self._spent - sum(one.seconds for one in built)
+        return 1 + max(beside, 0.0) / checked / median(self.seconds_of_steps)
 
     @cached_property
     def rows(self) -> int | None:

@@ -77,49 +77,50 @@ class Check:
 
     def proof(self) -> ValueProof:
         """Return the result of the whole check. Changes the random state and torch's global settings."""
+        began = time.perf_counter()
         failures = batch_failures(self.recorded, self.expected, self.run, self.data)
         failures += plain_failures(self.recorded, self.run, self.expected)
-        began = time.perf_counter()
-        judged, failed, step_seconds = self._computed()
+        judged, failed = self._computed()
         judged += judged_updates(self.recorded, self.run, self.expected)
         wide = wide_groups(judged, self.expected.gradients)
         self.references.wide_groups += wide
         failures += failed + nearness.sentences(judged) + too_equal(judged, self.expected)
         failures += too_wide(self.references.wide_groups) if wide else []
+        count = len(self.recorded.steps)
         if self.recorded.part in ("beginning", "end") and not any(step.updated for step in self.recorded.steps):
-            failures.append(f"none of the {len(self.recorded.steps)} recorded steps made an update")
+            failures.append(f"none of the {count} recorded steps made an update")
+        seconds = time.perf_counter() - began
         return ValueProof(
             verdict=not failures,
             failures=tuple(failures),
             steps=len(self._compared()),
             updates=sum(step.updated for step in self.recorded.steps),
-            replayed=len(self.recorded.steps) if self.recorded.part == "middle" else 0,
+            replayed=count if self.recorded.part == "middle" else 0,
             evaluations=int(self.recorded.part == "evaluation"),
             wide_groups=wide,
             without_dropout=self.references.probes,
             reduced_reductions=self._reduced,
             half_repeated_masks=sum(one.half_again for one in self.recorded.mask_counts()),
-            seconds=time.perf_counter() - began,
-            baseline_steps=(time.perf_counter() - began) / step_seconds if step_seconds else None,
+            seconds=seconds,
+            baseline_steps=self.references.baseline_steps(seconds),
+            replay_baseline_steps=self.references.replay_steps(count) if self.recorded.part == "beginning" else None,
             **nearness.figures(judged),
         )
 
-    def _computed(self) -> tuple[list[Judged], list[str], float]:
-        """Return judged losses and gradients, other failures, and the seconds of a float32 baseline step."""
+    def _computed(self) -> tuple[list[Judged], list[str]]:
+        """Return judged losses and gradients, and other failures."""
         failed = self._initial() if self.recorded.part == "beginning" and self.recorded.first == 0 else []
         if self.recorded.part == "beginning":
             failed += whole_batch_failures(self.recorded, self.run, self.references.near, self.references.truth)
-        judged, seconds = self._evaluated(), 0.0
+        judged = self._evaluated()
         if self.references.probes:
-            probed, more, seconds = self._probed()
-            return judged + probed, failed + more, seconds
+            probed, more = self._probed()
+            return judged + probed, failed + more
         for step in self._compared():
-            began = time.perf_counter()
-            near = self._reference(self.references.near, step.index)
-            seconds = self.references.step_seconds = time.perf_counter() - began
+            near = self._baseline_step(step.index)
             found, more = self._of_step(step, near)
             judged, failed = judged + found, failed + more
-        return judged, failed, seconds or self.references.step_seconds
+        return judged, failed
 
     def _compared(self) -> list[RecordedStep]:
         """Return the recorded steps whose losses and gradients are compared; updates are replayed in all.
@@ -190,16 +191,14 @@ class Check:
         several = self._judged(values, near, exact, imitations, self._close())
         return [min(pair, key=lambda one: one.used) for pair in zip(first, several, strict=True)]
 
-    def _probed(self) -> tuple[list[Judged], list[str], float]:
+    def _probed(self) -> tuple[list[Judged], list[str]]:
         first, found = self.recorded.first, self.recorded.tensors("probe", self.recorded.first)
         if self.recorded.probe_loss is None:
-            return [], [], 0.0
-        began = time.perf_counter()
-        near = self._reference(self.references.near, first, dropout=False)
-        seconds = time.perf_counter() - began
+            return [], []
+        near = self._baseline_step(first, dropout=False)
         exact = self._reference(self.references.truth, first, dropout=False)
         judged = self._held(_Found(first, self.recorded.probe_loss, found, dropout=False), near, exact)
-        return judged, baseline_failure(near, exact, self.expected), seconds
+        return judged, baseline_failure(near, exact, self.expected)
 
     def _rounded(
         self,
@@ -245,6 +244,14 @@ class Check:
             judged.append(one if counted == targets else replace(one, used=math.inf))
         return judged
 
+    def _baseline_step(self, step: int, *, dropout: bool = True) -> Computed:
+        """Return the values of a float32 baseline step, whose time is the unit of what the check costs."""
+        near = self.references.near
+        began = time.perf_counter()
+        found = self._reference(near, step, dropout=dropout)
+        self.references.seconds_of_steps.append(time.perf_counter() - began)
+        return found
+
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:
         return reference.at(*self._given(step), dropout=dropout)
 
@@ -281,8 +288,7 @@ class Check:
         reported = [one.log_norm for one in self.recorded.steps if one.index == step]
         if reported and not self.references.probes:
             judged.append(_nearest(imitations, lambda one: nearness.norm(step, reported[0], near, found, one)))
-        elements = sum(one.numel() for one in exact.gradients.values())
-        typical = (sum(float((one * one).sum()) for one in exact.gradients.values()) / elements) ** 0.5
+        typical = exact.typical if close.kind == "lossy" else 0.0
         for name, truth in exact.gradients.items():
             own = found[name].to(self.device) if name in found else None
             coarse = [one.gradients[name] for one in imitations if name in one.gradients]
@@ -341,12 +347,11 @@ class Checker:
         self._references = References(run, self._expected, data, device)
 
     def prepare(self) -> None:
-        """Build the reference programs on a GPU, before a check needs them.
+        """Build the reference programs before a check needs them.
 
-        On a CPU they would take memory from the run's first steps. A program for which there is no memory yet is built
-        when it is used.
+        A program for which there is no memory yet is built when it is used.
         """
-        if self._expected.unstated or self.device.type == "cpu":
+        if self._expected.unstated:
             return
         try:
             self._references.build()

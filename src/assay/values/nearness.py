@@ -129,12 +129,11 @@ def norm(step: int, found: float, base: Computed, gradients: Mapping[str, Tensor
     Without clipping norms differ by no more than the gradients do: |‖x‖ − ‖y‖| ≤ ‖x − y‖. Clipping hides an error of
     scale, so a lossy norm may also be off by a multiple of what rounding does to it.
     """
-    references = base.gradients
-    both = [name for name in references if name in gradients and gradients[name].shape == references[name].shape]
-    squares = [
-        (_norm(gradients[name].to(references[name]) - references[name]) ** 2, _norm(references[name]) ** 2)
-        for name in both
-    ]
+    squares = []
+    for name, reference in base.gradients.items():
+        own = gradients.get(name)
+        if own is not None and own.shape == reference.shape:
+            squares.append((_norm(own.to(reference) - reference) ** 2, base.norms[name] ** 2))
     apart, size = (sum(one) ** 0.5 for one in zip(*squares, strict=True)) if squares else (0.0, 1.0)
     if not math.isfinite(base.log_norm):
         return Judged("norm", "the gradients", step, 0.0, 0.0)
@@ -178,10 +177,12 @@ def gradient(
     if found is None or found.shape != truth.shape:
         return Judged("gradient", name, step, float("inf"), float("inf"))
     if close.kind == "exact":
-        same = torch.equal(found, base)
-        return Judged("gradient", name, step, _relative(found, base), 0.0 if same else float("inf"))
-    error, size = _norm(found.double() - truth), _norm(truth)
-    relative = _relative(found, truth)
+        if torch.equal(found, base):
+            return Judged("gradient", name, step, 0.0, 0.0)
+        return Judged("gradient", name, step, _relative(found, base), float("inf"))
+    off = found - truth.double()
+    error, size = _norm(off), _norm(truth)
+    relative = error / size if size else error
     if close.kind == "lossy":
         least = close.small_tensor * typical * truth.numel() ** 0.5
         summed = close.vectors if truth.ndim == 1 else 0.0
@@ -193,7 +194,7 @@ def gradient(
             used = max(
                 used,
                 over(slope, close.slope + summed + 4 * close.relative / truth.numel() ** 0.5),
-                worst_row(found, truth, moved) / (ROW_RATIO * close.relative),
+                worst_row(off, truth, moved) / (ROW_RATIO * close.relative),
             )
         return Judged("gradient", name, step, relative, used, relative)
     bound = GRADIENT_RATIO * max(_norm(base.double() - truth), unit_roundoff(torch.float32) * size)
@@ -205,14 +206,14 @@ def _slope_error(found: Tensor, truth: Tensor) -> float:
     return abs(float((found.double() * truth).sum() / (truth * truth).sum()) - 1)
 
 
-def worst_row(found: Tensor, truth: Tensor, moved: Tensor) -> float:
-    """Return the largest relative error of a row beyond what it `moved` by; 0 for vectors.
+def worst_row(off: Tensor, truth: Tensor, moved: Tensor) -> float:
+    """Return the largest relative error of a row that is `off`, beyond what it `moved` by; 0 for vectors.
 
     Small rows count as a tenth of a typical one.
     """
     if truth.ndim < 2:
         return 0.0
-    errors, sizes, explained = ((one.flatten(1)).norm(dim=1) for one in (found.double() - truth, truth, moved))
+    errors, sizes, explained = (one.flatten(1).norm(dim=1) for one in (off, truth, moved))
     return float(
         ((errors - explained).clamp(min=0.0) / sizes.clamp(min=0.1 * float(sizes.square().mean().sqrt()))).max()
     )
@@ -233,17 +234,18 @@ def update(
 
     `shaken` is a replay whose gradient is off by a roundoff. Its distance from the other replay widens the bound.
     """
-    error, moved = _norm(found.double() - replayed.double()), _norm(replayed.double() - before.double())
+    wide = replayed.double()
+    error, moved = _norm(found - wide), _norm(wide - before)
     own = (0.2 if rounded else 2.0) * unit_roundoff(found.dtype) * _norm(replayed)
     relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
-    spread = 0.0 if shaken is None else GRADIENT_RATIO * _norm(shaken.double() - replayed.double())
+    spread = 0.0 if shaken is None else GRADIENT_RATIO * _norm(shaken - wide)
     size, bound = moved or 1.0, own + relative * moved + spread
     return Judged("update", name, step, error / size, over(error, bound), max(0.0, error - own) / size)
 
 
 def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
     """Judge one tensor of an optimizer's state; `rounded` is true if it has fewer than 32 bits."""
-    error, size = _norm(found.double() - replayed.double()), _norm(replayed)
+    error, size = _norm(found - replayed.double()), _norm(replayed)
     bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
     return Judged("state", name, step, error / size if size else error, over(error, bound))
 
@@ -307,7 +309,7 @@ def over(error: float, bound: float) -> float:
 
 
 def _norm(tensor: Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor.double()))
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
 
 
 _FLOAT32_ERROR = 2e-8

@@ -124,8 +124,9 @@ class Pooled:
         Every gradient has equally many imitations, which are numbered in the same order.
         """
         x, found, imitations = truth.double(), found.double(), [one.double() for one in imitations]
+        off, moved = found - x, [one - x for one in imitations]
         small, least = self.close.small_tensor * typical * x.numel() ** 0.5, _LEAST_ELEMENT * typical
-        size, error = _norm(x), _norm(found - x)
+        size, error = _norm(x), _norm(off)
         scale, counts = max(size, small) or 1.0, size > small
         self._seen.append(
             _Figures(
@@ -133,11 +134,11 @@ class Pooled:
                 step,
                 error / size if size else error,
                 error / scale,
-                tuple(_norm(one - x) / scale for one in imitations),
+                tuple(_norm(one) / scale for one in moved),
                 tuple(_norm(found - one) / scale for one in imitations),
                 (_slope(found, x, size), tuple(_slope(one, x, size) for one in imitations)) if counts else None,
-                min(worst_row(found, x, 4 * (one - x)) for one in imitations) if counts else 0.0,
-                tuple(_smallest(found, x, imitations, share, least) if counts else None for share in SHARES),
+                min(worst_row(off, x, 4 * one) for one in moved) if counts else 0.0,
+                _smallest(found, x, imitations, least) if counts else (),
             )
         )
 
@@ -217,28 +218,32 @@ def group_of(name: str) -> str:
     return next((group for part, group in _GROUPS.items() if part in name), _OTHERS)
 
 
-def _smallest(
-    found: Tensor, truth: Tensor, imitations: Sequence[Tensor], share: float, least: float
-) -> _Smallest | None:
-    """Return the sums over the smallest elements that are larger than `least`; None if these are too few."""
-    sizes = truth.abs().flatten()
-    sizes = sizes[sizes > least]
-    if len(sizes) < _FEWEST:
-        return None
-    largest = sizes.kthvalue(max(1, int(share * len(sizes)))).values
-    chosen = (truth.abs() <= largest) & (truth.abs() > least)
-    x, y, rounded = truth[chosen], found[chosen], [one[chosen] for one in imitations]
+def _smallest(found: Tensor, truth: Tensor, imitations: Sequence[Tensor], least: float) -> tuple[_Smallest | None, ...]:
+    """Return the sums over each share of the smallest elements larger than `least`; None if there are too few."""
+    sizes = truth.abs()
+    counts = sizes > least
+    total = int(counts.sum())
+    if total < _FEWEST:
+        return (None,) * len(SHARES)
     weight = truth.numel() / float(truth.square().sum())
-    return _Smallest(
-        weight * float((y * x).sum()),
-        tuple(weight * float((one * x).sum()) for one in rounded),
-        weight * float(x.square().sum()),
-        weight**2 * statistics.fmean(float(((one - x) * x).square().sum()) for one in rounded),
-    )
+    chosen, sums = counts, list[_Smallest | None]()
+    for share in SHARES:  # each is among the elements of the one before
+        largest = sizes[chosen].kthvalue(max(1, int(share * total))).values
+        chosen = counts & (sizes <= largest)
+        x, y, rounded = truth[chosen], found[chosen], [one[chosen] for one in imitations]
+        sums.append(
+            _Smallest(
+                weight * float(y @ x),
+                tuple(weight * float(one @ x) for one in rounded),
+                weight * float(x @ x),
+                weight**2 * statistics.fmean(float(((one - x) * x).square().sum()) for one in rounded),
+            )
+        )
+    return tuple(sums)
 
 
 def _slope(found: Tensor, truth: Tensor, size: float) -> float:
-    return float((found * truth).sum()) / size**2
+    return float(found.flatten() @ truth.flatten()) / size**2
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -77,6 +77,7 @@ class Recorded:
         self.evaluated: dict[int, tuple[float, float]] = {int(number): tuple(sums) for number, sums in groups.items()}
         """Summed loss and targets of groups of an evaluation at the weights of the first recorded step, by number."""
         self.steps = [self._step(int(index)) for index in self.ranks[0].about["steps"]]
+        self._found: dict[tuple[str, int], dict[str, tuple[TensorReader, Key]]] = {}
 
     def _step(self, index: int) -> RecordedStep:
         everyone = [one.about["steps"][str(index)] for one in self.ranks]
@@ -91,12 +92,13 @@ class Recorded:
 
     def tensors(self, kind: str, step: int, device: torch.device | None = None) -> Mapping[str, Tensor]:
         """Return the tensors of one kind in one step by name, each from the first rank that stored it."""
-        found: dict[str, tuple[TensorReader, Key]] = {}
-        for one in self.ranks:
-            for name in one.keys(kind, step):
-                if name not in found and one.stored(Key(kind, step, name)):
-                    found[name] = one, Key(kind, step, name)
-        return _Tensors(found, device or self._device)
+        if (kind, step) not in self._found:
+            found = self._found[kind, step] = {}
+            for one in self.ranks:
+                for name in one.keys(kind, step):
+                    if name not in found and one.stored(Key(kind, step, name)):
+                        found[name] = one, Key(kind, step, name)
+        return _Tensors(self._found[kind, step], device or self._device)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Token ids and targets of the whole batch, `[rows, T]` each: share i of n has rows i, i + n, …"""
@@ -111,9 +113,9 @@ class Recorded:
         return [(self._rows("ids", step, name), self._rows("targets", step, name)) for name in names]
 
     def windows(self, number: int) -> list[tuple[Tensor, Tensor]]:
-        """Token ids and targets of the batches of one evaluated group."""
+        """Copies of the token ids and targets of the batches of one evaluated group: a model may change its inputs."""
         ids, targets = (self.tensors(f"window {what} {number}", self.first, CPU) for what in ("ids", "targets"))
-        return [(ids[place], targets[place]) for place in ids]
+        return [(ids[place].clone(), targets[place].clone()) for place in ids]
 
     def noise(self, step: int) -> Noise:
         """Random state of rank 0 before the step, with the masks that were kept."""
@@ -121,7 +123,8 @@ class Recorded:
         shapes = about.get("masks", {}).get("shapes")
         bits = [own.get(Key("mask", step, str(place))).to(self._device) for place in range(len(shapes or ()))]
         masks = shapes and [unpack_mask(one, shape) for one, shape in zip(bits, shapes, strict=True)]
-        return Noise(dict(self.tensors("noise", step, CPU)), masks)
+        # Torch's generators read a state from the beginning of its storage.
+        return Noise({name: one.clone() for name, one in self.tensors("noise", step, CPU).items()}, masks)
 
     def mask_counts(self) -> list[MaskCount]:
         """Return the elements of the masks of each step whose masks were kept."""

@@ -25,11 +25,17 @@ def draw_steps(middle: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
     return tuple(middle[rng.randrange(low, high)] for low, high in pairwise(edges))
 
 
-def affordable(steps: int, middle: int, beginning_and_end: float, each: float) -> int:
+def affordable(steps: int, middle: int, beginning_and_end: float, each: float, measured: float = 0.0) -> int:
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. The
-    first and last steps of the run take `beginning_and_end` of them, and a replayed step takes `each`.
+    first and last steps of the run take `beginning_and_end` of them, and a replayed step takes `each`. Where one takes
+    more, as it was `measured`, only the free ones are as many: there each is a matter of milliseconds.
     """
-    allowed = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps)) - beginning_and_end
-    return min(middle, max(1, min(middle // _SPACING, int(allowed / each))))
+    free, share = float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps)
+    slower = max(1.0, measured / each)
+    count = max(
+        (free - beginning_and_end) / each,
+        (share - slower * beginning_and_end) / (slower * each),
+    )
+    return min(middle, max(1, min(middle // _SPACING, int(count))))

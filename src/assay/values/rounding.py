@@ -65,6 +65,8 @@ def round_to(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if not tensor.is_floating_point() or tensor.numel() <= 1:
         return tensor
     scale = _scale(tensor, dtype)
+    if scale == 1.0:
+        return tensor.to(dtype).to(tensor.dtype)
     return (tensor * scale).to(dtype).to(tensor.dtype) / scale
 
 

@@ -1,11 +1,13 @@
 """Tensors during a value check: one file that grows, or memory of the GPU, and an index of their contents.
 
 Tensors are written one at a time, so a process never holds a second copy of its weights. The files are scratch: the
-checking process reads them once, and then they are deleted.
+checking process maps them, and then they are deleted. A tensor that is read is a view of the mapped file, because
+copies of hundreds of small tensors take as long as a step.
 """
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,8 @@ from assay.training.checkpoints.stored import BITS
 from assay.values.shared_memory import OpenedMemory, SharedMemory
 
 CPU = torch.device("cpu")
+_ALIGNMENT = 64
+"""Multiple of bytes at which a tensor begins, as torch's own do."""
 
 
 def record_of(folder: Path, rank: int = 0) -> Path:
@@ -59,6 +63,8 @@ class TensorWriter:
             entry["memory"] = self._memory.put(tensor)
         if entry.get("memory") is None:
             bits = _bits(tensor)
+            if stored:
+                self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
             entry["offset"] = self._file.tell() if stored else None
             entry["digest"] = hashlib.blake2b(bits, digest_size=16).hexdigest() if self._digests else None
             if stored:
@@ -83,8 +89,10 @@ class TensorReader:
         self._names: dict[tuple[str, int], list[str]] = {}
         for kind, step, name in self._entries:
             self._names.setdefault((kind, step), []).append(name)
-        # Mapped once: opening the file for each of hundreds of small tensors takes longer than a step.
-        self._bits = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+        # What a reader changes in place stays in its memory.
+        mapped = np.memmap(path, np.uint8, "c") if path.stat().st_size else np.empty(0, np.uint8)
+        self._bits = torch.from_numpy(mapped)
+        self._views: dict[Key, Tensor] = {}
 
     def keys(self, kind: str, step: int) -> list[str]:
         """Names of the tensors of one kind in one step, in the order of writing."""
@@ -100,18 +108,21 @@ class TensorReader:
         return str(self._entries[key]["digest"])
 
     def get(self, key: Key) -> Tensor:
-        """Return the tensor where it lies: in the GPU's memory, or a copy on the CPU."""
+        """Return the tensor where it lies: in the GPU's memory, or in the mapped file. It must not be changed."""
+        if (view := self._views.get(key)) is not None:
+            return view
         entry = self._entries[key]
-        dtype = getattr(torch, entry["dtype"])
+        dtype: torch.dtype = getattr(torch, entry["dtype"])
         if (place := entry.get("memory")) is not None:
             assert self._memory is not None
             return self._memory.get(place[0], place[1], dtype, entry["shape"])
-        count = int(np.prod(entry["shape"], dtype=np.int64))
-        if not count:
-            return torch.empty(entry["shape"], dtype=dtype)
-        first = entry["offset"]
-        raw = np.array(self._bits[first : first + count * dtype.itemsize])
-        return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
+        first, size = entry["offset"], math.prod(entry["shape"]) * dtype.itemsize
+        view = (
+            self._bits[first : first + size].view(dtype).view(entry["shape"])
+            if size
+            else torch.empty(entry["shape"], dtype=dtype)
+        )
+        return self._views.setdefault(key, view)
 
     def close(self) -> None:
         """Let go of the GPU's memory. Tensors that lie there must not be used any more."""

@@ -5,6 +5,7 @@ optimizer's rule, replayed from the weight before and the program's own gradient
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.reference.expected import Expected
-from assay.reference.rules import Rule, State
+from assay.reference.rules import State
 from assay.values import nearness
 from assay.values.nearness import Judged, unit_roundoff
 from assay.values.rate_rule import rate, rate_fault
@@ -101,20 +102,16 @@ def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
             if math.isfinite(step.log_norm):
                 yield f"step {step.index} made no update, although its gradients were finite"
             continue
-        squares = sum(float(one.double().square().sum()) for one in gradients)
+        squares, fourth = _sums(gradients)
         found = squares**0.5
         norm = math.exp(step.log_norm)
         clipped = 0 < clip < norm
         wanted = clip * norm / (norm + 1e-6) if clipped else norm
         # A CPU rounds the factor of clipping to the gradients' dtype before it multiplies, and a GPU does not.
         also = norm * _rounded(wanted / norm, gradients) if clipped else wanted
-        # Clipped gradients are rounded: independent errors of the elements add up to this part of the norm.
-        fourth = (
-            sum(float((unit_roundoff(one.dtype) * one.double().square()).square().sum()) for one in gradients) ** 0.5
-        )
         # On a CPU torch adds up the squares of a tensor in some 16 running sums of float32.
         summed = min(_SUMMED_ERROR, max(one.numel() for one in gradients) / 8 * unit_roundoff(torch.float32))
-        allowed = (_NORM_ERROR + summed + 3 * fourth / max(squares, 1e-300)) * wanted
+        allowed = (_NORM_ERROR + summed + 3 * fourth**0.5 / max(squares, 1e-300)) * wanted
         if min(abs(found - wanted), abs(found - also)) > allowed:
             yield (
                 f"the optimizer receives gradients of norm {found:.6g} in step {step.index}, and "
@@ -122,7 +119,20 @@ def _norms(recorded: Recorded, run: ResolvedRun) -> Iterator[str]:
             )
 
 
-def _rounded(factor: float, gradients: list[torch.Tensor]) -> float:
+def _sums(gradients: list[Tensor]) -> tuple[float, float]:
+    """Return the sum of all squares of gradients, and the variance of that sum if each element is rounded.
+
+    Clipped gradients are rounded, and independent errors of the elements add up.
+    """
+    total = variance = 0.0
+    for one in gradients:
+        squares = one.double().square()
+        total += float(squares.sum())
+        variance += unit_roundoff(one.dtype) ** 2 * float(torch.dot(squares.flatten(), squares.flatten()))
+    return total, variance
+
+
+def _rounded(factor: float, gradients: list[Tensor]) -> float:
     """Return a factor as gradients of one dtype are multiplied by it; unchanged if they have several."""
     kinds = {one.dtype for one in gradients}
     return float(torch.tensor(factor, dtype=torch.float64).to(kinds.pop())) if len(kinds) == 1 else factor
@@ -134,7 +144,10 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     One parameter after the other is replayed, so the states of few of them are alive at once.
     """
     steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
-    return [one for name in (steps[0].before if steps else ()) for one in _replayed(recorded, steps, name, expected)]
+    states = _states(recorded)
+    return [
+        one for name in (steps[0].before if steps else ()) for one in _replayed(recorded, states, steps, name, expected)
+    ]
 
 
 @dataclass(frozen=True)
@@ -154,15 +167,24 @@ class _Step:
         return cls(index, now, before, after, recorded.tensors("gradient", index))
 
 
-def _replayed(recorded: Recorded, steps: Sequence[_Step], name: str, expected: Expected) -> Iterator[Judged]:
+def _replayed(
+    recorded: Recorded, states: "_States", steps: Sequence[_Step], name: str, expected: Expected
+) -> Iterator[Judged]:
     """Judge one parameter and its moments after each update."""
-    rule, state = expected.rule, _state(recorded, expected.rule, recorded.first, name)
+    rule = expected.rule
+
+    def kept(step: int) -> State:
+        """Return the optimizer's state of the parameter before a step, in the replay's form; empty if it has none."""
+        found = states.get((step, name), {})
+        return rule.adopt({key: tensors[entry] for key, (tensors, entry) in found.items()}) if found else {}
+
+    state = kept(recorded.first)
     for step in steps:
         if name not in step.gradients:
             yield Judged("update", name, step.index, float("inf"), float("inf"))
             continue
         if rule.rounds_state:
-            state = _state(recorded, rule, step.index, name) or state
+            state = kept(step.index) or state
         weight = step.before[name]
         rows = recorded.padded_rows.get(name, len(weight))
         whole, gradient = (nearness.pad_rows(one, rows) for one in (weight, step.gradients[name]))
@@ -183,10 +205,10 @@ def _replayed(recorded: Recorded, steps: Sequence[_Step], name: str, expected: E
             off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, step.rate)
             judged = compared(shaken=off[: len(weight)])
         yield judged
-        kept = _state(recorded, rule, step.index + 1, name)
-        for key in sorted(kept.keys() - {"steps"}):
+        moments = kept(step.index + 1)
+        for key in sorted(moments.keys() - {"steps"}):
             coarse = rule.rounds_state or weight.dtype.itemsize < 4
-            yield nearness.state(step.index, f"{key} of {name}", kept[key], state[key], rounded=coarse)
+            yield nearness.state(step.index, f"{key} of {name}", moments[key], state[key], rounded=coarse)
 
 
 def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
@@ -199,8 +221,15 @@ def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
     return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
 
 
-def _state(recorded: Recorded, rule: Rule, step: int, name: str) -> State:
-    """Return the optimizer's state of one parameter before a step, in the replay's form; empty if it has none."""
-    entries, own = recorded.tensors("state", step), f"{name}|"
-    found = {one.removeprefix(own): entries[one] for one in entries if one.startswith(own)}
-    return rule.adopt(found) if found else {}
+_States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]
+
+
+def _states(recorded: Recorded) -> _States:
+    """Return the optimizer's entries by step and parameter: tensors of that step, and the name of the entry there."""
+    found: dict[tuple[int, str], dict[str, tuple[Mapping[str, Tensor], str]]] = defaultdict(dict)
+    for step in range(recorded.first, recorded.first + len(recorded.steps) + 1):
+        entries = recorded.tensors("state", step)
+        for entry in entries:
+            name, _, key = entry.rpartition("|")
+            found[step, name][key] = entries, entry
+    return found

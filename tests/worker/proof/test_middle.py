@@ -140,6 +140,7 @@ def test_a_fault_between_the_replayed_steps_is_missed_as_often_as_the_record_say
     assert result.values is not None
     assert (result.values.replayed, result.values.middle_steps) == (len(places("exact")), len(MIDDLE))
     assert result.values.steps == RECORDED + len(places("exact")) + 1
+    assert (result.values.replay_baseline_steps or 0.0) > 1
     assert result.values.watched_updates == STEPS - 1  # the traced step is not watched
     assert result.values.chance_of_missing(1) == pytest.approx((1 - 1 / len(MIDDLE)) ** len(places("exact")))
 

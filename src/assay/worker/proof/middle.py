@@ -33,7 +33,7 @@ Found = TypeVar("Found")
 COSTS = {"exact": (11.5, 1.5), "lossy": (15.5, 2.0), "reassociated": (15.0, 2.0)}
 """Baseline steps of time by kind of gradients: for the run's first and last steps together, and for a replayed one.
 
-They are those of the preset `demo`, where reading hundreds of small tensors is a good part of them.
+They are those of the preset `demo`. In a model whose step takes a millisecond a replayed step takes more of them.
 """
 
 
@@ -49,7 +49,8 @@ class Middle:
         self.steps = range(first, first + untimed + sum(blocks))
         count = 0
         if not values.unchecked:
-            count = affordable(loop.run.training.steps, len(self.steps), *COSTS[values.kind])
+            measured = values.proof.replay_baseline_steps if values.proof is not None else None
+            count = affordable(loop.run.training.steps, len(self.steps), *COSTS[values.kind], measured or 0.0)
         self.replayed = frozenset(draw_steps(self.steps, count, seed))
         values.note(middle_steps=len(self.steps))
         # A block of one step has none to spare.

@@ -1,7 +1,8 @@
 """The reference process as a run sees it: started with the run, asked as often as the run recorded some steps.
 
-It starts before the run imports torch, and imports the same modules beside it on another core. Then it waits, so it
-computes nothing while the run is measured. A run that ends, in any way, closes its standard input and thereby ends it.
+It starts before the run imports torch. Beside it, on another core, it imports the same modules and builds the reference
+programs. Then it waits, so it computes nothing while the run is measured. A run that ends, in any way, closes its
+standard input and thereby ends it.
 """
 
 import queue

@@ -1,11 +1,9 @@
 """The reference process: ``python -m assay.worker.proof.reference RUN_FOLDER`` checks the values that a run recorded.
 
-It imports what it needs, and waits for a line on its standard input: the name of a part of the run. Then it checks the
-record in `values/PART`, writes the proof beside it, and answers with a byte on its standard output. It keeps the
-reference programs for the next part. It ends when its standard input closes, because then its run has ended.
-
-For a run on a GPU it builds the reference programs before the first line comes, while the run builds its own. On a CPU
-they would take memory and cores from the run's first steps.
+It imports what it needs, builds the reference programs while the run builds its own, and waits for a line on its
+standard input: the name of a part of the run. Then it checks the record in `values/PART`, writes the proof beside it,
+and answers with a byte on its standard output. It keeps the programs for the next part. It ends when its standard input
+closes, because then its run has ended.
 """
 
 import os
@@ -29,17 +27,14 @@ def main(place: str) -> int:
     # Torch takes seconds to import, so the lifeline is watched first.
     when_closed(0, lambda: os._exit(PARENT_GONE))
     answers = take_standard_output()
-    import torch
-    import torch._dynamo  # as the run does; else it would be imported after the word
+    import torch._dynamo  # noqa: F401 (as the run does; else it would be imported after the word)
 
     from assay.store.run_folder import RunFolder
 
     folder = RunFolder(place)
-    checker = _checker(folder) if torch.cuda.is_available() else None
-    if checker is not None:
-        checker.prepare()
+    checker = _checker(folder)
+    checker.prepare()
     while part := sys.stdin.buffer.readline().decode().strip():
-        checker = checker or _checker(folder)
         record = folder.path / "values" / part
         (record / ANSWER).write_text(_answer(checker, record).model_dump_json())
         os.write(answers, b".")
