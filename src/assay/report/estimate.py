@@ -12,7 +12,7 @@ from assay.records.own import TracedPeak
 from assay.report.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts
-from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_words, longer, within
+from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_sentence, fit_words, longer, within
 from assay.units import (
     format_bytes,
     format_count,
@@ -48,6 +48,7 @@ class EstimateView(Shown[EveryRank]):
 
         With `instants`: the highest instant of each part of the step instead.
         """
+        yield headline(self.found)
         yield _step(self.found)
         yield from ranks_report(self.found)
         if self._instants:
@@ -71,6 +72,20 @@ class EstimateView(Shown[EveryRank]):
         from assay.report.curves import memory
 
         return memory(self.found.fullest.timeline.instants)
+
+
+def headline(every: EveryRank) -> str:
+    """Return the answer in one sentence: whether the step fits the GPU, or what it needs, and how long it takes."""
+    fullest, found = every.fullest, every.step_time
+    least = "at least " if fullest.sheet is not None else "about "
+    time = "" if found is None else f"{least}{format_seconds(found.seconds)} a step"
+    fit = fit_of(fullest)
+    if fit is not None:
+        said = fit_sentence(fit.need, fit.memory_bytes, f"one {fullest.machine.accelerators[0].name}")
+    else:
+        ranks = " on the fullest rank" if len(every.ranks) > 1 else ""
+        said = f"Its tensors need {format_bytes(fullest.timeline.peak.nbytes)} at the peak{ranks}"
+    return f"{said}{', ' if time else ''}{time}."
 
 
 class EstimateRowsView(Shown[Mapping[str, EveryRank]]):

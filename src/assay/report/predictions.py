@@ -1,7 +1,8 @@
 """Words on predictions: whether a step fits, what its time rests on, and what a training at its pace takes."""
 
+from assay.cost.simulation.reserved import Interval
 from assay.estimator.cost import Training
-from assay.estimator.memory_fit import Fit, StepBatch
+from assay.estimator.memory_fit import Fit, MemoryFit, StepBatch, fit_within
 from assay.estimator.timing.roofline import SHEET_FACTORS
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.kernel_seconds import MEASURED_ON
@@ -19,6 +20,17 @@ def fit_words(fit: Fit) -> str:
     """Return whether a step fits, and its need beside the memory of the device."""
     need = span(format_bytes(fit.need.low), format_bytes(fit.need.high))
     return f"{fit.verdict}: {need} of {format_bytes(fit.memory_bytes)}, with {batch_words(fit.batch)}"
+
+
+def fit_sentence(need: Interval, memory_bytes: int, place: str) -> str:
+    """Return whether a need fits a place such as ``one H100``, as the begin of a sentence."""
+    low, high = format_bytes(need.low), format_bytes(need.high)
+    match fit_within(need, memory_bytes):
+        case MemoryFit.YES:
+            return f"It fits {place} with {format_bytes(memory_bytes - need.high)} to spare"
+        case MemoryFit.NO:
+            return f"It does not fit {place}, which would need {format_bytes(need.low - memory_bytes)} more"
+    return f"It may fit {place}, or just not: it needs {span(low, high)} of {format_bytes(memory_bytes)}"
 
 
 SHEET_ROOFLINE = (

@@ -48,6 +48,7 @@ class RunView(Shown["RunResult"]):
         from assay.store.run_folder import RunFolder
 
         result, folder = self.found, self._home.runs / self.found.run
+        yield headline(result)
         yield Facts.of(lines(result))
         yield ""
         yield Table.of(("memory", "measured", "predicted"), _memory_rows(result), ("measured", "predicted"))
@@ -77,6 +78,35 @@ class RunView(Shown["RunResult"]):
         from assay.report.curves import losses
 
         return losses(self.frame(), unit_of_loss(self.found.config)) if self.found.steps else None
+
+
+_ENDED = {
+    "done": "It trained",
+    "running": "It still trains",
+    "budget_reached": "It trained until its budget of time ended",
+    "out_of_memory": "It ran out of memory",
+    "no_effect": "Do not use it: an optimization took no effect",
+    "wrong_values": "Do not use it: its values are wrong",
+}
+"""How a run ended, as the begin of a sentence; of other endings, the status is said."""
+
+
+def headline(result: "RunResult") -> str:
+    """Return the answer in one sentence: how the run ended, its loss and its pace, and whether it is proven."""
+    from assay.report.comparison.wording import not_proven
+
+    status = result.status.value
+    said = _ENDED.get(status, f"It ended early ({status.replace('_', ' ')})")
+    if not result.status.finished:
+        return f"{said}."
+    loss, kind = (result.val_loss, "validation") if result.val_loss is not None else (result.train_loss, "training")
+    reached = "" if loss is None else f" to a {kind} loss of {loss:.4g}"
+    pace = "" if result.step_seconds is None else f", at {format_seconds(result.step_seconds.median)} a step"
+    unproven = not_proven(result)
+    proven = (
+        f"; {unproven}, so it is not proven" if unproven else "; each optimization is proven" * bool(result.evidence)
+    )
+    return f"{said}{reached}{pace}{proven}."
 
 
 def _by_rank(result: "RunResult") -> Iterator[Block]:

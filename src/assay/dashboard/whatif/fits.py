@@ -13,9 +13,10 @@ from assay.dashboard.whatif.question import ABSENT, HERE, WhatIfQuestion
 from assay.errors import UsageError
 from assay.estimator import Estimate
 from assay.estimator.device_memory import OBJECTS, STARTED, device_memory
-from assay.estimator.memory_fit import MemoryFit, fit_within
+from assay.estimator.memory_fit import fit_within
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check
+from assay.report import predictions
 from assay.report.blocks import Table
 from assay.units import format_bytes
 
@@ -84,12 +85,7 @@ def fit_sentence(one: WhatIfFit, place: str) -> str:
     """Return a fit as a sentence without its stop, on a `place` such as ``one H100``."""
     if one.need is None:
         return f"Whether it fits {place} is not known: {one.why_not}"
-    match fit_within(one.need, one.memory_bytes):
-        case MemoryFit.YES:
-            return f"It fits {place} with {format_bytes(one.memory_bytes - one.need.high)} to spare"
-        case MemoryFit.NO:
-            return f"It does not fit {place}, which would need {format_bytes(one.need.low - one.memory_bytes)} more"
-    return f"It may fit {place}, or just not: it needs {_amounts(one.need)} of {format_bytes(one.memory_bytes)}"
+    return predictions.fit_sentence(one.need, one.memory_bytes, place)
 
 
 def fits_table(rows: Iterable[WhatIfFit]) -> Table:
