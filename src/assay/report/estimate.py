@@ -77,8 +77,8 @@ class EstimateView(Shown[EveryRank]):
 def headline(every: EveryRank) -> str:
     """Return the answer in one sentence: whether the step fits the GPU, or what it needs, and how long it takes."""
     fullest, found = every.fullest, every.step_time
-    least = "at least " if fullest.sheet is not None else "about "
-    time = "" if found is None else f"{least}{format_seconds(found.seconds)} a step"
+    bound = found is not None and found.margin is None and fullest.sheet is not None
+    time = "" if found is None else f"{'at least' if bound else 'about'} {format_seconds(found.seconds)} a step"
     fit = fit_of(fullest)
     if fit is not None:
         said = fit_sentence(fit.need, fit.memory_bytes, f"one {fullest.machine.accelerators[0].name}")
