@@ -121,7 +121,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 # What the tests, the documentation or the browser tests need beside: an extra of pyproject.toml.
 $(VENV)/.with-%: $(VENV)/.ready
-	@echo "Adding to $(VENV) what the extra '$*' has: 250 MB to download at most."
+	@echo "Adding to $(VENV) what the extra '$*' has: 180 MB to download at most."
 	@$(BIN)/python $(PIP) --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
