@@ -178,7 +178,7 @@ def _draw_plane(found: Sequence[tuple[int, str, float, float]], answer: str, axi
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g} ×")
         axis.xaxis.set_minor_formatter(lambda value, _: "")
     axis.set(xlabel="time of all steps" if wide else "change of the time of all steps, %", ylabel="change of memory, %")
-    axis.margins(0.22)
+    axis.margins(x=0.3, y=0.22)
     place_labels(axis, [Label("baseline", (1.0, 0.0) if wide else (0.0, 0.0)), *labels])
 
 

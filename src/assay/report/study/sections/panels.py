@@ -57,6 +57,11 @@ _PLACES = (
     (-14, -22, "right", "top"),
     (0, 40, "center", "bottom"),
     (0, -40, "center", "top"),
+    (-30, 10, "right", "bottom"),
+    (30, 10, "left", "bottom"),
+    (-60, 30, "right", "center"),
+    (60, 30, "left", "center"),
+    (-60, -30, "right", "center"),
 )
 """Offsets from a point in typographic points, with alignments; the first that is free is taken."""
 _NEAR = 9
