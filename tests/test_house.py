@@ -82,8 +82,9 @@ def one_importer() -> set[str]:
                 continue
             for one in set(found) & names.keys():
                 importers[one].add(module(path))
-    for view in _VIEWS.values():  # the table of views imports by name
-        importers[f"assay.report.{view.rpartition('.')[0]}"].add("assay.report.kit.view")
+    shown = {f"assay.report.{view.rpartition('.')[0]}" for view in _VIEWS.values()}
+    for one in shown & names.keys():  # the table of views imports by name
+        importers[one].add("assay.report.kit.view")
     alone = {name: min(found) for name, found in importers.items() if len(found) == 1}
     return {
         names[name].as_posix()
