@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row
 from assay.analysis.row_names import control_name
 from assay.files import write_file
@@ -42,8 +41,8 @@ from assay.report.study.findings import finding
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer
-from assay.report.study.sections.wording import names
-from assay.report.study.summary import OPEN, PROVEN, WRONG, fewer, summary
+from assay.report.study.sections.wording import in_nats, names
+from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer, summary
 from assay.report.study.view import StudyView
 from assay.sealed import seal_file
 from assay.units import format_bytes, format_seconds, json_text
@@ -90,7 +89,7 @@ def content(study: StudyView) -> dict[str, Any]:
         "lead": _lead(study),
         "summary": _summary(study),
         "control": control_name(record),
-        "marks": _marks(comparison),
+        "marks": _marks(comparison, summary(study).rows),
         "size": size(comparison),
         "parts": _parts(study),
         "columns": columns(comparison.run),
@@ -132,11 +131,21 @@ def _summary(study: StudyView) -> dict[str, Any]:
     return {"titles": found.titles, "rows": shown, "left": len(found.rows) - len(rows)}
 
 
-def _marks(comparison: Comparison) -> str:
+def _marks(comparison: Comparison, rows: Sequence[SummaryRow]) -> str:
     """Return what the marks of the small table mean."""
-    told = comparison.resolution.get(STEP_SECONDS.name)
-    sure = f"≈: less than the {100 * told.told:.2g} % that can be told. " if told is not None else ""
-    return f"{sure}{PROVEN}: took effect, with right values. {OPEN}: not proven throughout."
+    margin = f"{comparison.record.loss_margin:g}{in_nats(comparison)}"
+    marks = [f"open: not shown to be as good, within {margin}"]
+    if comparison.record.timed:
+        marks.append("≈: cannot be told from no change")
+    proofs = {one.proof for one in rows}
+    if PROVEN in proofs:
+        marks.append(f"{PROVEN}: took effect, with right values")
+    remarks = {one.remark for one in rows if one.proof == OPEN}
+    if remarks:
+        marks.append(f"{OPEN}: {remarks.pop() if len(remarks) == 1 else 'not proven throughout'}")
+    if any(one.row.flags for one in rows):
+        marks.append("!: mind the caution above")
+    return f"{'; '.join(marks)}."
 
 
 def _parts(study: StudyView) -> list[dict[str, Any]]:

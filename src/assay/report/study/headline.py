@@ -124,7 +124,9 @@ def _targeted(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[st
         if one.target is not None and one.first is not None:
             row = one.first.row
             name = "the baseline" if row.treatment == BASELINE else row.label
-            yield f"{where}{name} reaches a {one.target.basis} of {one.target.target:g} first{_when(one.first)}"
+            seeds = "" if len(study.comparison.record.seeds) > 1 else ", on one seed"
+            aim = f"a {one.target.basis} of {one.target.target:g}"
+            yield f"{where}{name} reaches {aim} first{_when(one.first)}{seeds}"
         elif one.target is not None:
             yield f"{where}no row reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
 
@@ -166,10 +168,10 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
             said, price = f"{_take(study, fast)}: steps take {told(fast.time, 'time')}", at_loss(fast)
             yield _short(*([f"{said} and {memory}, {price}"] if memory else []), f"{said}, {price}")
         elif light is not None:
-            short = f"{_take(study, light)}: it takes {told(light.memory, 'memory')} {at_loss(light)}"
-            yield (
-                _short(f"{short}, and no row is shown to be faster", short) if study.comparison.record.timed else short
-            )
+            said = f"{_take(study, light)}: it takes {told(light.memory, 'memory')}"
+            time = told(light.time, "time") if study.comparison.record.timed else ""
+            longer = [f"{said} and {time}, {at_loss(light)}"] if time else []
+            yield _short(*longer, f"{said}, {at_loss(light)}")
 
 
 def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:

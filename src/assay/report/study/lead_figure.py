@@ -95,7 +95,7 @@ def _draw_race(rows: Sequence[RowTarget], numbers: Sequence[int], timed: bool, a
         axis.barh(place, spent, height=0.6, color=series(number), alpha=0.85)
         text = format_seconds(spent) if timed else f"{spent:.0f} steps"
         axis.annotate(text, (spent, place), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
-    axis.margins(x=0.18)
+    axis.margins(x=0.3)
     axis.set_xlim(left=0)
     axis.set_xlabel("seconds of steps" if timed else "steps")
     name_rows(axis, break_names([one.row.label for one in rows]))

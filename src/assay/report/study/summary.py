@@ -215,7 +215,8 @@ def _cells(one: SummaryRow) -> list["Text"]:
             Text(change.predicted.removesuffix(" %")),
         ]
     tick = {PROVEN: "green", WRONG: "red"}.get(one.proof, "yellow")
-    return [*cells, Text(one.loss, _STYLES[one.loss_tone]), Text(one.proof, tick)]
+    mark = Text("!", "yellow") if one.row.flags else Text(one.proof, tick)
+    return [*cells, Text(one.loss, _STYLES[one.loss_tone]), mark]
 
 
 def _bar(fraction: float | None) -> str:

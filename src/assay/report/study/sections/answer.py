@@ -25,7 +25,7 @@ from assay.report.blocks import Block
 from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, figure, status
 from assay.report.kit.command import arguments, option, stack
-from assay.report.study.headline import ENDINGS, capital, told
+from assay.report.study.headline import ENDINGS, at_loss, capital, told
 from assay.report.study.section import Section
 from assay.report.study.sections.stated import judged, refuted_rows
 from assay.report.study.sections.wording import few, in_nats, names, plain, two_digits
@@ -114,7 +114,7 @@ def _lightest(study: "StudyView", one: StudyAnswer) -> str:
         return ""
     more = light.time is not None and light.time.sign > 0
     time = f"{', but' if more else ' and'} {told(light.time, 'time')}" if timed and light.time else ""
-    return f"{light.row.label} is the lightest: {told(light.memory, 'memory')}{time}"
+    return f"{at_loss(light)}, {light.row.label} is the lightest: {told(light.memory, 'memory')}{time}"
 
 
 def _worse(study: "StudyView", one: StudyAnswer) -> str:
@@ -167,7 +167,8 @@ def expectations_finding(study: "StudyView") -> str:
     count = len(outcomes)
     if refuted := refuted_rows(study):
         number = outcomes.count(Outcome.REFUTED)
-        return f"{number} of {count} expectations {'is' if number == 1 else 'are'} refuted ({names(refuted, 1)})"
+        good = f"{outcomes.count(Outcome.CONFIRMED)} of {count} expectations are confirmed"
+        return f"{good}, {number} {'is' if number == 1 else 'are'} refuted ({names(refuted, 1)})"
     confirmed = outcomes.count(Outcome.CONFIRMED)
     if not confirmed or confirmed < count:
         part = f"{confirmed} of" if confirmed else "none of"
