@@ -51,7 +51,7 @@ def amount(change: float, noun: str) -> str:
     for simple, words in _SIMPLE:
         if abs(ratio / simple - 1) <= _NEAR:
             return f"{words} the {noun}"
-    if abs(change) < _LITTLE:
+    if abs(change) <= _LITTLE:
         return f"the same {noun}"
     if ratio < _LITTLE:
         return f"less than 1 % of the {noun}"
@@ -63,8 +63,10 @@ def amount(change: float, noun: str) -> str:
 def share(change: float) -> str:
     """Return a change as a share: ``"a fifth of"``, ``"81 % of"``, ``"about"`` where it rounds to all of it."""
     ratio = 1 + change
-    if abs(change) < _LITTLE:
+    if abs(change) <= _LITTLE:
         return "about"
+    if ratio < _LITTLE:
+        return "less than 1 % of"
     return next((words for simple, words in _SIMPLE if abs(ratio / simple - 1) <= _NEAR), f"{100 * ratio:.0f} % of")
 
 
@@ -143,7 +145,8 @@ def _by_context(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
     best = {one.context.name: _choice(one) for one in found}
     often = Counter(name for name in best.values() if name).most_common()
     if not often:
-        yield f"no row is shown to save anything at the same loss, in any of {len(found)} cases"
+        where = "in either case" if len(found) == 2 else f"in any of {len(found)} cases"
+        yield f"no row is shown to save anything at the same loss, {where}"
     elif often[0][1] == len(found):
         yield f"{often[0][0]} is the best choice in {'both' if len(found) == 2 else f'all {len(found)}'} cases"
     else:

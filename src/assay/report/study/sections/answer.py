@@ -28,7 +28,8 @@ from assay.report.kit.command import arguments, option, stack
 from assay.report.study.headline import ENDINGS, capital, told
 from assay.report.study.section import Section
 from assay.report.study.sections.stated import judged, refuted_rows
-from assay.report.study.sections.wording import few, in_nats, names, plain, two_digits
+from assay.report.study.sections.wording import few, in_nats, plain, two_digits
+from assay.report.study.summary import is_wrong
 
 if TYPE_CHECKING:
     from assay.report.study.view import StudyView
@@ -155,7 +156,7 @@ def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
 
 def _wrong(study: "StudyView") -> str:
     rows = study.comparison.rows
-    if wrong := [row.label for row in rows if row.values is not None and row.values.failures]:
+    if wrong := [row.label for row in rows if is_wrong(row)]:
         return f"do not use {few(wrong)}: the values are wrong"
     flagged = [row.label for row in rows if row.flags]
     return f"mind the caution on {few(flagged)}" if flagged else ""
@@ -167,13 +168,18 @@ def expectations_finding(study: "StudyView") -> str:
     count = len(outcomes)
     if refuted := refuted_rows(study):
         number = outcomes.count(Outcome.REFUTED)
-        return f"{number} of {count} expectations {'is' if number == 1 else 'are'} refuted ({names(refuted, 1)})"
+        which = "the expectation is" if count == 1 else f"{number} of {count} expectations {_be(number)}"
+        return f"{which} refuted ({few(refuted)})"
     confirmed = outcomes.count(Outcome.CONFIRMED)
-    if not confirmed or confirmed < count:
-        part = f"{confirmed} of" if confirmed else "none of"
-        return f"{part} {count} expectations {'is' if confirmed == 1 else 'are'} confirmed" if count else ""
+    if confirmed < count:
+        part = f"{confirmed or 'none'} of {count} expectations {_be(confirmed)}"
+        return f"{'the expectation is not' if count == 1 else part} confirmed"
     every = {1: "the expectation is", 2: "both expectations are"}.get(count, f"all {count} expectations are")
-    return f"{every} confirmed"
+    return f"{every} confirmed" if count else ""
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _ended(study: "StudyView") -> str:
@@ -211,7 +217,10 @@ _WORTH = 0.01
 
 
 def _whole(fraction: float) -> str:
-    return f"{100 * fraction:+.0f} %".replace("-", "−")
+    return f"{round(100 * fraction):+d} %".replace("-", "−").replace("+0 %", "0 %")
+
+
+_CANNOT = "the study cannot tell"
 
 
 def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
@@ -223,9 +232,10 @@ def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     unsure = [each.row for one in found for each in one.unsure]
     parts = []
     if unsure:
+        whether = f"whether the loss of {few([row.label for row in unsure])} is as good"
+        why = f"{whether}, with fewer than three seeds"
         scarce = any(len(seeds_of(comparison.record.of(row.treatment))) < LEAST_SEEDS for row in unsure)
-        seeds = ", with fewer than three seeds" if scarce else ""
-        parts.append(f"whether the loss of {few([row.label for row in unsure])} is as good{seeds}")
+        parts.append(why if scarce and len(f"{_CANNOT} {why}".split()) <= _MOST_WORDS else whether)
     if lost := [row.label for row in comparison.rows if row.status not in (*_RESULTS, *ENDINGS)]:
         parts.append(f"how {few(lost)} would have ended")
     if (least := comparison.resolution.get(STEP_SECONDS.name)) is not None:
@@ -233,7 +243,7 @@ def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if comparison.record.ending is StudyEnding.BUDGET_REACHED:
         ended = f"the limit of time ended the study{before(comparison.record)}"
         return _sentence([ended, *(f"it cannot tell {part}" for part in parts[:1])])
-    return _sentence([f"the study cannot tell {parts[0]}", *parts[1:]], ", or ") if parts else ""
+    return _sentence([f"{_CANNOT} {parts[0]}", *parts[1:]], ", or ") if parts else ""
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:
@@ -262,11 +272,12 @@ def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
 
 
 def no_answer(comparison: Comparison) -> str:
-    """Return why a study has no answer."""
+    """Return the sentence on why a study has no answer."""
     if comparison.baseline.finished and any(row.finished for row in comparison.rows):
-        return "no row has all its processes yet, so none is chosen; above are the figures of those that have ended"
-    ended = time_limit_sentence(comparison)
-    return f"no row has finished, so nothing can be compared{f'. {ended}' if ended else ''}"
+        return (
+            "No row has all its processes yet, so none is chosen; the table has the figures of those that have ended."
+        )
+    return " ".join(filter(None, ("No row has finished, so nothing can be compared.", time_limit_sentence(comparison))))
 
 
 def hints(study: "StudyView") -> Iterator[str]:
