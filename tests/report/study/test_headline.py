@@ -141,12 +141,12 @@ def test_a_long_name_leaves_out_what_is_said_elsewhere() -> None:
 
 
 def test_a_lower_loss_is_said_where_nothing_is_saved() -> None:
-    assert headline(two(1.5, 1.5, 2.2)) == "The loss is lowest with lion, 0.2 nats below the baseline."
+    assert headline(two(1.5, 1.5, 2.2)) == "The loss is lowest with lion: 0.2 nats below the baseline."
     rows = factorial({"shape": ("small", "large")})
     whole = study(
         rows, lambda one: (2.0, 2.0, 0.9) if one["shape"] == "large" else (1.0, 1.0, 1.0), apart=1e-4, name="x"
     )
-    assert headline(whole) == "The loss is lowest with large, 0.24 nats below the baseline (small)."
+    assert headline(whole) == "The loss is lowest with large: 0.24 nats below the baseline (small)."
 
 
 def test_nothing_gained_is_said_by_what_was_measured() -> None:

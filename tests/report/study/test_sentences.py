@@ -12,6 +12,7 @@ from assay.analysis.row_names import control_name, level_names
 from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home
+from assay.report import view
 from assay.report.study.view import StudyView
 from support.docs import DOCS
 from support.drawn_studies import drawn_study
@@ -70,7 +71,9 @@ def _begins_well(sentence: str) -> bool:
 
 def archived(archive: Path, home: Home) -> StudyView:
     (study,) = import_archive(archive, home=home).new
-    return StudyView(show(study.removeprefix("reports/"), home).comparison)
+    shown = view(show(study.removeprefix("reports/"), home))
+    assert isinstance(shown, StudyView)
+    return shown
 
 
 def test_drawn_studies_keep_the_rules_and_have_every_kind_of_headline() -> None:

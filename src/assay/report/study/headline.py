@@ -199,7 +199,7 @@ _MOST_SERIES = 3
 def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     for one in found:
         if one.lowest is not None and one.lowest.loss is not None:
-            yield f"the loss is lowest with {one.lowest.row.label}, {_against(study, one.lowest.loss.nats)}"
+            yield f"the loss is lowest with {one.lowest.row.label}: {_against(study, one.lowest.loss.nats)}"
 
 
 def _none(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:

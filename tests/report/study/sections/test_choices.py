@@ -72,7 +72,7 @@ def test_the_answer_names_what_to_choose_its_price_and_what_cannot_be_told(whole
         (lion(2.5), "No row is shown to save time or memory at the same loss. Lion takes 20 % less time, "),
         (lion(2.5), "but at a worse loss."),
         (lion(2.3), "Turn on lion: steps take 20 % less time and about the same memory, at a lower loss."),
-        (lion(2.3, step=1.0), "The loss is lowest with lion, 0.1 nats below the baseline."),
+        (lion(2.3, step=1.0), "The loss is lowest with lion: 0.1 nats below the baseline."),
         (lion(2.4, step=1.0), "No row is shown to save time or memory at the same loss."),
     ],
 )
@@ -101,6 +101,18 @@ def test_a_row_is_said_to_save_what_it_saves() -> None:
         )
     )
     assert "SGD and lion save time or memory, but at a worse loss." in said
+
+
+def test_a_row_with_a_worse_loss_that_saves_next_to_nothing_is_not_said_to_save() -> None:
+    said = sentences(
+        analyse(
+            factorial_record(
+                {"optimizations": ["none", "lion"]},
+                lambda one: (0.999, 1.1, 2.5) if "lion" in one.values() else (1, 1, 2.4),
+            )
+        )
+    )
+    assert said[1] == "Lion has a worse loss."
 
 
 def test_rows_that_are_as_light_are_named_together() -> None:

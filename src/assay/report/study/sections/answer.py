@@ -97,14 +97,15 @@ def _trade_off(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if len(found) != 1:
         return ""
     one = found[0]
-    parts = [_lightest(study, one), _worse(study, one), *_rivals(study, one)]
-    return _sentence([*parts, climb_finding(study), _low(study, one)])
+    light = _lightest(study, one)
+    rivals = _rivals(study, one, f"{study.headline} {light}")
+    return _sentence([light, _worse(study, one), *rivals, climb_finding(study), _low(study, one)])
 
 
-def _rivals(study: "StudyView", one: StudyAnswer) -> Iterator[str]:
-    """Yield the clauses on rows that may be as fast as the fastest, and as light as the lightest."""
-    for rows, what in ((one.rivals, "fast"), (one.as_light, "light")):
-        if rows:
+def _rivals(study: "StudyView", one: StudyAnswer, said: str) -> Iterator[str]:
+    """Yield the clauses on rows that may be as fast or as light as a row that was said to be the best."""
+    for rows, best, what in ((one.rivals, one.fastest, "fast"), (one.as_light, one.lightest, "light")):
+        if rows and best is not None and best.row.label in said:
             yield f"{few([study.comparison.names[row] for row in rows])} may be as {what}"
 
 
@@ -126,9 +127,10 @@ def _worse(study: "StudyView", one: StudyAnswer) -> str:
     if others:
         what = "time or memory" if study.comparison.record.timed else "memory"
         return f"{few([each.row.label for each in one.worse])} save {what}, but at a worse loss"
-    faster = first.time is not None and first.time.sign < 0
-    saved = told(first.time, "time") if faster else told(first.memory, "memory")
-    return f"{first.row.label} takes {saved}, but at a worse loss"
+    time = first.time if first.time is not None and first.time.sign < 0 else None
+    saved = told(time, "time") or told(first.memory, "memory")
+    little = saved.startswith(("the same", "about the same"))
+    return f"{first.row.label} {'has' if little else f'takes {saved}, but at'} a worse loss"
 
 
 def climb_finding(study: "StudyView") -> str:
@@ -146,7 +148,7 @@ def _low(study: "StudyView", one: StudyAnswer) -> str:
     if low is None or low.loss is None or low.row.label in study.headline or searched:
         return ""
     below = f"{two_digits(abs(low.loss.nats))}{in_nats(study.comparison)} below the baseline"
-    return f"the loss is lowest with {low.row.label}, {below}"
+    return f"the loss is lowest with {low.row.label}: {below}"
 
 
 def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
