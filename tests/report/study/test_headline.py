@@ -9,7 +9,7 @@ from assay.analysis.choose.criteria import LogChange
 from assay.analysis.comparison import analyse
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, Halving
-from assay.report.study.headline import amount, capital, share, told
+from assay.report.study.headline import amount, capital, known_amount, share
 from assay.report.study.view import StudyView
 from support.comparisons import FACTORS, TREATMENTS, record
 from support.factorials import factorial, study
@@ -67,10 +67,10 @@ def test_a_share_is_in_words_near_a_simple_ratio(change: float, said: str) -> No
 
 
 def test_a_change_that_cannot_be_told_from_none_is_about_the_same() -> None:
-    assert told(LogChange(-0.3, 0.5), "memory") == "about the same memory"
-    assert told(LogChange(-0.3, 0.1), "memory") == "26 % less memory"
-    assert told(LogChange(-0.3, None), "memory") == "26 % less memory"
-    assert told(None, "memory") == ""
+    assert known_amount(LogChange(-0.3, 0.5), "memory") == "about the same memory"
+    assert known_amount(LogChange(-0.3, 0.1), "memory") == "26 % less memory"
+    assert known_amount(LogChange(-0.3, None), "memory") == "26 % less memory"
+    assert known_amount(None, "memory") == ""
 
 
 @pytest.mark.parametrize(

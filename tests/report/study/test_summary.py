@@ -132,7 +132,7 @@ def test_a_few_rows_are_all_kept() -> None:
     assert fewer(found, "") == found.rows
 
 
-def test_of_many_rows_those_that_the_answer_names_and_the_fastest_are_kept() -> None:
+def test_rows_that_the_answer_names_and_the_fastest_are_kept_of_many() -> None:
     made = many(14, {14: 3.0, 13: 0.5, 12: 0.7})
     found = summary(StudyView(analyse(made)))
     kept = [one.row.label for one in fewer(found, "Choose batch 14, not batch 11.")]

@@ -76,7 +76,7 @@ def capital(text: str) -> str:
     return text if "_" in first or any(map(str.isdigit, first)) else f"{text[:1].upper()}{text[1:]}"
 
 
-def told(one: LogChange | None, noun: str) -> str:
+def known_amount(one: LogChange | None, noun: str) -> str:
     """Return an amount if it can be told from the control's, and otherwise that it is about the same."""
     if one is None:
         return ""
@@ -165,11 +165,11 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
     for one in found:
         fast, light = one.fastest, one.lightest
         if fast is not None:
-            memory = told(fast.memory, "memory")
-            said, price = f"{_take(study, fast)}: steps take {told(fast.time, 'time')}", at_loss(fast)
+            memory = known_amount(fast.memory, "memory")
+            said, price = f"{_take(study, fast)}: steps take {known_amount(fast.time, 'time')}", at_loss(fast)
             yield _short(*([f"{said} and {memory}, {price}"] if memory else []), f"{said}, {price}")
         elif light is not None:
-            short = f"{_take(study, light)}: it takes {told(light.memory, 'memory')} {at_loss(light)}"
+            short = f"{_take(study, light)}: it takes {known_amount(light.memory, 'memory')} {at_loss(light)}"
             yield (
                 _short(f"{short}, and no row is shown to be faster", short) if study.comparison.record.timed else short
             )
@@ -225,7 +225,7 @@ def _unfinished(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
 
 
 _WAYS = (_searched, _idle, _targeted, _by_context, _rates, _chosen, _lowest, _none, _unfinished)
-"""What may be said first, in the order in which it is looked for."""
+"""Functions that yield what may be said first; the first one with something to say decides."""
 
 
 def _take(study: "StudyView", one: Candidate) -> str:

@@ -50,7 +50,7 @@ class SummaryRow(NamedTuple):
     proof: str
     """A tick, a cross, a question mark for what was not proven, or nothing for a row without optimizations."""
     remark: str
-    """How the row ended, if it is not done, or why it is not proven."""
+    """Ending of the row, if it is not done, or the reason why it is not proven."""
 
 
 class Summary(NamedTuple):
@@ -206,7 +206,7 @@ def _below(found: Summary, rows: Sequence[SummaryRow]) -> Iterator[str]:
             mark = one.proof if one.proof in (WRONG, OPEN) else "–"
             remarks.setdefault((mark, one.remark), []).append(one.row.label)
     for (mark, remark), labels in remarks.items():
-        which = few(labels) if len(labels) < len(found.rows) - 1 else "every row"
+        which = few(labels) if len(labels) == 1 or len(labels) < len(found.rows) - 1 else "every row"
         yield f"{mark} {which}: {remark}"
 
 

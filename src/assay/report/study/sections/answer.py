@@ -25,9 +25,9 @@ from assay.report.blocks import Block
 from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, figure, status
 from assay.report.kit.command import arguments, option, stack
-from assay.report.study.headline import ENDINGS, capital, told
+from assay.report.study.headline import ENDINGS, capital, known_amount
 from assay.report.study.section import Section
-from assay.report.study.sections.stated import judged, refuted_rows
+from assay.report.study.sections.stated import judgements, refuted_rows
 from assay.report.study.sections.wording import few, in_nats, plain, two_digits
 from assay.report.study.summary import is_wrong
 
@@ -115,8 +115,8 @@ def _lightest(study: "StudyView", one: StudyAnswer) -> str:
     if light is None or one.fastest is None or light.row.treatment == one.fastest.row.treatment:
         return ""
     more = light.time is not None and light.time.sign > 0
-    time = f"{', but' if more else ' and'} {told(light.time, 'time')}" if timed and light.time else ""
-    return f"{light.row.label} is the lightest: {told(light.memory, 'memory')}{time}"
+    time = f"{', but' if more else ' and'} {known_amount(light.time, 'time')}" if timed and light.time else ""
+    return f"{light.row.label} is the lightest: {known_amount(light.memory, 'memory')}{time}"
 
 
 def _worse(study: "StudyView", one: StudyAnswer) -> str:
@@ -128,7 +128,7 @@ def _worse(study: "StudyView", one: StudyAnswer) -> str:
         what = "time or memory" if study.comparison.record.timed else "memory"
         return f"{few([each.row.label for each in one.worse])} save {what}, but at a worse loss"
     time = first.time if first.time is not None and first.time.sign < 0 else None
-    saved = told(time, "time") or told(first.memory, "memory")
+    saved = known_amount(time, "time") or known_amount(first.memory, "memory")
     little = saved.startswith(("the same", "about the same"))
     return f"{first.row.label} {'has' if little else f'takes {saved}, but at'} a worse loss"
 
@@ -166,7 +166,7 @@ def _wrong(study: "StudyView") -> str:
 
 def expectations_finding(study: "StudyView") -> str:
     """Return which expectations are refuted, or else how many are confirmed."""
-    outcomes = [one.outcome for one in study.of(judged)]
+    outcomes = [one.outcome for one in study.of(judgements)]
     count = len(outcomes)
     if refuted := refuted_rows(study):
         number = outcomes.count(Outcome.REFUTED)
