@@ -112,6 +112,7 @@ def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, 
     said = assay(*ask)
     assert said.code == 3
     sentence = "the training loss of step 0 at seed 0 is 3.5, and the baseline's is 3; they differ by 17 %"
+    assert said.out.startswith("sdpa_attention computed wrong values.")
     assert f"✗ sdpa_attention: wrong values: {sentence}, and the bound is 0.003 %" in said.out
     assert sentence in html.unescape(Path(said.out.splitlines()[-1]).read_text())
     (row,) = assay(*ask, "--json").value["rows"]

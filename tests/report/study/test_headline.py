@@ -225,5 +225,11 @@ def test_rows_that_all_diverged_are_named() -> None:
     assert said == "sdpa_attention, bf16_mixed and 3 others ran out of memory."
 
 
+def test_a_row_that_did_nothing_or_the_wrong_thing_is_named() -> None:
+    for status, words in ((Status.NO_EFFECT, "had no effect"), (Status.WRONG_VALUES, "computed wrong values")):
+        lost = {TREATMENTS[0]: {"status": status, "reason": "lost"}}
+        assert headline(record(treatments=TREATMENTS[:1], changes=lost)) == f"sdpa_attention {words}."
+
+
 def test_without_a_row_that_ended_nothing_is_said() -> None:
     assert headline(cut_short(record(seeds=3), ("", 0))) == ""

@@ -41,7 +41,12 @@ _LARGE = 1.9
 _MOST_WORDS = 25
 """Most words of the sentence."""
 
-ENDINGS = {Status.DIVERGED: "diverged", Status.OUT_OF_MEMORY: "ran out of memory"}
+ENDINGS = {
+    Status.DIVERGED: "diverged",
+    Status.OUT_OF_MEMORY: "ran out of memory",
+    Status.WRONG_VALUES: "computed wrong values",
+    Status.NO_EFFECT: "had no effect",
+}
 """Endings of a row without figures, in words."""
 
 

@@ -158,10 +158,10 @@ def is_wrong(row: Row) -> bool:
 
 
 def _proof(row: Row, unproven: str) -> str:
-    if not row.evidence and row.values is None:
-        return ""
-    wrong = is_wrong(row) or any(not one.verdict for one in row.evidence)
-    return WRONG if wrong else OPEN if unproven else PROVEN
+    if is_wrong(row) or any(not one.verdict for one in row.evidence):
+        return WRONG
+    proofs = row.evidence or row.values is not None
+    return "" if not proofs else OPEN if unproven else PROVEN
 
 
 _STYLES: dict[Tone, str] = {"better": "green", "worse": "red", "neutral": ""}

@@ -188,7 +188,7 @@ def _ended(study: "StudyView") -> str:
     """Return how rows ended that have no figures, if the headline has not said it."""
     ended: dict[str, list[str]] = {}
     for row in study.comparison.rows:
-        if row.status in ENDINGS:
+        if row.status in ENDINGS and not is_wrong(row):
             ended.setdefault(ENDINGS[row.status], []).append(row.label)
     said = (f"{few(rows)} {words}" for words, rows in ended.items() if words not in study.headline)
     return " and ".join(said)
