@@ -18,8 +18,11 @@ DESIGN = (*TINY, "--with", "sdpa_attention", "--with", "bf16_mixed", *ONCE, "--b
 def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: str) -> None:
     said = assay("compare", "demo", corpus, *DESIGN)
     assert said.code == 0, said.err
-    for piece in ("baseline", "baseline (again)", "sdpa_attention", "bf16_mixed", "1000 B", "2.6000"):
+    first, *_ = said.out.splitlines()
+    assert first == "No row is shown to save time or memory at the same loss."
+    for piece in ("baseline ", "sdpa_attention ", "bf16_mixed ", "1000 B", "2.6000", "--full    prints every figure"):
         assert piece in said.out
+    assert "baseline (again)" not in said.out
     page = Path(said.out.splitlines()[-1])
     assert page.is_absolute()
     assert "sdpa_attention" in page.read_text()
@@ -109,7 +112,8 @@ def test_a_row_with_wrong_losses_says_so_in_the_table_and_exits_3(assay: Assay, 
     said = assay(*ask)
     assert said.code == 3
     sentence = "the training loss of step 0 at seed 0 is 3.5, and the baseline's is 3; they differ by 17 %"
-    assert f"sdpa_attention  wrong values: {sentence}, and the bound is 0.003 %" in said.out
+    assert said.out.startswith("sdpa_attention computed wrong values.")
+    assert f"✗ sdpa_attention: wrong values: {sentence}, and the bound is 0.003 %" in said.out
     assert sentence in html.unescape(Path(said.out.splitlines()[-1]).read_text())
     (row,) = assay(*ask, "--json").value["rows"]
     assert (row["status"], row["reason"].startswith(sentence)) == ("wrong_values", True)

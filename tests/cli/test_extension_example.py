@@ -71,7 +71,7 @@ def test_its_study_runs_with_its_executor_and_has_its_column(
     said = assay("study", "run", str(path), "--executor", "backwards", "--fail-on", "refuted", "--json")
     assert '"tokens_per_parameter"' in said.out
     assert said.code == 5
-    assert "refuted: training.learning_rate=1e-4: tensors, peak lower by 50 % or more" in said.err
+    assert "refuted: rate 1e-4: tensors, peak lower by 50 % or more" in said.err
     assert assay("study", "show", "last", "--json").code == 0
     assert assay("study", "show", "last", "--json", "--fail-on", "refuted").code == 5
     assert assay("study", "show", "last", "--fail-on", "unclear").code == 2

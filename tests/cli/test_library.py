@@ -105,7 +105,7 @@ def test_a_row_that_this_machine_lacks_is_left_out_and_the_document_is_beside(
     overrides = ", ".join((*TINY, "device=cpu"))
     text = f"kind: comparison\noverrides: [{overrides}]\nseeds: 1\nblocks: 1\ntreatments: [tf32, lion]\n{PUBLISHED}"
     path.write_text(text)
-    said = assay("study", "run", str(path), corpus)
+    said = assay("study", "run", str(path), corpus, "--full")
     assert said.code == 0, said.err
     assert "tf32 was left out, because this machine cannot run it: tf32 is a format of" in said.out
     assert "Published against ours" in said.out
@@ -114,9 +114,14 @@ def test_a_row_that_this_machine_lacks_is_left_out_and_the_document_is_beside(
     assert "The text prints -75 % for Memory (GB) of 'with Lion' against 'plain'; by its own table" in said.out
     assert "– It was run once." in said.out
     page = Path(said.out.splitlines()[-1]).read_text()
-    for words in ("Published against ours", "A document of long ago", "a machine that is gone", "with Lion"):
+    for words in (
+        "published changes go the same way here",
+        "A document of long ago",
+        "a machine that is gone",
+        "with Lion",
+    ):
         assert words in page
-    assert "<h1>mine: " in page
+    assert "mine · " in page
     assert [one["name"] for one in assay("study", "ls", "--json").value] == ["mine"]
     shown = assay("study", "show", "last", "--json").value["sections"]["published"]
     assert [one["name"] for one in shown["rows"]] == ["plain", "with Lion", "with TensorFloat"]

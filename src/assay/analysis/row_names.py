@@ -1,7 +1,7 @@
 """Short names of a study's rows for a reader, such as ``"context × 2 · sgd"``.
 
 A row is named by what it changes in the control: what all rows share is not repeated. A level that says enough stands
-without its factor, and a technique without its fields where the study has it with one set of fields only. A setting
+without its factor. A technique stands without its fields where the study has it with one set of them only. A setting
 with three numbers or more is always named. Two rows never have the same name.
 """
 

@@ -5,6 +5,8 @@ value that ``--json`` prints, with a digest as its last key. Figures are in base
 and changes as fractions. The same record gives the same bytes.
 """
 
+# More than 400 lines: the page and the data beside it, which are one account of the same rows.
+
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -37,7 +39,7 @@ from assay.report.comparison.wording import (
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
 from assay.report.kit.page import inline
 from assay.report.kit.view import View
-from assay.report.study.findings import finding
+from assay.report.study.headings import finding
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer

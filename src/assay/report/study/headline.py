@@ -41,7 +41,12 @@ _LARGE = 1.9
 _MOST_WORDS = 25
 """Most words of the sentence."""
 
-ENDINGS = {Status.DIVERGED: "diverged", Status.OUT_OF_MEMORY: "ran out of memory"}
+ENDINGS = {
+    Status.DIVERGED: "diverged",
+    Status.OUT_OF_MEMORY: "ran out of memory",
+    Status.WRONG_VALUES: "computed wrong values",
+    Status.NO_EFFECT: "had no effect",
+}
 """Endings of a row without figures, in words."""
 
 
@@ -51,7 +56,7 @@ def amount(change: float, noun: str) -> str:
     for simple, words in _SIMPLE:
         if abs(ratio / simple - 1) <= _NEAR:
             return f"{words} the {noun}"
-    if abs(change) < _LITTLE:
+    if abs(change) <= _LITTLE:
         return f"the same {noun}"
     if ratio < _LITTLE:
         return f"less than 1 % of the {noun}"
@@ -63,9 +68,16 @@ def amount(change: float, noun: str) -> str:
 def share(change: float) -> str:
     """Return a change as a share: ``"a fifth of"``, ``"81 % of"``, ``"about"`` where it rounds to all of it."""
     ratio = 1 + change
-    if abs(change) < _LITTLE:
+    if abs(change) <= _LITTLE:
         return "about"
+    if ratio < _LITTLE:
+        return "less than 1 % of"
     return next((words for simple, words in _SIMPLE if abs(ratio / simple - 1) <= _NEAR), f"{100 * ratio:.0f} % of")
+
+
+def count_words(text: str) -> int:
+    """Return the number of words; signs such as × and · are none."""
+    return sum(any(map(str.isalnum, one)) for one in text.split())
 
 
 def capital(text: str) -> str:
@@ -74,7 +86,7 @@ def capital(text: str) -> str:
     return text if "_" in first or any(map(str.isdigit, first)) else f"{text[:1].upper()}{text[1:]}"
 
 
-def told(one: LogChange | None, noun: str) -> str:
+def known_amount(one: LogChange | None, noun: str) -> str:
     """Return an amount if it can be told from the control's, and otherwise that it is about the same."""
     if one is None:
         return ""
@@ -83,7 +95,7 @@ def told(one: LogChange | None, noun: str) -> str:
 
 def _short(*ways: str) -> str:
     """Return the first way to say something that is short enough, or else the last."""
-    return next((one for one in ways if len(one.split()) <= _MOST_WORDS), ways[-1])
+    return next((one for one in ways if count_words(one) <= _MOST_WORDS), ways[-1])
 
 
 def headline(study: "StudyView") -> str:
@@ -145,7 +157,8 @@ def _by_context(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
     best = {one.context.name: _choice(one) for one in found}
     often = Counter(name for name in best.values() if name).most_common()
     if not often:
-        yield f"no row is shown to save anything at the same loss, in any of {len(found)} cases"
+        where = "in either case" if len(found) == 2 else f"in any of {len(found)} cases"
+        yield f"no row is shown to save anything at the same loss, {where}"
     elif often[0][1] == len(found):
         yield f"{often[0][0]} is the best choice in {'both' if len(found) == 2 else f'all {len(found)}'} cases"
     else:
@@ -164,12 +177,12 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
     for one in found:
         fast, light = one.fastest, one.lightest
         if fast is not None:
-            memory = told(fast.memory, "memory")
-            said, price = f"{_take(study, fast)}: steps take {told(fast.time, 'time')}", at_loss(fast)
+            memory = known_amount(fast.memory, "memory")
+            said, price = f"{_take(study, fast)}: steps take {known_amount(fast.time, 'time')}", at_loss(fast)
             yield _short(*([f"{said} and {memory}, {price}"] if memory else []), f"{said}, {price}")
         elif light is not None:
-            said = f"{_take(study, light)}: it takes {told(light.memory, 'memory')}"
-            time = told(light.time, "time") if study.comparison.record.timed else ""
+            said = f"{_take(study, light)}: it takes {known_amount(light.memory, 'memory')}"
+            time = known_amount(light.time, "time") if study.comparison.record.timed else ""
             longer = [f"{said} and {time}, {at_loss(light)}"] if time else []
             yield _short(*longer, f"{said}, {at_loss(light)}")
 
@@ -198,7 +211,7 @@ _MOST_SERIES = 3
 def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     for one in found:
         if one.lowest is not None and one.lowest.loss is not None:
-            yield f"the loss is lowest with {one.lowest.row.label}, {_against(study, one.lowest.loss.nats)}"
+            yield f"the loss is lowest with {one.lowest.row.label}: {_against(study, one.lowest.loss.nats)}"
 
 
 def _none(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
@@ -224,7 +237,7 @@ def _unfinished(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
 
 
 _WAYS = (_searched, _idle, _targeted, _by_context, _rates, _chosen, _lowest, _none, _unfinished)
-"""What may be said first, in the order in which it is looked for."""
+"""Functions that yield what may be said first; the first one with something to say decides."""
 
 
 def _take(study: "StudyView", one: Candidate) -> str:

@@ -1,8 +1,8 @@
 """The one figure of a study that answers its question, chosen by what the study is.
 
-A sweep of learning rates has its valley, a target its race, two factors that change together the map of changes with
-deviations from additivity beside it, and a ladder of speeds its climb. Any other timed study has memory against time
-with arrows from the baseline, and one without times the differences of its losses.
+A sweep of learning rates has its valley, a target its race, and a ladder of speeds its climb. Two factors that change
+together have the map of changes, with deviations from additivity beside it. Any other timed study has memory against
+time with arrows from the baseline, and one without times the differences of its losses.
 """
 
 from collections.abc import Callable, Sequence

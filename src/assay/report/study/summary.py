@@ -13,8 +13,9 @@ from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.loss import loss_of
 from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row
+from assay.records.status import Status
 from assay.report.comparison.wording import Tone, figure, not_proven, status, texts
-from assay.report.study.sections.wording import names
+from assay.report.study.sections.wording import few
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +50,7 @@ class SummaryRow(NamedTuple):
     proof: str
     """A tick, a cross, a question mark for what was not proven, or nothing for a row without optimizations."""
     remark: str
-    """How the row ended, if it is not done, or why it is not proven."""
+    """Ending of the row, if it is not done, or the reason why it is not proven."""
 
 
 class Summary(NamedTuple):
@@ -151,11 +152,16 @@ def _loss(comparison: Comparison, row: Row, difference: LossDifference | None) -
     return words if not float(text) else f"{words} {text}".replace("-", "−"), tone
 
 
+def is_wrong(row: Row) -> bool:
+    """Return whether a row computed wrong values."""
+    return row.status is Status.WRONG_VALUES or (row.values is not None and bool(row.values.failures))
+
+
 def _proof(row: Row, unproven: str) -> str:
-    if not row.evidence and row.values is None:
-        return ""
-    wrong = any(not one.verdict for one in row.evidence) or (row.values is not None and bool(row.values.failures))
-    return WRONG if wrong else OPEN if unproven else PROVEN
+    if is_wrong(row) or any(not one.verdict for one in row.evidence):
+        return WRONG
+    proofs = row.evidence or row.values is not None
+    return "" if not proofs else OPEN if unproven else PROVEN
 
 
 _STYLES: dict[Tone, str] = {"better": "green", "worse": "red", "neutral": ""}
@@ -194,13 +200,14 @@ def _below(found: Summary, rows: Sequence[SummaryRow]) -> Iterator[str]:
     proofs = {one.proof for one in found.rows}
     if proofs <= {"", PROVEN} and PROVEN in proofs:
         yield f"{PROVEN} each optimization took effect, and its values are right"
-    remarks: dict[str, list[str]] = {}
+    remarks: dict[tuple[str, str], list[str]] = {}
     for one in found.rows:
         if one.remark:
-            remarks.setdefault(one.remark, []).append(one.row.label)
-    for remark, labels in remarks.items():
-        which = names(labels, 2) if len(labels) < len(found.rows) - 1 else "every row"
-        yield f"{OPEN} {which}: {remark}"
+            mark = one.proof if one.proof in (WRONG, OPEN) else "–"
+            remarks.setdefault((mark, one.remark), []).append(one.row.label)
+    for (mark, remark), labels in remarks.items():
+        which = few(labels) if len(labels) == 1 or len(labels) < len(found.rows) - 1 else "every row"
+        yield f"{mark} {which}: {remark}"
 
 
 def _cells(one: SummaryRow) -> list["Text"]:

@@ -43,7 +43,7 @@ def test_missing_and_failed_rows_come_first() -> None:
 
 def test_nothing_finished_is_said() -> None:
     found = lines(analyse(record().model_copy(update={"cells": (), "rounds": ()})))
-    assert found["result"] == ["no row has finished, so nothing can be compared"]
+    assert found["result"] == ["No row has finished, so nothing can be compared."]
     assert "against" not in found
 
 
@@ -58,9 +58,9 @@ def test_a_study_that_a_limit_of_time_ended_is_counted_as_it_ran() -> None:
 def test_rows_that_a_person_stopped_are_no_answer_and_the_reason_is_said() -> None:
     made = cut_short(record(seeds=3), ("sdpa_attention", 0)).model_copy(update={"ending": StudyEnding.INTERRUPTED})
     (said,) = lines(analyse(made))["result"]
-    assert said.startswith("no row has all its processes yet, so none is chosen")
+    assert said.startswith("No row has all its processes yet, so none is chosen")
 
 
 def test_a_limit_of_time_before_the_first_row_is_said() -> None:
     (said,) = lines(analyse(cut_short(record(seeds=3), ("", 0))))["result"]
-    assert said.startswith("no row has finished, so nothing can be compared. The limit of time ended the study before ")
+    assert said.startswith("No row has finished, so nothing can be compared. The limit of time ended the study before ")

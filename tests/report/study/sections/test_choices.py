@@ -70,9 +70,9 @@ def test_the_answer_names_what_to_choose_its_price_and_what_cannot_be_told(whole
     [
         (lion(2.4), "Turn on lion: steps take 20 % less time and about the same memory, at the same loss."),
         (lion(2.5), "No row is shown to save time or memory at the same loss. Lion takes 20 % less time, "),
-        (lion(2.5), "but at a worse loss."),
+        (lion(2.5), "at a worse loss."),
         (lion(2.3), "Turn on lion: steps take 20 % less time and about the same memory, at a lower loss."),
-        (lion(2.3, step=1.0), "The loss is lowest with lion, 0.1 nats below the baseline."),
+        (lion(2.3, step=1.0), "The loss is lowest with lion: 0.1 nats below the baseline."),
         (lion(2.4, step=1.0), "No row is shown to save time or memory at the same loss."),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_row_is_said_to_save_what_it_saves() -> None:
         return (0.5, 1.1, 2.5) if levels["optimizations"] == "lion" else (1, 1, 2.4)
 
     said = sentences(analyse(factorial_record({"optimizations": ["none", "lion"]}, of)))
-    assert "Lion takes half the memory, but at a worse loss." in said, "its step is longer"
+    assert "Lion takes half the memory at a worse loss." in said, "its step is longer"
     said = sentences(
         analyse(
             factorial_record(
@@ -100,7 +100,19 @@ def test_a_row_is_said_to_save_what_it_saves() -> None:
             )
         )
     )
-    assert "SGD and lion save time or memory, but at a worse loss." in said
+    assert "SGD and lion save time or memory at a worse loss." in said
+
+
+def test_a_row_with_a_worse_loss_that_saves_next_to_nothing_is_not_said_to_save() -> None:
+    said = sentences(
+        analyse(
+            factorial_record(
+                {"optimizations": ["none", "lion"]},
+                lambda one: (0.999, 1.1, 2.5) if "lion" in one.values() else (1, 1, 2.4),
+            )
+        )
+    )
+    assert said[1] == "Lion has a worse loss."
 
 
 def test_rows_that_are_as_light_are_named_together() -> None:
@@ -285,7 +297,7 @@ def test_a_study_without_times_says_what_memory_costs() -> None:
     assert "Lion takes 20 % less time" in said_of(analyse(timed))
     untimed = timed.model_copy(update={"protocol": timed.protocol.model_copy(update={"blocks": 0})})
     said = said_of(analyse(untimed))
-    assert "Lion takes half the memory, but at a worse loss." in said
+    assert "Lion takes half the memory at a worse loss." in said
     assert "time" not in said
 
 

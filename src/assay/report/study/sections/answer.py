@@ -25,10 +25,11 @@ from assay.report.blocks import Block
 from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, figure, status
 from assay.report.kit.command import arguments, option, stack
-from assay.report.study.headline import ENDINGS, at_loss, capital, told
+from assay.report.study.headline import ENDINGS, at_loss, capital, count_words, known_amount
 from assay.report.study.section import Section
-from assay.report.study.sections.stated import judged, refuted_rows
-from assay.report.study.sections.wording import few, in_nats, names, plain, two_digits
+from assay.report.study.sections.stated import judgements, refuted_rows
+from assay.report.study.sections.wording import few, in_nats, plain, two_digits
+from assay.report.study.summary import is_wrong
 
 if TYPE_CHECKING:
     from assay.report.study.view import StudyView
@@ -85,7 +86,7 @@ def _sentence(parts: Sequence[str], joint: str = "; ") -> str:
     said = ""
     for part in filter(None, parts):
         longer = f"{said}{joint}{part}" if said else part
-        if said and len(longer.split()) > _MOST_WORDS:
+        if said and count_words(longer) > _MOST_WORDS:
             continue
         said = longer
     return f"{capital(said)}." if said else ""
@@ -96,14 +97,15 @@ def _trade_off(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if len(found) != 1:
         return ""
     one = found[0]
-    parts = [_lightest(study, one), _worse(study, one), *_rivals(study, one)]
-    return _sentence([*parts, climb_finding(study), _low(study, one)])
+    light = _lightest(study, one)
+    rivals = _rivals(study, one, f"{study.headline} {light}")
+    return _sentence([light, _worse(study, one), *rivals, climb_finding(study), _low(study, one)])
 
 
-def _rivals(study: "StudyView", one: StudyAnswer) -> Iterator[str]:
-    """Yield the clauses on rows that may be as fast as the fastest, and as light as the lightest."""
-    for rows, what in ((one.rivals, "fast"), (one.as_light, "light")):
-        if rows:
+def _rivals(study: "StudyView", one: StudyAnswer, said: str) -> Iterator[str]:
+    """Yield the clauses on rows that may be as fast or as light as a row that was said to be the best."""
+    for rows, best, what in ((one.rivals, one.fastest, "fast"), (one.as_light, one.lightest, "light")):
+        if rows and best is not None and best.row.label in said:
             yield f"{few([study.comparison.names[row] for row in rows])} may be as {what}"
 
 
@@ -113,8 +115,9 @@ def _lightest(study: "StudyView", one: StudyAnswer) -> str:
     if light is None or one.fastest is None or light.row.treatment == one.fastest.row.treatment:
         return ""
     more = light.time is not None and light.time.sign > 0
-    time = f"{', but' if more else ' and'} {told(light.time, 'time')}" if timed and light.time else ""
-    return f"{at_loss(light)}, {light.row.label} is the lightest: {told(light.memory, 'memory')}{time}"
+    time = f"{', but' if more else ' and'} {known_amount(light.time, 'time')}" if timed and light.time else ""
+    said = f"{light.row.label} is the lightest: {known_amount(light.memory, 'memory')}{time}"
+    return f"{at_loss(light)}, {said}"
 
 
 def _worse(study: "StudyView", one: StudyAnswer) -> str:
@@ -124,10 +127,11 @@ def _worse(study: "StudyView", one: StudyAnswer) -> str:
     first, *others = one.worse
     if others:
         what = "time or memory" if study.comparison.record.timed else "memory"
-        return f"{few([each.row.label for each in one.worse])} save {what}, but at a worse loss"
-    faster = first.time is not None and first.time.sign < 0
-    saved = told(first.time, "time") if faster else told(first.memory, "memory")
-    return f"{first.row.label} takes {saved}, but at a worse loss"
+        return f"{few([each.row.label for each in one.worse])} save {what} at a worse loss"
+    time = first.time if first.time is not None and first.time.sign < 0 else None
+    saved = known_amount(time, "time") or known_amount(first.memory, "memory")
+    little = saved.startswith(("the same", "about the same"))
+    return f"{first.row.label} {'has' if little else f'takes {saved}, but at'} a worse loss"
 
 
 def climb_finding(study: "StudyView") -> str:
@@ -145,7 +149,7 @@ def _low(study: "StudyView", one: StudyAnswer) -> str:
     if low is None or low.loss is None or low.row.label in study.headline or searched:
         return ""
     below = f"{two_digits(abs(low.loss.nats))}{in_nats(study.comparison)} below the baseline"
-    return f"the loss is lowest with {low.row.label}, {below}"
+    return f"the loss is lowest with {low.row.label}: {below}"
 
 
 def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
@@ -155,7 +159,7 @@ def _surprise(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
 
 def _wrong(study: "StudyView") -> str:
     rows = study.comparison.rows
-    if wrong := [row.label for row in rows if row.values is not None and row.values.failures]:
+    if wrong := [row.label for row in rows if is_wrong(row)]:
         return f"do not use {few(wrong)}: the values are wrong"
     flagged = [row.label for row in rows if row.flags]
     return f"mind the caution on {few(flagged)}" if flagged else ""
@@ -163,25 +167,31 @@ def _wrong(study: "StudyView") -> str:
 
 def expectations_finding(study: "StudyView") -> str:
     """Return which expectations are refuted, or else how many are confirmed."""
-    outcomes = [one.outcome for one in study.of(judged)]
+    outcomes = [one.outcome for one in study.of(judgements)]
     count = len(outcomes)
     if refuted := refuted_rows(study):
         number = outcomes.count(Outcome.REFUTED)
+        if count == 1:
+            return f"the expectation is refuted ({few(refuted)})"
         good = f"{outcomes.count(Outcome.CONFIRMED)} of {count} expectations are confirmed"
-        return f"{good}, {number} {'is' if number == 1 else 'are'} refuted ({names(refuted, 1)})"
+        return f"{good}, {number} {_be(number)} refuted ({few(refuted)})"
     confirmed = outcomes.count(Outcome.CONFIRMED)
-    if not confirmed or confirmed < count:
-        part = f"{confirmed} of" if confirmed else "none of"
-        return f"{part} {count} expectations {'is' if confirmed == 1 else 'are'} confirmed" if count else ""
+    if confirmed < count:
+        part = f"{confirmed or 'none'} of {count} expectations {_be(confirmed)}"
+        return f"{'the expectation is not' if count == 1 else part} confirmed"
     every = {1: "the expectation is", 2: "both expectations are"}.get(count, f"all {count} expectations are")
-    return f"{every} confirmed"
+    return f"{every} confirmed" if count else ""
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _ended(study: "StudyView") -> str:
     """Return how rows ended that have no figures, if the headline has not said it."""
     ended: dict[str, list[str]] = {}
     for row in study.comparison.rows:
-        if row.status in ENDINGS:
+        if row.status in ENDINGS and not is_wrong(row):
             ended.setdefault(ENDINGS[row.status], []).append(row.label)
     said = (f"{few(rows)} {words}" for words, rows in ended.items() if words not in study.headline)
     return " and ".join(said)
@@ -212,7 +222,10 @@ _WORTH = 0.01
 
 
 def _whole(fraction: float) -> str:
-    return f"{100 * fraction:+.0f} %".replace("-", "−")
+    return f"{round(100 * fraction):+d} %".replace("-", "−").replace("+0 %", "0 %")
+
+
+_CANNOT = "the study cannot tell"
 
 
 def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
@@ -224,9 +237,10 @@ def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     unsure = [each.row for one in found for each in one.unsure]
     parts = []
     if unsure:
+        whether = f"whether the loss of {few([row.label for row in unsure])} is as good"
+        why = f"{whether}, with fewer than three seeds"
         scarce = any(len(seeds_of(comparison.record.of(row.treatment))) < LEAST_SEEDS for row in unsure)
-        seeds = ", with fewer than three seeds" if scarce else ""
-        parts.append(f"whether the loss of {few([row.label for row in unsure])} is as good{seeds}")
+        parts.append(why if scarce and len(f"{_CANNOT} {why}".split()) <= _MOST_WORDS else whether)
     if lost := [row.label for row in comparison.rows if row.status not in (*_RESULTS, *ENDINGS)]:
         parts.append(f"how {few(lost)} would have ended")
     if (least := comparison.resolution.get(STEP_SECONDS.name)) is not None:
@@ -234,7 +248,7 @@ def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if comparison.record.ending is StudyEnding.BUDGET_REACHED:
         ended = f"the limit of time ended the study{before(comparison.record)}"
         return _sentence([ended, *(f"it cannot tell {part}" for part in parts[:1])])
-    return _sentence([f"the study cannot tell {parts[0]}", *parts[1:]], ", or ") if parts else ""
+    return _sentence([f"{_CANNOT} {parts[0]}", *parts[1:]], ", or ") if parts else ""
 
 
 def _plain(one: Candidate | None) -> dict[str, Any] | None:
@@ -263,11 +277,12 @@ def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
 
 
 def no_answer(comparison: Comparison) -> str:
-    """Return why a study has no answer."""
+    """Return the sentence on why a study has no answer."""
     if comparison.baseline.finished and any(row.finished for row in comparison.rows):
-        return "no row has all its processes yet, so none is chosen; above are the figures of those that have ended"
-    ended = time_limit_sentence(comparison)
-    return f"no row has finished, so nothing can be compared{f'. {ended}' if ended else ''}"
+        return (
+            "No row has all its processes yet, so none is chosen; the table has the figures of those that have ended."
+        )
+    return " ".join(filter(None, ("No row has finished, so nothing can be compared.", time_limit_sentence(comparison))))
 
 
 def hints(study: "StudyView") -> Iterator[str]:

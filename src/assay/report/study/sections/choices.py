@@ -82,10 +82,8 @@ def _ranking_row(one: Ranked) -> tuple[str, ...]:
 
 
 def _published(found: FormulaRanking, labels: Mapping[str, str]) -> Iterator[Block]:
-    rows = (
-        (str(rank), labels.get(name, name), f"{score:.3f}".replace("-", "−"))
-        for rank, (name, score) in enumerate(found.scores, 1)
-    )
+    scores = ((labels.get(name, name), f"{score:.3f}".replace("-", "−")) for name, score in found.scores)
+    rows = ((str(rank), *one) for rank, one in enumerate(scores, 1))
     yield f"{found.formula.source}: {found.formula.text}."
     yield Table.of(("rank", "row", "figure"), rows, right=("rank", "figure"))
     yield found.formula.flaw

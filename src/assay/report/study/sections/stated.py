@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def _expectations_content(study: "StudyView") -> Iterator[Block]:
     if study.comparison.record.expects:
-        found = study.of(judged)
+        found = study.of(judgements)
         rows = ((_expectation(one.expectation, study.comparison), one.outcome.value, _found(one)) for one in found)
         yield Table.of(("expected before the run", "outcome", "measured"), rows)
 
@@ -45,7 +45,7 @@ def _expectations_values(study: "StudyView") -> list[dict[str, Any]]:
             "outcome": one.outcome.value,
             "measured": None if one.effect is None else one.effect.model_dump(mode="json"),
         }
-        for one in study.of(judged)
+        for one in study.of(judgements)
     ]
 
 
@@ -54,7 +54,7 @@ EXPECTATIONS = Section("expectations", "What was expected", _expectations_conten
 
 def refuted_rows(study: "StudyView") -> list[str]:
     """Return the names of the rows and effects of which an expectation is refuted."""
-    refuted = [one.expectation for one in study.of(judged) if one.outcome is Outcome.REFUTED]
+    refuted = [one.expectation for one in study.of(judgements) if one.outcome is Outcome.REFUTED]
     return list(dict.fromkeys(_subject(one, study.comparison) for one in refuted))
 
 
@@ -64,10 +64,12 @@ def _subject(one: Expectation, comparison: Comparison) -> str:
 
 def refuted_expectations(comparison: Comparison) -> list[str]:
     """Return the expectations that the study refutes, in words."""
-    return [_expectation(one.expectation, comparison) for one in judged(comparison) if one.outcome is Outcome.REFUTED]
+    return [
+        _expectation(one.expectation, comparison) for one in judgements(comparison) if one.outcome is Outcome.REFUTED
+    ]
 
 
-def judged(comparison: Comparison) -> tuple[JudgedExpectation, ...]:
+def judgements(comparison: Comparison) -> tuple[JudgedExpectation, ...]:
     """Return the expectations of a study with their outcomes."""
     expects = comparison.record.expects
     effects = factor_effects(comparison) if any(one.effect for one in expects) else ()

@@ -16,7 +16,7 @@ from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.report.comparison.wording import prediction_error
 from assay.report.study.headline import capital
 from assay.report.study.sections.answer import additivity_finding, climb_finding, expectations_finding
-from assay.report.study.sections.wording import names
+from assay.report.study.sections.wording import names, two_digits
 from assay.units import format_percent
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _predictions(study: "StudyView") -> str:
     worst = max((abs(error) for row in rows if (error := prediction_error(row)) is not None), default=None)
     if not worst:
         return "" if worst is None else "memory was predicted to the byte"
-    return f"memory was predicted within {100 * worst:.2g} %"
+    return f"memory was predicted within {two_digits(100 * worst)} %"
 
 
 _FINDINGS: Mapping[str, "Callable[[StudyView], str]"] = {

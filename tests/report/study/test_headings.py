@@ -1,0 +1,148 @@
+"""Headings of a page that are findings."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from assay.analysis.comparison import Comparison, analyse
+from assay.records.published import PublishedStudy
+from assay.records.study import Expectation
+from assay.report.study.headings import finding
+from assay.report.study.view import StudyView, all_sections
+from support.comparisons import FACTORS, LABELS, TREATMENTS, record
+from support.factorials import compared, factorial
+from support.swept import Figures, factorial_record
+
+TITLE = "A title"
+
+
+def heading(comparison: Comparison, name: str) -> str:
+    return finding(StudyView(comparison), name, TITLE)
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return analyse(record(seeds=3, weights={"step_seconds": 1.0}, target_loss=3.0))
+
+
+@pytest.fixture(scope="module")
+def crossed() -> Comparison:
+    """Layers and Lion, of which Lion helps with two layers and hurts with four."""
+    sizes = {("2", "lion"): 0.8, ("4", "none"): 2.0, ("4", "lion"): 2.5}
+
+    def of(levels: Mapping[str, str]) -> tuple[float, float, float]:
+        size = sizes.get((levels["model.n_layer"], levels["optimizations"]), 1.0)
+        return size, size, 1.0
+
+    return compared(factorial({"model.n_layer": ("2", "4"), "optimizations": ("none", "lion")}), of, between=0.005)
+
+
+def test_the_front_names_its_rows(comparison: Comparison) -> None:
+    assert heading(comparison, "pareto_front") == f"No other row beats {LABELS[0]}, {LABELS[3]} and {LABELS[4]}"
+
+
+def test_a_front_with_all_rows_is_no_finding() -> None:
+    assert (
+        heading(
+            analyse(
+                record(seeds=3, treatments=TREATMENTS[:1], factors={**FACTORS, TREATMENTS[0]: (0.5, 0.5, 2.0, 0.0)})
+            ),
+            "pareto_front",
+        )
+        == TITLE
+    )
+
+
+def test_rows_with_a_loss_as_good_are_counted(comparison: Comparison) -> None:
+    assert heading(comparison, "equivalence") == "5 of 5 rows have a loss as good as the baseline's"
+    assert heading(analyse(record(seeds=1)), "equivalence") == "1 of 5 rows has a loss as good as the baseline's"
+
+
+def test_the_first_rank_the_limit_and_the_target_are_named(comparison: Comparison) -> None:
+    assert heading(comparison, "ranking") == "sdpa_attention ranks first"
+    assert heading(comparison, "limits").startswith("The limit is ")
+    assert heading(comparison, "limits").endswith(" of 6 rows")
+    target = "sdpa_attention reaches a training loss of 3 first, in 88 % of the baseline's time"
+    assert heading(comparison, "target_loss") == target
+    assert heading(analyse(record(seeds=3)), "target_loss") == TITLE, "no target was stated"
+
+
+def test_the_error_of_predictions_is_the_largest(comparison: Comparison) -> None:
+    assert heading(comparison, "predictions") == "Memory was predicted within 0.2 %"
+    without = {one: {"predicted": None} for one in ("baseline", "baseline (again)", *TREATMENTS)}
+    assert heading(analyse(record(changes=without)), "predictions") == TITLE
+
+
+def test_expectations_are_counted() -> None:
+    lower = [Expectation(row=row, metric="tensors_peak_bytes", change="lower") for row in TREATMENTS[:2]]
+    higher = Expectation(row=TREATMENTS[0], metric="tensors_peak_bytes", change="higher")
+    said = (
+        ((lower[0],), "The expectation is confirmed"),
+        (tuple(lower), "Both expectations are confirmed"),
+        ((higher,), "The expectation is refuted (sdpa_attention)"),
+        ((*lower, higher), "1 of 3 expectations is refuted (sdpa_attention)"),
+        ((), TITLE),
+    )
+    for expects, text in said:
+        assert heading(analyse(record(seeds=3, expects=expects)), "expectations") == text
+
+
+def test_expectations_that_were_not_measured_are_not_confirmed() -> None:
+    unknown = Expectation(row=TREATMENTS[1], metric="val_loss", change="higher", size=0.5)
+    assert heading(analyse(record(seeds=1, expects=(unknown,))), "expectations") == "The expectation is not confirmed"
+    assert (
+        heading(analyse(record(seeds=1, expects=(unknown,) * 2)), "expectations")
+        == "None of 2 expectations are confirmed"
+    )
+
+
+def test_factors_have_the_largest_effect_whether_they_add_up_and_signs(crossed: Comparison) -> None:
+    assert heading(crossed, "effects") == "4 layers changes memory most: +150.0 % on average"
+    assert heading(crossed, "additivity") == (
+        "Changes do not add up: 4 layers · lion changes memory by +150 %, where its parts sum to +80 %"
+    )
+    assert "change" in heading(crossed, "sign_changes")
+    assert heading(crossed, "sign_changes").endswith(" sign with another factor")
+
+
+def test_changes_that_add_up_are_said_to() -> None:
+    def of(levels: Mapping[str, str]) -> tuple[float, float, float]:
+        return 1 + 0.5 * (levels["model.n_layer"] == "4") - 0.2 * (levels["optimizations"] == "lion"), 1.0, 1.0
+
+    found = compared(factorial({"model.n_layer": ("2", "4"), "optimizations": ("none", "lion")}), of)
+    assert heading(found, "additivity") == "Changes add up, as far as this study can tell"
+
+
+def test_the_best_rate_is_that_of_the_headline() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return 1, 1, 2.3 + abs(float(levels["training.learning_rate"]) / 1e-3 - 1)
+
+    found = analyse(factorial_record({"training.learning_rate": [1e-3, 3e-4, 1e-2]}, of, seeds=1))
+    assert heading(found, "learning_rates") == "The best learning rate is 0.001"
+
+
+def test_published_changes_that_agree_are_counted() -> None:
+    document = {
+        "document": "A document",
+        "control": "A",
+        "columns": [{"name": "GB", "metric": "tensors_peak_bytes", "digits": 1}],
+        "rows": [
+            {"name": "A", "row": "baseline", "figures": [100.0]},
+            {"name": "B", "row": TREATMENTS[0], "figures": [72.0]},
+            {"name": "C", "row": TREATMENTS[1], "figures": [200.0]},
+        ],
+    }
+    found = analyse(record(seeds=3, published=PublishedStudy.model_validate(document)))
+    assert heading(found, "published") == "1 of 2 published changes go the same way here"
+
+
+def test_a_part_without_a_finding_keeps_its_title(comparison: Comparison) -> None:
+    for name in ("losses", "percent_changes", "additivity", "published", "sign_changes"):
+        assert heading(analyse(record(seeds=3, treatments=TREATMENTS[:1])), name) == TITLE
+
+
+def test_findings_are_of_parts_that_exist() -> None:
+    from assay.report.comparison.figures import TITLES
+    from assay.report.study.headings import _FINDINGS
+
+    assert set(_FINDINGS) <= {*TITLES, *(one.name for one in all_sections())}

@@ -1,0 +1,236 @@
+"""The first sentence of an answer: amounts in words, and what is said first of which study."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from assay.analysis.choose.criteria import LogChange
+from assay.analysis.comparison import analyse
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord, Halving
+from assay.report.study.headline import amount, capital, known_amount, share
+from assay.report.study.view import StudyView
+from support.comparisons import FACTORS, TREATMENTS, record
+from support.factorials import factorial, study
+from support.swept import Figures, cut_short, factorial_record, in_two_sizes
+
+
+def headline(whole: ComparisonRecord) -> str:
+    return StudyView(analyse(whole)).headline
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (-0.8, "a fifth of the time"),
+        (-0.75, "a quarter of the time"),
+        (-0.667, "a third of the time"),
+        (-0.5, "half the time"),
+        (-0.48, "half the time"),
+        (-0.529, "half the time"),
+        (-0.54, "54 % less time"),
+        (-0.46, "46 % less time"),
+        (-0.29, "29 % less time"),
+        (-0.997, "less than 1 % of the time"),
+        (-0.004, "the same time"),
+        (0.0, "the same time"),
+        (0.005, "the same time"),
+        (0.17, "17 % more time"),
+        (0.87, "87 % more time"),
+        (0.92, "twice the time"),
+        (1.0, "twice the time"),
+        (1.4, "2.4 × the time"),
+        (2.1, "three times the time"),
+        (17.3, "18 × the time"),
+    ],
+)
+def test_an_amount_is_in_words_near_a_simple_ratio_and_in_percent_or_a_multiple_elsewhere(
+    change: float, said: str
+) -> None:
+    assert amount(change, "time") == said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (-0.8, "a fifth of"),
+        (-0.19, "81 % of"),
+        (1.0, "twice"),
+        (0.3, "130 % of"),
+        (0.001, "about"),
+        (-1.0, "less than 1 % of"),
+    ],
+)
+def test_a_share_is_in_words_near_a_simple_ratio(change: float, said: str) -> None:
+    assert share(change) == said
+
+
+def test_a_change_that_cannot_be_told_from_none_is_about_the_same() -> None:
+    assert known_amount(LogChange(-0.3, 0.5), "memory") == "about the same memory"
+    assert known_amount(LogChange(-0.3, 0.1), "memory") == "26 % less memory"
+    assert known_amount(LogChange(-0.3, None), "memory") == "26 % less memory"
+    assert known_amount(None, "memory") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("turn on", "Turn on"), ("bf16_mixed is", "bf16_mixed is"), ("fp8 is", "fp8 is"), ("", "")]
+)
+def test_a_name_that_one_types_keeps_its_small_letter(text: str, said: str) -> None:
+    assert capital(text) == said
+
+
+def two(memory: float, step: float, loss: float | None, **fields: Any) -> ComparisonRecord:
+    """The study of Lion with its memory, step time and loss, beside 1, 1 and 2.4; losses vary by chance a little."""
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        return (memory, step, loss) if levels["optimizations"] == "lion" else (1, 1, 2.4)
+
+    return factorial_record({"optimizations": ["none", "lion"]}, of, **fields)
+
+
+def untimed(whole: ComparisonRecord) -> ComparisonRecord:
+    return whole.model_copy(update={"protocol": whole.protocol.model_copy(update={"blocks": 0})})
+
+
+def rates(best: Mapping[str, float]) -> ComparisonRecord:
+    """The study of learning rates with the best one of each batch."""
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        rate = float(levels["training.learning_rate"])
+        return 1, 1, 2.3 + 0.1 * abs(rate / best[levels["training.batch_size"]] - 1)
+
+    vary = {"training.learning_rate": [1e-3, 3e-4, 3e-3], "training.batch_size": [int(one) for one in best]}
+    return factorial_record(vary, of)
+
+
+def test_the_fastest_row_at_the_same_loss_is_to_be_turned_on() -> None:
+    assert (
+        headline(two(0.5, 0.8, 2.4)) == "Turn on lion: steps take 20 % less time and half the memory, at the same loss."
+    )
+    assert (
+        headline(two(1.0, 0.5, 2.3))
+        == "Turn on lion: steps take half the time and about the same memory, at a lower loss."
+    )
+
+
+def test_another_change_is_to_be_chosen() -> None:
+    rows = factorial({"training.batch_size": ("8", "16")})
+    whole = study(rows, lambda one: (0.5, 0.5, 1.0) if one["training.batch_size"] == "16" else (1.0, 1.0, 1.0))
+    assert headline(whole).startswith("Choose batch 16: steps take half the time and half the memory, ")
+
+
+def test_the_lightest_row_is_named_where_none_is_faster() -> None:
+    said = "Turn on lion: it takes half the memory at the same loss"
+    assert headline(two(0.5, 1.2, 2.4)) == f"{said}, and no row is shown to be faster."
+    assert headline(untimed(two(0.5, 1.2, 2.4))) == f"{said}."
+
+
+def test_a_long_name_leaves_out_what_is_said_elsewhere() -> None:
+    stack = "+".join(TREATMENTS[:3] + TREATMENTS[3:4] + ("lion",))
+    fast = factorial_record(
+        {"optimizations": ["none", stack], "training.batch_size": [8, 16]},
+        lambda one: (0.7, 0.3, 2.4) if stack in one.values() and "16" in one.values() else (1, 1, 2.4),
+        noise=0.0,
+    )
+    label = "batch 16"
+    said = headline(fast)
+    assert label in said
+    assert len(re.findall(r"\w[^\s]*", said)) <= 25
+    assert said.endswith("steps take 70 % less time, at the same loss.")
+
+
+def test_a_lower_loss_is_said_where_nothing_is_saved() -> None:
+    assert headline(two(1.5, 1.5, 2.2)) == "The loss is lowest with lion: 0.2 nats below the baseline."
+    rows = factorial({"shape": ("small", "large")})
+    whole = study(
+        rows, lambda one: (2.0, 2.0, 0.9) if one["shape"] == "large" else (1.0, 1.0, 1.0), apart=1e-4, name="x"
+    )
+    assert headline(whole) == "The loss is lowest with large: 0.24 nats below the baseline (small)."
+
+
+def test_nothing_gained_is_said_by_what_was_measured() -> None:
+    assert headline(two(1.5, 1.5, 2.4)) == "No row is shown to save time or memory at the same loss."
+    assert headline(untimed(two(1.5, 1.5, 2.4))) == "No row is shown to have a lower loss than the baseline."
+
+
+def test_a_target_comes_first() -> None:
+    first = headline(record(seeds=3, target_loss=3.0))
+    assert first == "sdpa_attention reaches a training loss of 3 first, in 88 % of the baseline's time."
+    assert headline(record(seeds=3, target_loss=0.1)) == "No row reaches a training loss of 0.1 for good at every seed."
+    slower = dict.fromkeys(TREATMENTS, (1.0, 1.0, 1.5, 0.0))
+    said = headline(record(seeds=3, target_loss=3.0, factors={**FACTORS, **slower}))
+    assert said.startswith("The baseline reaches a training loss of 3 first, after ")
+
+
+def test_a_search_says_its_best_row_against_the_control() -> None:
+    whole = rates({"8": 3e-3})
+    rows = whole.treatments
+    found = whole.model_copy(update={"halving": Halving(rungs=(tuple(rows),), kept=(len(rows),))})
+    assert headline(found) == "Of 2 rows, rate 0.003 ended with the lowest loss, 0.068 nats below the baseline."
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ({"8": 1e-3}, "The best learning rate is 0.001."),
+        ({"8": 1e-3, "16": 1e-3}, "The best learning rate is 0.001 at every batch."),
+        ({"8": 1e-3, "16": 3e-3}, "The best learning rate is 0.001 at batch 8 and 0.003 at batch 16."),
+        (
+            {"8": 1e-3, "16": 3e-3, "32": 3e-3, "64": 3e-3},
+            "The best learning rate depends on the batch, from 0.001 to 0.003.",
+        ),
+    ],
+)
+def test_the_best_learning_rate_is_said_by_batch(best: Mapping[str, float], said: str) -> None:
+    assert headline(rates(best)) == said
+
+
+def test_cases_have_one_choice_or_their_own() -> None:
+    assert headline(in_two_sizes()) == "bf16_mixed is the best choice in both cases."
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        good = {"large": "lion", "small": "sgd"}.get(levels["shape"])
+        return (1, 0.5, 2.4) if levels["optimizations"] == good else (1, 1, 2.4)
+
+    shapes = {"large": {}, "small": {"model.n_layer": 2}}
+    optimizations = ["none", "lion", "sgd"]
+
+    def made(**levels: Any) -> ComparisonRecord:
+        shape = {"role": "context", "levels": {**shapes, **levels}}
+        return factorial_record({"shape": shape, "optimizations": optimizations}, of, noise=0.0)
+
+    assert headline(made()) == "Large: lion is best; small: SGD is best."
+    assert headline(made(wide={"model.n_embd": 32})) == "Lion is the best choice in 1 of 3 cases."
+    shapes = {"one": {}, "other": {"model.n_layer": 2}}
+    assert headline(made()) == "No row is shown to save anything at the same loss, in either case."
+
+
+def test_switches_that_are_dead_change_nothing() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        return (1, 1, loss) if levels["optimizations"].startswith("placebo") else (1, 1, 2.4)
+
+    vary = {"optimizations": ["none", {"placebo": "scaler"}, {"placebo": "other"}]}
+    loss = 2.4
+    said = headline(factorial_record(vary, of, noise=0.0))
+    assert said.startswith("A dead switch changes nothing: each of 2 such rows has the loss and the memory ")
+    loss = 2.5
+    assert "something other than the label differs" in headline(factorial_record(vary, of, noise=0.0))
+
+
+def test_rows_that_all_diverged_are_named() -> None:
+    assert headline(two(1, 1, None)) == "Lion diverged."
+    lost = {one: {"status": Status.OUT_OF_MEMORY, "reason": "lost"} for one in TREATMENTS}
+    said = headline(record(seeds=3, changes=lost))
+    assert said == "sdpa_attention, bf16_mixed and 3 others ran out of memory."
+
+
+def test_a_row_that_did_nothing_or_the_wrong_thing_is_named() -> None:
+    for status, words in ((Status.NO_EFFECT, "had no effect"), (Status.WRONG_VALUES, "computed wrong values")):
+        lost = {TREATMENTS[0]: {"status": status, "reason": "lost"}}
+        assert headline(record(treatments=TREATMENTS[:1], changes=lost)) == f"sdpa_attention {words}."
+
+
+def test_without_a_row_that_ended_nothing_is_said() -> None:
+    assert headline(cut_short(record(seeds=3), ("", 0))) == ""
