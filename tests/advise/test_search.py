@@ -80,6 +80,7 @@ def test_on_a_device_the_answer_is_that_of_brute_force_with_few_whole_simulation
     assert len(needs) >= 20
     for stack, need in needs.items():
         assert problem.ledgers.least_bytes(stack) <= need
+        assert problem.ledgers.deep_bytes(stack) <= need
         assert problem.ledgers.device_bytes(stack, need) == need
         assert problem.ledgers.device_bytes(stack, need - 1) is None
     budget = max(needs.values())
@@ -94,6 +95,21 @@ def test_the_smallest_need_is_that_of_brute_force() -> None:
     least = smallest(problem.roofline, problem.bounds)
     assert least is not None
     assert least[1] == min(need for _, need in every.values())
+
+
+def test_the_lowest_first_bound_is_named_among_equal_needs_and_few_needs_are_computed() -> None:
+    first = {(0,): 5, (1,): 4, (2,): 1, (3,): 4, (4,): 9}
+    second = {(0,): 5, (1,): 7, (2,): 20, (3,): 4, (4,): 9}
+    needs = {(0,): 8, (1,): 8, (2,): 30, (3,): None, (4,): 9}
+    asked = []
+
+    def need(stack: Positions, limit: float) -> int | None:
+        asked.append(stack)
+        return needs[stack]
+
+    assert smallest(needs, Bounds((first.__getitem__, second.__getitem__), need)) == ((1,), 8)
+    assert sorted(asked) == [(0,), (1,), (3,)]
+    assert smallest([(3,)], Bounds((first.__getitem__,), need)) is None
 
 
 def test_a_stack_that_cannot_run_after_all_is_passed_over() -> None:

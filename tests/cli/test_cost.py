@@ -34,6 +34,19 @@ def test_the_mfu_follows_the_stack_unless_it_is_given(assay: Assay) -> None:
     )
 
 
+def test_whether_a_step_fits_is_said_at_a_given_mfu_as_well(assay: Assay) -> None:
+    words = ("cost", "gpt2-1558m", "--tokens", "10B", "--device", "t4")
+    plain, given = (assay(*words, *more, "--json").value for more in ((), ("--mfu", "0.4")))
+    assert given["fit"]["verdict"] == "does not fit"
+    assert {name: given[name] for name in ("fit", "batch", "stack")} == {
+        name: plain[name] for name in ("fit", "batch", "stack")
+    }
+    said = assay(*words, "--mfu", "0.4").out
+    assert said.startswith("A step does not fit its device; without that limit, at the given 40% of the peak (MFU), ")
+    assert "does it fit?\tdoes not fit: " in said
+    assert "\tfits: " in assay("cost", "gpt2-124m", "--tokens", "10B", "--device", "h100", "--mfu", "0.4").out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -191,11 +191,11 @@ def test_all_checks_together_cost_the_time_so_far_in_steps_of_the_median(tmp_pat
     run = resolve_run(run_with(CHECKPOINTED))
     references = References(run, expected_of(run), RandomData(run), CPU)  # type: ignore[arg-type]
     assert references.baseline_steps(3.0) is None, "no step was timed yet"
-    assert references.replay_steps(3) is None
+    assert references.replay_steps is None
     references.seconds_of_steps += [4.0]  # the first one is slow
     first = references.baseline_steps(9.0)
     references.seconds_of_steps += [1.0, 1.0]
     assert first == 3.0
     assert first + (references.baseline_steps(8.0) or 0.0) == 20.0
     references.near.seconds, references.truth.seconds = 6.0, 5.0
-    assert references.replay_steps(3) == 1 + (20 - 6 - 5) / 3
+    assert references.replay_steps == 1 + (20 - 6 - 5) / 2

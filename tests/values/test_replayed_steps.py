@@ -51,6 +51,6 @@ def test_longer_runs_can_afford_more() -> None:
 
 def test_slow_replays_are_fewer_in_a_long_run_and_as_many_in_a_short_one() -> None:
     assert affordable(1000, 997, 11.5, 1.5, measured=1.2) == affordable(1000, 997, 11.5, 1.5) == 25
-    assert affordable(1000, 997, 11.5, 1.5, measured=3.0) == 9  # 2 × 11.5 and 9 × 3 of 50 steps
-    assert affordable(34, 31, 11.5, 1.5, measured=3.0) == affordable(34, 31, 11.5, 1.5) == 5
-    assert affordable(1000, 997, 11.5, 1.5, measured=30.0) == 5
+    assert affordable(1000, 997, 11.5, 1.5, measured=2.0) == 17  # 4/3 of 11.5, and 17 × 2, of 50 steps
+    assert affordable(1000, 997, 11.5, 1.5, measured=30.0) == 12
+    assert affordable(34, 31, 11.5, 1.5, measured=30.0) == affordable(34, 31, 11.5, 1.5) == 5

@@ -31,6 +31,8 @@ from assay.optimizations import Optimization, optimizations_of
 
 _SHALLOW = (2, 3)
 _CHECKED = 4
+_PART = 4
+"""A deeper bound is that of a model of one part of so many of the blocks."""
 Positions = tuple[int, ...]
 
 
@@ -66,6 +68,7 @@ class Ledgers:
         self._updates: dict[tuple[object, ...], _Update] = {}
         self._passes: dict[tuple[Positions, int], Passes] = {}
         self._quick: dict[tuple[Positions, int], Passes] = {}
+        self._quarter_passes: dict[Positions, Passes] = {}
         self._events: dict[Positions, list[int]] = {}
         """Requests and frees of forward and backward at the whole depth, where the search needs them."""
 
@@ -77,6 +80,11 @@ class Ledgers:
     def _deep(self) -> _Depth:
         """The model of the whole depth."""
         return self._depths[0] if len(self._depths) == 1 else self._at(self.run.model.n_layer)
+
+    @cached_property
+    def _quarter(self) -> _Depth:
+        """The model of a quarter of the blocks."""
+        return self._at(max(1, self.run.model.n_layer // _PART))
 
     @cached_property
     def idle(self) -> frozenset[int]:
@@ -112,6 +120,28 @@ class Ledgers:
     def least_bytes(self, stack: Positions) -> int:
         """Return a lower bound of what a step needs of the memory that the budget limits; it is nearly always exact."""
         return self._extended(stack, self._need_at)
+
+    def deep_bytes(self, stack: Positions) -> int:
+        """Return a lower bound on the line through the deeper shallow model and one of a quarter of the blocks.
+
+        In a shallow model another instant has the peak than in a deep one, as with many micro-batches.
+        """
+        layers, (low, high) = (
+            self.run.model.n_layer,
+            (self._depths[-1].run.model.n_layer, self._quarter.run.model.n_layer),
+        )
+        if high <= low or len(self._depths) == 1:
+            return self.least_bytes(stack)
+        shape, rule = self._parted(stack)
+        cost = self._ledger(self._quarter, shape)
+        if cost is None or self._updates_within(cost):
+            return self.least_bytes(stack)
+        if shape not in self._quarter_passes:
+            self._quarter_passes[shape] = passes(cost, self._scratch(cost), on_gpu=self._on_gpu)
+        ruled = update(self._ruled(self._quarter, cost, rule), on_gpu=self._on_gpu)
+        most = self._quarter_passes[shape].updated(ruled)
+        each = (most - self._need_at(len(self._depths) - 1, shape, rule)) // (high - low)
+        return most + (layers - high) * each + least_around(self.of, self.machine, on_gpu=self._on_gpu)
 
     def quick_bytes(self, stack: Positions) -> int:
         """Return a lower bound that no replay is needed for: the bytes saved for backward, or those of the update."""
@@ -155,7 +185,7 @@ class Ledgers:
             rule = tuple(i for i in stack if i in self.rules)
             shape = tuple(i for i in stack if i not in self.rules)
             folded = self._ledger(self._depths[0], shape) if rule else None
-            together = folded is not None and (folded.optimizer.in_backward or folded.sharding.on_host)
+            together = folded is not None and self._updates_within(folded)
             self._parts[stack] = (stack, ()) if together else (shape, rule)
         return self._parts[stack]
 
@@ -211,7 +241,7 @@ class Ledgers:
 
     def _need_at(self, place: int, shape: Positions, rule: Positions) -> int:
         cost = self._known(place, shape)
-        if cost.optimizer.in_backward or cost.sharding.on_host:
+        if self._updates_within(cost):
             ruled = self._ruled(self._depths[place], cost, rule)
             return most_bytes(ruled, self._scratch(ruled), on_gpu=self._on_gpu)
         key = (shape, place)
@@ -221,7 +251,7 @@ class Ledgers:
 
     def _quick_at(self, place: int, shape: Positions, rule: Positions) -> int:
         cost = self._known(place, shape)
-        if cost.optimizer.in_backward or cost.sharding.on_host:
+        if self._updates_within(cost):
             return 0
         key = (shape, place)
         if key not in self._quick:
@@ -229,6 +259,11 @@ class Ledgers:
             saved = held + saved_at_least(cost) + (gradients if cost.micro_batches > 1 else 0)
             self._quick[key] = Passes(saved, held + gradients)
         return self._quick[key].updated(self._update(shape, rule).needs[place])
+
+    @staticmethod
+    def _updates_within(cost: Cost) -> bool:
+        """True if an update is no phase of its own after backward."""
+        return cost.optimizer.in_backward or cost.sharding.on_host
 
     def _scratch(self, cost: Cost) -> dict[tuple[str, str], int]:
         if self._on_gpu:

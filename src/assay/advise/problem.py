@@ -5,7 +5,7 @@ all to one scale. Needs do not depend on times, so each ledger is computed once 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log
 
@@ -263,7 +263,9 @@ class Problem:
         return estimate(self.resolved(stack), self.machine).step_time
 
     def _too_small(self) -> str:
-        least = smallest(self.roofline, self.bounds)
+        # Hundreds of stacks need nearly as much as the smallest, and their whole ledgers take seconds.
+        bounds = replace(self.bounds, lower=(*self.bounds.lower, self.ledgers.deep_bytes))
+        least = smallest(self.roofline, bounds)
         if least is None:
             return "no stack of this run can be predicted, so nothing can be recommended"
         stack, need = least

@@ -7,6 +7,7 @@ ledgers of all stacks would give (`tests/advise/test_search.py`).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from assay.advise.ledgers import Positions
 
@@ -70,17 +71,27 @@ def simplest(seconds: Mapping[Positions, float], bounds: Bounds, budget: int, fa
 
 
 def smallest(stacks: Iterable[Positions], bounds: Bounds) -> tuple[Positions, int] | None:
-    """Return the stack that needs the least memory, and its need; None if no stack can run."""
-    found: tuple[Positions, int] | None = None
-    quickest = bounds.lower[0]
-    for stack in sorted(stacks, key=lambda one: (quickest(one), len(one), one)):
-        limit = float("inf") if found is None else found[1] - 1
-        if quickest(stack) > limit:
+    """Return the stack that needs the least memory, and its need; None if no stack can run.
+
+    The stack with the lowest bound is always next: its next bound is computed, and after the last one its need. So few
+    needs are computed beside the least one. Of stacks with equal needs it is the one with the lowest first bound.
+    """
+    first, *further = bounds.lower
+    waiting = [(bound, (bound, len(stack), stack), 0) for stack in stacks for bound in (first(stack),)]
+    heapify(waiting)
+    found: tuple[int, tuple[int, int, Positions]] | None = None
+    while waiting:
+        bound, order, known = heappop(waiting)
+        if found is not None and (bound, order) > found:
             break
-        need = bounds.below(stack, limit)
-        if need is not None:
-            found = (stack, need)
-    return found
+        stack = order[2]
+        if known < len(further):
+            heappush(waiting, (max(bound, further[known](stack)), order, known + 1))
+            continue
+        need = bounds.exact(stack, float("inf") if found is None else found[0])
+        if need is not None and (found is None or (need, order) < found):
+            found = (need, order)
+    return None if found is None else (found[1][2], found[0])
 
 
 def _from_the_fastest(seconds: Mapping[Positions, float]) -> list[Positions]:

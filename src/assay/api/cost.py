@@ -9,6 +9,7 @@ from assay.errors import UsageError
 if TYPE_CHECKING:
     from assay.config.run import Run
     from assay.estimator.cost import FlopsCost, TrainingCost
+    from assay.estimator.estimate import Estimate
 
 _MOST = 1e20
 """Largest number of tokens, devices, and money for an hour."""
@@ -28,7 +29,8 @@ def training_cost(
 
     The hours are those of the step with `optimizations`, as `estimate` predicts it for the device. Several devices
     compute a batch each, and wait for nothing. `mfu`, the share of the 16-bit peak that the model's own FLOPs reach,
-    decides in its place. It is assumed as 0.4 where no step is predicted. `price` is that of an hour of one device.
+    decides in its place. It is assumed as 0.4 where no step is predicted. Whether the step fits the device is said in
+    any case. `price` is that of an hour of one device.
     Raises `UsageError` for an unknown device and for an impossible number.
     """
     from assay.estimator.cost import TrainingCost
@@ -39,20 +41,32 @@ def training_cost(
     share, sheet = _checked_mfu(devices, mfu, price), known(device)
     with predictable(configure(source, overrides, optimizations), Home()) as run:
         given = TrainingCost(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)
-        if mfu is not None:
-            return given
-        return given.model_copy(update=_at_pace(run, given, device) or {"assumed": True})
+        found = _step(run, given, device)
+        pace = None if found is None or mfu is not None else _pace(found, given)
+        return given.model_copy(update=_memory(found) | (pace or {"assumed": mfu is None}))
 
 
-def _at_pace(run: "Run", asked: "TrainingCost", device: str) -> "dict[str, object] | None":
-    """Return the fields of a cost at the pace of a predicted step; None if no step of the device is predicted."""
-    from assay.estimator.cost import Training, mfu_of
+def _step(run: "Run", asked: "TrainingCost", device: str) -> "Estimate | None":
+    """Return the prediction of a step on one device; None if none is made for devices of its kind."""
     from assay.estimator.estimate import estimate as predict
+
+    return None if asked.device.capability is None else predict(*on_device(run.model_copy(update={"ranks": 1}), device))
+
+
+def _memory(found: "Estimate | None") -> "dict[str, object]":
+    """Return the fields of a cost on the memory of a predicted step."""
     from assay.estimator.memory_fit import batch_of, fit_of
 
-    if asked.device.capability is None:
-        return None
-    found = predict(*on_device(run.model_copy(update={"ranks": 1}), device))
+    if found is None:
+        return {}
+    stack = "+".join(map(str, found.run.optimizations))
+    return {"stack": stack, "batch": batch_of(found.run), "fit": fit_of(found)}
+
+
+def _pace(found: "Estimate", asked: "TrainingCost") -> "dict[str, object] | None":
+    """Return the fields of a cost at the pace of a predicted step; None if its time is not predicted."""
+    from assay.estimator.cost import Training, mfu_of
+
     time = found.step_time
     if time is None:
         return None
@@ -64,9 +78,7 @@ def _at_pace(run: "Run", asked: "TrainingCost", device: str) -> "dict[str, objec
         devices=asked.devices,
         price=asked.price,
     )
-    stack = "+".join(map(str, run.optimizations))
-    pace = {"training": training, "stack": stack, "batch": batch_of(found.run), "fit": fit_of(found)}
-    return pace | {"mfu": mfu_of(found.run.model, asked.device, training)}
+    return {"training": training, "mfu": mfu_of(found.run.model, asked.device, training)}
 
 
 def flops_cost(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from assay.cost.collectives import Collective
@@ -144,7 +145,7 @@ class Operation(Alterable):
 
     def within(self, *sites: str) -> bool:
         """True if it belongs to one of the modules `sites` or to a module inside them."""
-        return any(self.site == site or self.site.startswith(f"{site}.") for site in sites)
+        return _within(self.site, sites)
 
     def reading(self, names: Mapping[str, str]) -> "Operation":
         """The operation with inputs, saved tensors and views renamed by `names`; `holds` stays."""
@@ -190,3 +191,9 @@ class Operation(Alterable):
             counts=True,
         )
         return (alter(self, counts=False), summed)
+
+
+@lru_cache(maxsize=1 << 16)
+def _within(site: str, sites: tuple[str, ...]) -> bool:
+    """True if a site is one of `sites`, or inside one; a search asks this a million times."""
+    return any(site == one or site.startswith(f"{one}.") for one in sites)

@@ -20,6 +20,7 @@ class CostView(Shown[TrainingCost]):
         yield _headline(found)
         rows = [("device", f"{found.devices} × {describe_model(found.device)}"), ("tokens", format_count(found.tokens))]
         rows += [(f"FLOPs, {name}", format_flops(count)) for name, count in found.flops.items()]
+        rows += [] if found.fit is None else [("does it fit?", fit_words(found.fit))]
         rows += _at_pace(found) if found.training is not None else _at_mfu(found)
         if found.kilowatt_hours is not None:
             rows.append(("energy of the boards", f"{found.kilowatt_hours:,.4g} kWh at their largest power"))
@@ -44,13 +45,15 @@ class CostView(Shown[TrainingCost]):
 
 def _headline(found: TrainingCost) -> str:
     training = found.training
+    unfit = found.fit is not None and found.fit.verdict == "does not fit"
+    without = "A step does not fit its device; without that limit, "
     if training is None or found.batch is None:
         basis = "an assumed" if found.assumed else "the given"
-        return f"At {basis} {found.mfu:.0%} of the peak (MFU), {_taken(found)}."
+        begins = f"{without}at" if unfit else "At"
+        return f"{begins} {basis} {found.mfu:.0%} of the peak (MFU), {_taken(found)}."
     turned = f"with {found.stack}" if found.stack else "with nothing turned on"
     devices = f"{found.devices} × {found.device.name}"
-    unfit = found.fit is not None and found.fit.verdict == "does not fit"
-    begins = "A step does not fit its device; without that limit, on" if unfit else "On"
+    begins = f"{without}on" if unfit else "On"
     return f"{begins} {devices} {turned}, {batch_words(found.batch)} a step on each, {training_words(training)}."
 
 
@@ -64,8 +67,7 @@ def _at_pace(found: TrainingCost) -> list[tuple[str, str]]:
     assert training is not None
     low, high = found.mfu_between
     several = "; devices wait for nothing, so several take longer" if found.devices > 1 else ""
-    rows = [] if found.fit is None else [("does it fit?", fit_words(found.fit))]
-    rows += [
+    rows = [
         ("time", f"{hours_words(training)}, by the predicted step of this stack{several}"),
         ("MFU of the stack", f"{span(f'{low:.0%}', f'{high:.0%}')} of the 16-bit peak"),
         ("device hours", " to ".join(f"{one:,.4g}" for one in training.device_hours)),

@@ -34,6 +34,8 @@ from assay.values.rounding import FusedAttention, Imitated, dtype_of, round_in_p
 _CLIP_EPSILON = 1e-6
 _TYPICAL_ROUNDOFF = 0.42
 """Root mean square of a rounding error, in roundoffs of the number itself: numbers are spread evenly over a decade."""
+_OF_FIRST_STEPS = 0.5
+"""Time beside references of a replayed step, relative to that of the first steps: it was 0.4 to 0.6."""
 _BASELINE_ERROR = 1e-3
 """Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
 
@@ -69,6 +71,11 @@ class Rounded(Computed):
 
     Errors are those of weights and of the results of modules without submodules, such as linear layers.
     """
+
+
+def processor_seconds(device: torch.device) -> float:
+    """Return a clock of the work on a device: on a CPU that of this thread, which others do not disturb."""
+    return time.thread_time() if device.type == "cpu" else time.perf_counter()
 
 
 class _Catcher:
@@ -109,7 +116,7 @@ class Reference:
         for part in program.parts:
             part.to(dtype)
         self.seconds = 0.0
-        """Time in which steps and evaluations were computed."""
+        """Processor time in which steps were computed."""
         self._optimizer: _Catcher | None = None
         self._step: Step = build(replace(program, optimizer=self._catch))
 
@@ -145,7 +152,7 @@ class Reference:
         batch. `buffers` are values of buffers by name; others stay as they are. With `rounding`, operations of forward
         and backward round. Sets the global random state.
         """
-        began = time.perf_counter()
+        began = processor_seconds(self.device)
         self._set(weights, buffers or {}, noise)
         if self._optimizer is not None:
             self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
@@ -161,7 +168,7 @@ class Reference:
             record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         gradients = _clipped(caught, self._clip) if self._truth else caught
-        self.seconds += time.perf_counter() - began
+        self.seconds += processor_seconds(self.device) - began
         return Computed(record.loss, gradients, record.log_gradient_norm)
 
     def disturbed_at(
@@ -247,7 +254,7 @@ class References:
         """True if gradients are compared at dropout 0, because the baseline cannot have the run's masks."""
         self._clip = 0.0 if self.probes else run.training.gradient_clip
         self.seconds_of_steps: list[float] = []
-        """Times of the steps of the float32 program so far."""
+        """Processor times of the steps of the float32 program so far."""
         self._spent = self._stated = 0.0
         self.wide_groups = 0
         """Groups of a lossy run's evaluations, so far, that have float32's loss."""
@@ -267,7 +274,7 @@ class References:
     def baseline_steps(self, seconds: float) -> float | None:
         """Return how many float32 steps a check took; None before the first of them.
 
-        The unit is the median of all steps so far, and what a check states corrects the earlier ones: all together they
+        The unit is the median of all steps so far. What a check states corrects the earlier ones, so all together they
         are the time so far in this unit.
         """
         self._spent += seconds
@@ -276,16 +283,18 @@ class References:
         earlier, self._stated = self._stated, self._spent / median(self.seconds_of_steps)
         return self._stated - earlier
 
-    def replay_steps(self, checked: int) -> float | None:
-        """Return how many float32 steps a replayed step of the middle takes, after a check of `checked` steps.
+    @property
+    def replay_steps(self) -> float | None:
+        """Number of float32 steps that a replayed step of the middle takes, by the check of the first steps.
 
-        It is one, and each step's part of the time that was not spent in references.
+        It is one, and half of the time that this check spent beside its references. The unit is the fastest step,
+        because the first one of a process is slower.
         """
         if not self.seconds_of_steps:
             return None
         built: list[Reference] = [vars(self)[name] for name in ("near", "truth") if name in vars(self)]
         beside = self._spent - sum(one.seconds for one in built)
-        return 1 + max(beside, 0.0) / checked / median(self.seconds_of_steps)
+        return 1 + _OF_FIRST_STEPS * max(beside, 0.0) / min(self.seconds_of_steps)
 
     @cached_property
     def rows(self) -> int | None:

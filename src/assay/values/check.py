@@ -23,7 +23,14 @@ from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
-from assay.values.baseline import Computed, Reference, References, Rounded, baseline_failure
+from assay.values.baseline import (
+    Computed,
+    Reference,
+    References,
+    Rounded,
+    baseline_failure,
+    processor_seconds,
+)
 from assay.values.by_rows import forwards_by_rows
 from assay.values.masks import MasksDiffer, Noise
 from assay.values.nearness import Judged, too_equal, too_wide, wide_groups
@@ -77,7 +84,7 @@ class Check:
 
     def proof(self) -> ValueProof:
         """Return the result of the whole check. Changes the random state and torch's global settings."""
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), processor_seconds(self.device)
         failures = batch_failures(self.recorded, self.expected, self.run, self.data)
         failures += plain_failures(self.recorded, self.run, self.expected)
         judged, failed = self._computed()
@@ -89,7 +96,7 @@ class Check:
         count = len(self.recorded.steps)
         if self.recorded.part in ("beginning", "end") and not any(step.updated for step in self.recorded.steps):
             failures.append(f"none of the {count} recorded steps made an update")
-        seconds = time.perf_counter() - began
+        worked = processor_seconds(self.device) - worked
         return ValueProof(
             verdict=not failures,
             failures=tuple(failures),
@@ -101,9 +108,9 @@ class Check:
             without_dropout=self.references.probes,
             reduced_reductions=self._reduced,
             half_repeated_masks=sum(one.half_again for one in self.recorded.mask_counts()),
-            seconds=seconds,
-            baseline_steps=self.references.baseline_steps(seconds),
-            replay_baseline_steps=self.references.replay_steps(count) if self.recorded.part == "beginning" else None,
+            seconds=time.perf_counter() - began,
+            baseline_steps=self.references.baseline_steps(worked),
+            replay_baseline_steps=self.references.replay_steps if self.recorded.part == "beginning" else None,
             **nearness.figures(judged),
         )
 
@@ -247,9 +254,9 @@ class Check:
     def _baseline_step(self, step: int, *, dropout: bool = True) -> Computed:
         """Return the values of a float32 baseline step, whose time is the unit of what the check costs."""
         near = self.references.near
-        began = time.perf_counter()
+        began = processor_seconds(self.device)
         found = self._reference(near, step, dropout=dropout)
-        self.references.seconds_of_steps.append(time.perf_counter() - began)
+        self.references.seconds_of_steps.append(processor_seconds(self.device) - began)
         return found
 
     def _reference(self, reference: Reference, step: int, *, dropout: bool = True) -> Computed:

@@ -29,13 +29,12 @@ def affordable(steps: int, middle: int, beginning_and_end: float, each: float, m
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. The
-    first and last steps of the run take `beginning_and_end` of them, and a replayed step takes `each`. Where one takes
-    more, as it was `measured`, only the free ones are as many: there each is a matter of milliseconds.
+    first and last steps of the run take `beginning_and_end` of them, and a replayed step takes `each`. Where it takes
+    longer, as it was `measured`, a long run replays fewer steps, but at least half as many. A short run replays the
+    same: there a step is a matter of milliseconds.
     """
-    free, share = float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps)
-    slower = max(1.0, measured / each)
-    count = max(
-        (free - beginning_and_end) / each,
-        (share - slower * beginning_and_end) / (slower * each),
-    )
+    free, share, slower = float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps), max(1.0, measured / each)
+    in_share = (share - beginning_and_end) / each
+    kept = max(in_share / 2, (share - slower * beginning_and_end) / (slower * each))
+    count = max((free - beginning_and_end) / each, kept if slower > 1 else in_share)
     return min(middle, max(1, min(middle // _SPACING, int(count))))

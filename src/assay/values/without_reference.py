@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.reference.expected import Expected
-from assay.reference.rules import State
+from assay.reference.rules import Rule, State
 from assay.values import nearness
 from assay.values.nearness import Judged, unit_roundoff
 from assay.values.rate_rule import rate, rate_fault
@@ -172,12 +172,7 @@ def _replayed(
 ) -> Iterator[Judged]:
     """Judge one parameter and its moments after each update."""
     rule = expected.rule
-
-    def kept(step: int) -> State:
-        """Return the optimizer's state of the parameter before a step, in the replay's form; empty if it has none."""
-        found = states.get((step, name), {})
-        return rule.adopt({key: tensors[entry] for key, (tensors, entry) in found.items()}) if found else {}
-
+    kept = partial(_kept, states, rule, name)
     state = kept(recorded.first)
     for step in steps:
         if name not in step.gradients:
@@ -219,6 +214,12 @@ def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
     noise = torch.Generator().manual_seed(seed)
     signs = torch.randint(2, gradient.shape, generator=noise).to(gradient.device).double() * 2 - 1
     return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
+
+
+def _kept(states: "_States", rule: Rule, name: str, step: int) -> State:
+    """Return the optimizer's state of one parameter before a step, in the replay's form; empty if it has none."""
+    found = states.get((step, name), {})
+    return rule.adopt({key: tensors[entry] for key, (tensors, entry) in found.items()}) if found else {}
 
 
 _States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]

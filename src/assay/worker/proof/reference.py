@@ -1,7 +1,7 @@
 """The reference process: ``python -m assay.worker.proof.reference RUN_FOLDER`` checks the values that a run recorded.
 
-It imports what it needs, builds the reference programs while the run builds its own, and waits for a line on its
-standard input: the name of a part of the run. Then it checks the record in `values/PART`, writes the proof beside it,
+It imports what it needs, and builds the reference programs while the run builds its own. Then it waits for a line on
+its standard input: the name of a part of the run. It checks the record in `values/PART`, writes the proof beside it,
 and answers with a byte on its standard output. It keeps the programs for the next part. It ends when its standard input
 closes, because then its run has ended.
 """
