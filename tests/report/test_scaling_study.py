@@ -13,10 +13,13 @@ HELD_OUT = STUDY.label(list(STUDY.combinations())[1])
 def test_the_verdict_says_what_was_predicted_and_what_came() -> None:
     found = answer(scaled_record(), draws=20)
     (predicted,) = found.predictions
-    first, *rates = verdict(found)
-    for text in (f"predicts a loss of {predicted.loss:.4f}", f"It reached {predicted.point.loss:.4f}", "3 layers × 64"):
-        assert text in first
-    assert rates[0].endswith("the rule's learning rate is better than half and twice of it.")
+    first, run, rates = verdict(found)
+    assert first.startswith("The law of the small runs predicted a run with 10 × their compute within ")
+    assert first.endswith(", inside its interval.")
+    assert run == (
+        f"The run of 3 layers × 64 was predicted to reach {predicted.loss:.4f} and reached {predicted.point.loss:.4f}."
+    )
+    assert rates == "The rule's learning rate is better than half and twice of it at all 2 tested sizes."
 
 
 def test_a_better_rate_is_held_against_the_margin() -> None:
@@ -57,7 +60,7 @@ def test_they_say_what_came_out_against_what_and_what_to_run() -> None:
     told = lines(found)
     assert list(told) == ["result", "against", "next"]
     (predicted,) = found.predictions
-    assert f"predicts a loss of {predicted.loss:.4f}" in told["result"][0]
+    assert f"predicted to reach {predicted.loss:.4f}" in told["result"][0]
     lowest = min(one.loss for one in found.fitted)
     assert told["against"][0].startswith(f"30 fitted runs of 1e10 to 3.2e11 FLOPs, whose lowest loss is {lowest:.4f}")
     assert told["against"][0].endswith("as C^0.49 in Hoffmann et al. 2022")

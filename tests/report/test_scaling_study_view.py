@@ -16,8 +16,8 @@ def test_the_page_has_the_verdict_all_figures_and_how_numbers_are_made(tmp_path:
     record = scaled_record(question="Is <b> escaped?")
     page = render(analyse(record))
     for text in (
-        "From 30 runs with at most",
-        "inside the 95 % interval",
+        "The law of the small runs predicted a run with 10",
+        "inside its interval.</h1>",
         "Loss by compute",
         "Sizes at equal compute",
         "How each number is made",
@@ -35,5 +35,5 @@ def test_the_page_has_the_verdict_all_figures_and_how_numbers_are_made(tmp_path:
 
 def test_a_loss_outside_of_its_interval_leads_the_page() -> None:
     page = render(analyse(scaled_record(changes={HELD_OUT: {"val_loss": 9.0, "epoch_seconds": 1e-3}})))
-    assert "outside the interval</h1>" in page
+    assert "but outside of its interval.</h1>" in page
     assert "saw the text more than 4 times" in page

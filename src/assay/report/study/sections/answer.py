@@ -127,7 +127,7 @@ def _worse(study: "StudyView", one: StudyAnswer) -> str:
     first, *others = one.worse
     if others:
         what = "time or memory" if study.comparison.record.timed else "memory"
-        return f"{few([each.row.label for each in one.worse])} save {what} at a worse loss"
+        return f"{few([each.row.label for each in one.worse])} save {what}, but at a worse loss"
     time = first.time if first.time is not None and first.time.sign < 0 else None
     saved = known_amount(time, "time") or known_amount(first.memory, "memory")
     little = saved.startswith(("the same", "about the same"))
