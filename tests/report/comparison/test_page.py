@@ -116,7 +116,7 @@ def titles(text: str, tag: str) -> list[str]:
 
 def test_it_opens_with_the_sentence_one_figure_and_the_small_table(text: str, comparison: Comparison) -> None:
     study = StudyView(comparison)
-    assert titles(text, "h1") == [bound(study.headline)]
+    assert titles(text, "h1") == [study.headline]
     first = text[text.index("</h1>") : text.index("<nav")]
     assert [first.count(one) for one in ("<svg", "<table")] == [1, 1]
     assert all(html.escape(bound(sentence), quote=True) in first for sentence in study.sentences[1:])

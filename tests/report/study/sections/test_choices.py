@@ -100,7 +100,7 @@ def test_a_row_is_said_to_save_what_it_saves() -> None:
             )
         )
     )
-    assert "SGD and lion save time or memory at a worse loss." in said
+    assert "SGD and lion save time or memory, but at a worse loss." in said
 
 
 def test_a_row_with_a_worse_loss_that_saves_next_to_nothing_is_not_said_to_save() -> None:
