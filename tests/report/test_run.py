@@ -14,7 +14,8 @@ from assay.records.run import SampledText
 from assay.records.status import Status
 from assay.records.timing import Block
 from assay.report.blocks import UNKNOWN, Table
-from assay.report.run import RunView, closing, lines
+from assay.report.run import RunView, lines
+from assay.report.run_answer import closing
 from assay.store.result import compose
 from support.children import make_ready
 from support.comparisons import record

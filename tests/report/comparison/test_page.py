@@ -18,7 +18,7 @@ from assay.records.evidence import Evidence
 from assay.records.memory import Memory, PhaseMemory
 from assay.records.status import Status
 from assay.report.comparison.page import built_table, frames, write_data
-from assay.report.kit.page import bound, breakable, check_page, render, write_page
+from assay.report.kit.page import breakable, check_page, no_break, render, write_page
 from assay.report.study.view import StudyView
 from support.comparisons import ENVIRONMENT, LABELS, TREATMENTS, record
 
@@ -119,7 +119,7 @@ def test_it_opens_with_the_sentence_one_figure_and_the_small_table(text: str, co
     assert titles(text, "h1") == [study.headline]
     first = text[text.index("</h1>") : text.index("<nav")]
     assert [first.count(one) for one in ("<svg", "<table")] == [1, 1]
-    assert all(html.escape(bound(sentence), quote=True) in first for sentence in study.sentences[1:])
+    assert all(html.escape(no_break(sentence), quote=True) in first for sentence in study.sentences[1:])
     lines = re.findall(r'<tr title="(.*?)">(.*?)</tr>', first, flags=re.S)
     assert [treatment for treatment, _ in lines] == ["baseline", *TREATMENTS]
     assert all(label in line for label, (_, line) in zip(LABELS, lines[1:], strict=True))

@@ -19,7 +19,7 @@ from assay.dashboard.studies.answer import command_of
 from assay.dashboard.studies.progress import progress_of
 from assay.dashboard.studies.study_lines import StudyLine
 from assay.errors import UsageError
-from assay.report.run import closing
+from assay.report.run_answer import closing
 from assay.store.cells import studies_by_run
 from assay.store.index import Entry
 from assay.store.run_folder import RunFolder

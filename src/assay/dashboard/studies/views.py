@@ -1,7 +1,7 @@
 """Routes of the view *Studies*.
 
-The page that a study has written is shown in a frame. Its policy allows no request, and no script but the one of all
-pages, by its digest, because a study may have been imported from anywhere.
+The page that a study has written is shown in a frame. It may have been imported from anywhere, so its policy allows
+no request. It allows one script, that of all pages, by its digest.
 """
 
 from base64 import b64encode

@@ -85,7 +85,7 @@ def _templates() -> "Environment":
         lstrip_blocks=True,
     )
     templates.filters["breakable"] = breakable
-    templates.filters["bound"] = bound
+    templates.filters["no_break"] = no_break
     templates.globals["script"] = Markup(page_script())
     return templates
 
@@ -103,7 +103,7 @@ def breakable(name: str) -> Markup:
     return Markup(text)
 
 
-def bound(text: str) -> str:
+def no_break(text: str) -> str:
     """Return a sentence whose numbers stay on the line of their sign."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" ×", "\N{NO-BREAK SPACE}×")
 

@@ -14,7 +14,7 @@ from assay.records.study import Curve, Halving, StudyEnding
 from assay.report.blocks import Table
 from assay.report.comparison.figures import FIGURES
 from assay.report.kit.drawing import alone, svg
-from assay.report.kit.page import bound, render
+from assay.report.kit.page import no_break, render
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import closing
 from assay.report.study.view import StudyView
@@ -223,7 +223,7 @@ def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:
 
 def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole: Comparison) -> None:
     page = render(whole)
-    first, second, *_ = map(bound, sentences(whole))
+    first, second, *_ = map(no_break, sentences(whole))
     front = f"No other row beats {LABELS[0]}, {LABELS[3]} and {LABELS[4]}"
     assert page.index(f"<h1>{first}</h1>") < page.index(second) < page.index(f"<h2>{front}</h2>")
     one = sections(whole)["pareto_front"].section
