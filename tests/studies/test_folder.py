@@ -64,6 +64,8 @@ def test_a_study_is_found_by_the_start_of_its_id(tmp_path: Path) -> None:
     assert find(home, record.title).id == other.id, "a list calls a study without a name by its base"
     one.write_record(record.model_copy(update={"name": record.title}))
     assert find(home, record.title).id == one.id, "a name comes before a base"
+    one.write_record(record.model_copy(update={"name": "ladder (small)"}))
+    assert find(home, "ladder").id == find(home, "ladder (small)").id == one.id, "a published study at any scale"
 
 
 def test_no_name_means_no_study(tmp_path: Path) -> None:

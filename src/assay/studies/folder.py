@@ -180,6 +180,8 @@ def folders(home: Home) -> list[StudyFolder]:
 def find(home: Home, name: str) -> StudyFolder:
     """Return the study that a name means: an id, the start of one, a name or title as lists show it, or ``last``.
 
+    The name of a published study means it at any scale.
+
     Of several studies with one name, the newest is meant. Raises `UsageError`.
     """
     known = folders(home)
@@ -189,7 +191,7 @@ def find(home: Home, name: str) -> StudyFolder:
         return known[-1]
     found = [one for one in known if one.id == name] or [one for one in known if name and one.id.startswith(name)]
     titles = {} if found or not name else {one.id: _titles(one) for one in known}
-    for place in range(2):
+    for place in range(3):
         found = found or [one for one in known if one.id in titles and titles[one.id][place] == name][-1:]
     if not found:
         raise UsageError(f"there is no study {name!r} in {home.reports}; `assay study ls` lists them")
@@ -199,13 +201,13 @@ def find(home: Home, name: str) -> StudyFolder:
     return found[0]
 
 
-def _titles(folder: StudyFolder) -> tuple[str, str]:
-    """Return the name of a study, and its base, by which lists call it without a name; empty if unknown."""
+def _titles(folder: StudyFolder) -> tuple[str, str, str]:
+    """Return the name of a study, that without its scale, and its base, by which lists call it without a name."""
     try:
         stated = folder.plan() or folder.record()
     except UsageError:
-        return "", ""
-    return ("", "") if stated is None else (stated.name, stated.title)
+        return "", "", ""
+    return ("", "", "") if stated is None else (stated.name, stated.name.partition(" (")[0], stated.title)
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
