@@ -24,8 +24,6 @@ from assay.scaling.points import Floats, Points, planned_points
 
 TRUTHS = {
     "saturating": (1.75, -0.165, 1.74),
-    "broken-compute": (1.0, 2.5, 0.03, 0.22, 100.0, 0.5),
-    "broken-data": (1.0, 2.5, 0.03, 0.4, 3.0, 0.5),
     "droppo": (1.5, 60.0, 500.0, 0.25, 0.3, 0.4),
 }
 """Constants of laws whose papers print none; those of the others are published."""

@@ -9,8 +9,6 @@ from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Points, planned_
 
 UNPUBLISHED = {
     "saturating": (1.5, -0.15, 1.7),
-    "broken-compute": (1.5, 2.0, 0.05, 0.15, 10.0, 0.5),
-    "broken-data": (1.5, 2.0, 0.1, 0.2, 10.0, 0.5),
     "droppo": (1.2, 60.0, 300.0, 0.25, 0.3, 0.4),
 }
 """Constants of laws whose papers print none."""

@@ -154,18 +154,6 @@ def test_repeated_text_is_worth_less_and_never_more_than_its_limit() -> None:
     assert loss(1e4) == pytest.approx(most, rel=1e-4)
 
 
-def test_a_broken_law_has_two_exponents() -> None:
-    form = form_named("broken-compute")
-    law = form.of(1e-9, 2.0, 0.05, 0.15, 10.0, 0.5)
-
-    def exponent(flops: float) -> float:
-        low, high = law.losses(planned_points(counted_flops=np.array([flops, 1.01 * flops])))
-        return float(-np.log(high / low) / np.log(1.01))
-
-    assert exponent(1e10) == pytest.approx(0.05, rel=1e-3)
-    assert exponent(1e28) == pytest.approx(0.20, rel=1e-3)
-
-
 def test_counted_flops_stand_before_six_n_d() -> None:
     law, points = known_law("kaplan-compute"), design(8, 0)
     more = replace(points, counted_flops=1.3 * points.flops)
