@@ -71,7 +71,7 @@ def test_a_law_is_fitted_once_for_its_report_and_its_page(
 ) -> None:
     study_report(STUDY)
     assert calls == {"fit": 1}
-    assert "the law predicts a loss" in capsys.readouterr().out
+    assert "The law of the small runs predicted a run with" in capsys.readouterr().out
 
 
 def test_the_dashboard_fits_no_law_to_know_that_a_study_has_one(home: Home, calls: Counter[str]) -> None:

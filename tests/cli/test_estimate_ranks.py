@@ -9,7 +9,9 @@ def test_it_says_whose_figures_they_are_and_groups_the_alike(assay: Assay) -> No
     said = assay(*DEMO, "--nproc=4", "--with=pipeline_parallel:degree=2+data_parallel")
     assert said.code == 0
     rows = [line.split("\t") for line in said.out.splitlines()]
-    assert rows[0] == ["one optimizer step", "rank 0 of 4, with the highest peak"]
+    assert rows[0][0].startswith("Its tensors need ")
+    assert rows[0][0].endswith(" at the peak on the fullest rank.")
+    assert rows[1] == ["one optimizer step", "rank 0 of 4, with the highest peak"]
     by_rank = {row[0]: row[1:] for row in rows}
     heads = by_rank["by rank"]
     first, last = (dict(zip(heads, by_rank[ranks], strict=True)) for ranks in ("0–1", "2–3"))
@@ -22,7 +24,7 @@ def test_it_says_whose_figures_they_are_and_groups_the_alike(assay: Assay) -> No
 
 def test_one_device_has_no_ranks(assay: Assay) -> None:
     said = assay(*DEMO)
-    assert said.out.startswith("one optimizer step\t\n")
+    assert said.out.splitlines()[:2] == ["Its tensors need 14.3 MiB at the peak.", "one optimizer step\t"]
     assert "by rank" not in said.out
 
 

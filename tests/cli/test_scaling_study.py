@@ -69,12 +69,12 @@ def test_a_study_comes_to_its_law_its_points_and_its_page(
 ) -> None:
     said = assay("scaling", "run", "demo", *words, "--budget", "20min")
     assert said.code == 0, said.err
-    assert "the law predicts a loss of" in said.out
+    assert "The law of the small runs predicted a run with" in said.out
     page = Path(said.out.splitlines()[-1])
     before = page.read_bytes()
     assert b"How each number is made" in before
     again = assay("scaling", "report", "last")
-    assert "the law predicts a loss of" in again.out
+    assert "The law of the small runs predicted a run with" in again.out
     assert page.read_bytes() == before
     printed = assay("scaling", "points", "last").out
     rows = list(csv.DictReader(printed.splitlines()))

@@ -64,7 +64,7 @@ def test_it_answers_on_its_socket(home: Home) -> None:
     while True:
         try:
             with urllib.request.urlopen(place.link, timeout=5) as answer:
-                assert b"<h1>Runs</h1>" in answer.read()
+                assert b"This is the home" in answer.read()
                 assert answer.headers["server"] is None
             return
         except ConnectionError:

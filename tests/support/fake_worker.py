@@ -55,10 +55,14 @@ def wait(upcoming: str) -> None:
                 return
 
 
+def loss_of(index: int) -> float:
+    return 3.0 - index * 0.01 + rounded
+
+
 def finish(status: str, reason: str | None, done: int) -> None:
     result = {name: spec[name] for name in ("created", "identity", "preset", "config", "predicted")}
     result |= {"run": spec["id"], "status": status, "reason": reason, "steps": done, "tokens": done * tokens}
-    result |= {"train_loss": 2.5, "val_loss": val_loss, "memory": {"tensors_peak_bytes": 1000}}
+    result |= {"train_loss": loss_of(done - 1), "val_loss": val_loss, "memory": {"tensors_peak_bytes": 1000}}
     result |= {"phase_seconds": {"build": 0.1, "steady": 0.4}, "environment": environment()}
     text = json.dumps(result) if "garbled" not in moods else "{"
     (folder / "result.json.tmp").write_text(text)
@@ -105,7 +109,7 @@ for index in range(first, steps):
         wait("block")
     misbehave(index)
     say("phase", name="steady")
-    say("step", step=index, loss=3.0 - index * 0.01 + rounded, seconds=0.01, tokens=tokens, phase="steady")
+    say("step", step=index, loss=loss_of(index), seconds=0.01, tokens=tokens, phase="steady")
     if "slow" in moods:
         time.sleep(0.05)
     if stopping.is_set():
@@ -113,7 +117,7 @@ for index in range(first, steps):
         finish("interrupted", f"interrupted after {index + 1} steps", index + 1)
         sys.exit(130)
 wait("finish")
-say("evaluation", step=steps, loss=2.6, perplexity=13.5, bits_per_byte=3.75)
+say("evaluation", step=steps, loss=val_loss, perplexity=13.5, bits_per_byte=3.75)
 checkpoint(steps)
 outcome = os.environ.get("FAKE_STATUS", "done")
 finish(outcome, None if outcome == "done" else f"it ended as {outcome}", steps)

@@ -43,7 +43,7 @@ def training_cost(
         given = TrainingCost(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)
         found = _step(run, given, device)
         pace = None if found is None or mfu is not None else _pace(found, given)
-        return given.model_copy(update=_memory(found) | (pace or {"assumed": mfu is None}))
+        return given.model_copy(update=_memory(run, found) | (pace or {"assumed": mfu is None}))
 
 
 def _step(run: "Run", asked: "TrainingCost", device: str) -> "Estimate | None":
@@ -53,13 +53,13 @@ def _step(run: "Run", asked: "TrainingCost", device: str) -> "Estimate | None":
     return None if asked.device.capability is None else predict(*on_device(run.model_copy(update={"ranks": 1}), device))
 
 
-def _memory(found: "Estimate | None") -> "dict[str, object]":
+def _memory(run: "Run", found: "Estimate | None") -> "dict[str, object]":
     """Return the fields of a cost on the memory of a predicted step."""
     from assay.estimator.memory_fit import batch_of, fit_of
 
     if found is None:
         return {}
-    stack = "+".join(map(str, found.run.optimizations))
+    stack = "+".join(map(str, run.optimizations))
     return {"stack": stack, "batch": batch_of(found.run), "fit": fit_of(found)}
 
 

@@ -32,7 +32,7 @@ def test_the_last_study_has_its_sentence_and_what_follows(home: Home) -> None:
     folder = finished_study(home)
     text = client(home).get("/").text
     assert "<h1>ladder</h1>" in text
-    assert "At no worse loss" in text
+    assert "at the same loss." in text
     assert "assay train demo" in text
     assert "trains with the chosen row" in text
     assert f'href="/studies/{folder.id}"' in text

@@ -11,7 +11,7 @@ from assay.config import Home
 from assay.dashboard.studies.answer import Answers, points, record_so_far
 from assay.records.study import BASELINE, ComparisonRecord
 from assay.studies.folder import StudyFolder
-from support.comparisons import TREATMENTS, record
+from support.comparisons import LABELS, record
 from support.dashboards import begin_study, client, end_cell
 
 
@@ -32,9 +32,9 @@ def test_points_are_those_of_the_front(finished: ComparisonRecord) -> None:
     found = points(comparison)
     assert found is not None
     rows = {one["row"]: one for one in found["points"]}
-    assert rows.keys() == {BASELINE, *TREATMENTS}
+    assert rows.keys() == {BASELINE, *LABELS}
     for one in frontier(comparison).rows:
-        point = rows[one.row.treatment]
+        point = rows[one.row.label]
         assert (point["seconds"], point["bytes"]) == (one.figures["time"], one.figures["memory"])
         assert point["on_front"] == one.on_front
 
@@ -62,7 +62,7 @@ def test_the_page_has_answer_rows_and_cells(home: Home, finished: ComparisonReco
     browser = client(home)
     text = browser.get(f"/studies/{folder.id}").text
     assert "<h2>The answer</h2>" in text
-    assert text.count('class="mark"') == 2 + len(TREATMENTS)
+    assert text.count('class="mark"') == 2 + len(LABELS)
     assert text.count("data-cell=") == len(finished.cells)
     assert "<iframe" not in text
     assert browser.get(f"/studies/{folder.id}/page").status_code == 404
@@ -93,7 +93,7 @@ def test_rows_fill_in_while_a_study_runs(home: Home, finished: ComparisonRecord)
         assert "<h2>The answer</h2>" not in part
         assert "<html" not in part
         shown = json.loads(part.split('id="points">')[1].split("</script>")[0])
-        assert {one["row"] for one in shown["points"]} == {BASELINE, *TREATMENTS}
+        assert {one["row"] for one in shown["points"]} == {BASELINE, *LABELS}
         assert not any(one["on_front"] for one in shown["points"])
     assert not folder.record_file.exists()
 

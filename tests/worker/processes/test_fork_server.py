@@ -53,7 +53,7 @@ def content(folder: RunFolder, result: RunResult) -> dict[str, Any]:
     for name in ("phases", "process_peak_bytes"):
         del found["memory"][name]
     if found["values"] is not None:
-        for name in ("process_seconds", "seconds", "baseline_steps"):
+        for name in ("process_seconds", "seconds", "baseline_steps", "replay_baseline_steps"):
             del found["values"][name]
     steps = history.steps(folder.events())
     return {**found, "curve": [(one.loss, one.log_gradient_norm, one.activation_norms) for one in steps]}

@@ -44,19 +44,18 @@ def ready_cells(
     for cell in cells:
         # All cells are checked before the first is prepared, because preparing writes the corpus.
         check(cell.run, machine)
+    checked: dict[str, ReadyRun] = {}
     with leaving_nothing(cells[0].run, home):
         list_corpus(cells[0].run.data, home.ready(), prepare)  # a missing text is said before rates are measured
-    # Step times are predicted from the machine's rates, which are measured once and then cached.
-    for threads in dict.fromkeys(threads_of(cell.run) for cell in cells if timed):
-        measured_machine(home, threads, tell=lambda text: prepare(text, None))
-    checked: dict[str, ReadyRun] = {}
-    complete: list[Cell] = []
-    found: dict[str, ReadyRun] = {}
-    with leaving_nothing(cells[0].run, home):
+        # Step times are predicted from the machine's rates, which are measured once and then cached.
+        for threads in dict.fromkeys(threads_of(cell.run) for cell in cells if timed):
+            measured_machine(home, threads, tell=lambda text: prepare(text, None))
         for cell in cells:
             if cell.treatment not in checked:
                 known = ready(cell.run.asked(), home, prepare)
                 checked[cell.treatment] = known if timed else _without_times(known)
+    complete: list[Cell] = []
+    found: dict[str, ReadyRun] = {}
     for cell in cells:
         known = checked[cell.treatment]
         run = known.run.model_copy(update={"seed": cell.seed})

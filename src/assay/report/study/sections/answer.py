@@ -173,8 +173,9 @@ def expectations_finding(study: "StudyView") -> str:
         number = outcomes.count(Outcome.REFUTED)
         if count == 1:
             return f"the expectation is refuted ({few(refuted)})"
-        good = f"{outcomes.count(Outcome.CONFIRMED)} of {count} expectations are confirmed"
-        return f"{good}, {number} {_be(number)} refuted ({few(refuted)})"
+        good = outcomes.count(Outcome.CONFIRMED)
+        told = f"{good or 'none'} of {count} expectations {_be(good)} confirmed"
+        return f"{told}, {number} {_be(number)} refuted ({few(refuted)})"
     confirmed = outcomes.count(Outcome.CONFIRMED)
     if confirmed < count:
         part = f"{confirmed or 'none'} of {count} expectations {_be(confirmed)}"
