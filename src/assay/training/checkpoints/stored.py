@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -70,6 +69,8 @@ def _state(step: Step) -> Entries:
 
 
 def _in_file(path: Path, live: Entries, step: Step, ranks: Ranks) -> str:
+    from safetensors import safe_open  # a run without checkpoints needs no such package
+
     seen = set()
     with safe_open(path, framework="pt") as file:
         stored = set(file.keys())
