@@ -31,7 +31,7 @@ def test_it_has_question_answer_table_two_figures_method_and_limits(study: Study
 
 def test_markdown_shows_each_figure_and_the_table(study: StudyView) -> None:
     text = markdown(handout(study), "mine-")
-    assert text.startswith("# ladder\n\n> What does each rung add?\n\n**")
+    assert text.startswith("<!-- a report of assay -->\n\n# ladder\n\n> What does each rung add?\n\n**")
     assert "(mine-answer.png)" in text
     assert "(mine-changes.png)" in text
     assert "| baseline |" in text
@@ -44,6 +44,20 @@ def test_figures_stand_beside_it_as_png_and_svg(study: StudyView, form: str, tmp
     for name in ("mine-answer", "mine-changes"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
         assert (tmp_path / f"{name}.svg").read_bytes().startswith(SVG)
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_a_file_that_is_no_report_stays(study: StudyView, form: str, tmp_path: Path) -> None:
+    mine = tmp_path / f"notes.{form}"
+    mine.write_text("my notes")
+    for path in (mine, tmp_path, tmp_path / "missing" / "one.md"):
+        with pytest.raises(UsageError):
+            write_handout(study, path, form)
+    assert mine.read_text() == "my notes"
+    assert list(tmp_path.iterdir()) == [mine]
+    again = tmp_path / f"report.{form}"
+    write_handout(study, again, form)
+    write_handout(study, again, form)
 
 
 def test_without_a_browser_a_pdf_is_refused_before_anything_is_written(

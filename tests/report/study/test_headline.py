@@ -68,7 +68,8 @@ def test_a_share_is_in_words_near_a_simple_ratio(change: float, said: str) -> No
 
 
 def test_a_change_that_cannot_be_told_from_none_is_about_the_same() -> None:
-    assert known_amount(LogChange(-0.3, 0.5), "memory") == "about the same memory"
+    assert known_amount(LogChange(-0.05, 0.5), "memory") == "about the same memory"
+    assert known_amount(LogChange(-0.3, 0.5), "memory") == "", "a third is not about the same"
     assert known_amount(LogChange(-0.3, 0.1), "memory") == "26 % less memory"
     assert known_amount(LogChange(-0.3, None), "memory") == "26 % less memory"
     assert known_amount(None, "memory") == ""

@@ -44,8 +44,11 @@ def write_page(result: Comparison | View, home: Home, path: Path | None = None) 
     return path.absolute()
 
 
-def check_page(path: Path) -> None:
-    """Raise `UsageError` if a page cannot be written to a path, or would replace a file that is no page."""
+def check_page(path: Path, begins: bytes = _FIRST) -> None:
+    """Raise `UsageError` if a page cannot be written to a path, or would replace a file that is no page.
+
+    A page `begins` with these bytes, in any case of letters; a report of another form has others.
+    """
     named = f"--page {short_text(str(path))}"
     try:
         if path.exists() and not path.is_file():
@@ -53,10 +56,10 @@ def check_page(path: Path) -> None:
         existed = path.exists()
         with path.open("ab+") as file:
             file.seek(0)
-            first = file.read(len(_FIRST))
+            first = file.read(len(begins))
         if not existed:
             path.unlink()
-        elif first and first.lower() != _FIRST:
+        elif first and first.lower() != begins.lower():
             raise UsageError(f"{named} is a file that is no page, and would be replaced; name another file")
     except OSError as error:
         reason = error.strerror or error

@@ -12,13 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from assay.errors import UsageError
+from assay.errors import UsageError, legible
 from assay.files import write_file
 from assay.report.blocks import Block, Table
 from assay.report.comparison.figures import CAPTIONS, TITLES
 from assay.report.comparison.row_table import method_of, size
 from assay.report.kit.drawing import save, together, with_print_colours
-from assay.report.kit.page import no_break, render_template
+from assay.report.kit.page import check_page, no_break, render_template
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.sections.stated import document_facts, faults
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     from assay.report.study.view import StudyView
 
-FORMATS = ("md", "html", "pdf")
+_MARK = "<!-- a report of assay -->"
+FORMATS = {"md": _MARK.encode(), "html": b"<!doctype html>", "pdf": b"%PDF"}
+"""Forms of a report, with the bytes that it begins with; a file that begins with others is not replaced."""
 
 
 class Picture(NamedTuple):
@@ -120,11 +122,11 @@ def _parts(study: "StudyView") -> Iterator[Part]:
 def write_handout(study: "StudyView", path: Path, form: str) -> Path:
     """Write the report as one of `FORMATS`, with its figures beside it, and return its path.
 
-    Raises `UsageError` if a PDF is asked for and there is no Chromium, and `StorageError`.
+    Raises `UsageError` as `check_page`, and if a PDF is asked for and there is no Chromium, and `StorageError`.
     """
     browser = _chromium() if form == "pdf" else None
+    check_page(path, FORMATS[form])
     found, prefix = handout(study), f"{path.stem}-"
-    path.parent.mkdir(parents=True, exist_ok=True)
     for one in found.pictures:
         for kind in ("png", "svg"):
             save(one.figure, path.parent / f"{prefix}{one.name}.{kind}")
@@ -139,10 +141,10 @@ def write_handout(study: "StudyView", path: Path, form: str) -> Path:
 
 def markdown(found: Handout, prefix: str) -> str:
     """Return the report in Markdown; its figures have names that begin with `prefix`."""
-    blocks = [f"# {found.title}", f"> {found.question}" if found.question else "", *answer_blocks(found, prefix)]
+    blocks = [_MARK, f"# {found.title}", f"> {found.question}" if found.question else "", *answer_blocks(found, prefix)]
     for part in found.parts:
         blocks += [f"## {part.heading}", *map(markdown_block, part.blocks)]
-    return "\n\n".join(filter(None, blocks)) + "\n"
+    return "\n\n".join("\n".join(map(legible, one.split("\n"))) for one in blocks if one) + "\n"
 
 
 def answer_blocks(found: Handout, prefix: str) -> list[str]:

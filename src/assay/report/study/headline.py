@@ -34,6 +34,8 @@ _SIMPLE = (
 """Ratios that are said in words."""
 _NEAR = 0.06
 """Largest relative distance from a simple ratio."""
+_DOUBTFUL = 0.1
+"""Change that is no longer called about the same, although an interval has room for none."""
 _LITTLE = 0.005
 """Change that rounds to no percent."""
 _LARGE = 1.9
@@ -87,10 +89,15 @@ def capital(text: str) -> str:
 
 
 def known_amount(one: LogChange | None, noun: str) -> str:
-    """Return an amount if it can be told from the control's, and otherwise that it is about the same."""
+    """Return an amount if it can be told from the control's; else that it is about the same, if it is near.
+
+    Empty for a change that is missing, or that is large and yet cannot be told from none.
+    """
     if one is None:
         return ""
-    return amount(one.fraction, noun) if one.sign or one.half is None else f"about the same {noun}"
+    if one.sign or one.half is None:
+        return amount(one.fraction, noun)
+    return f"about the same {noun}" if abs(one.fraction) <= _DOUBTFUL else ""
 
 
 def _short(*ways: str) -> str:
@@ -196,7 +203,9 @@ def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     for one in series:
         batches.setdefault(one.best.rate if one.best else 0.0, []).append(str(one.batch_size))
     if len(batches) == 1:
-        yield f"the best learning rate is {min(batches):g}{' at every batch' if len(series) > 1 else ''}"
+        ends = {one.open_ended.removesuffix("er") for one in series}
+        edge = f", the {ends.pop()}est that was tested" if len(ends) == 1 and "" not in ends else ""
+        yield f"the best learning rate is {min(batches):g}{' at every batch' if len(series) > 1 else ''}{edge}"
     elif len(series) <= _MOST_SERIES:
         said = [f"{rate:g} at batch {names(some)}" for rate, some in sorted(batches.items())]
         yield f"the best learning rate is {names(said)}"

@@ -115,7 +115,9 @@ def _lightest(study: "StudyView", one: StudyAnswer) -> str:
     if light is None or one.fastest is None or light.row.treatment == one.fastest.row.treatment:
         return ""
     more = light.time is not None and light.time.sign > 0
-    time = f"{', but' if more else ' and'} {known_amount(light.time, 'time')}" if timed and light.time else ""
+    known = known_amount(light.time, "time")
+    time = f"{', but' if more else ' and'} {known}" if known else ", at a time that cannot be told from the baseline's"
+    time = time if timed and light.time else ""
     said = f"{light.row.label} is the lightest: {known_amount(light.memory, 'memory')}{time}"
     return f"{at_loss(light)}, {said}"
 
