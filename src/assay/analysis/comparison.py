@@ -58,7 +58,7 @@ class Comparison(Frozen):
     @cached_property
     def names(self) -> Mapping[str, str]:
         """Short name of each row for a reader, by its treatment."""
-        return row_names(self.record)
+        return {row.treatment: row.label for row in (self.baseline, self.again, *self.rows)}
 
     @property
     def run(self) -> ResolvedRun:

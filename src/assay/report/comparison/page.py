@@ -44,7 +44,7 @@ from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.sections.wording import in_nats, names
-from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer, summary
+from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer
 from assay.report.study.view import StudyView
 from assay.sealed import seal_file
 from assay.units import format_bytes, format_seconds, json_text
@@ -91,7 +91,7 @@ def content(study: StudyView) -> dict[str, Any]:
         "lead": _lead(study),
         "summary": _summary(study),
         "control": control_name(record),
-        "marks": _marks(comparison, summary(study).rows),
+        "marks": _marks(comparison, study.summary.rows),
         "size": size(comparison),
         "parts": _parts(study),
         "columns": columns(comparison.run),
@@ -123,7 +123,7 @@ def _lead(study: StudyView) -> dict[str, Any] | None:
 
 def _summary(study: StudyView) -> dict[str, Any]:
     """Return the small table: its titles, the rows that a first screen holds, and the number of the others."""
-    found = summary(study)
+    found = study.summary
     rows = fewer(found, study.answer)
     tones = {PROVEN: "better", WRONG: "worse"}
     shown = [
@@ -177,19 +177,18 @@ def _part(
 def _figures(study: StudyView) -> Iterator[dict[str, Any]]:
     """Yield the figures of the rows as parts, each with its caption and what belongs to it."""
     comparison, beyond = study.comparison, _beyond(study.comparison.record)
+    layers = [(one, variable(number)) for number, one in enumerate(categories(comparison), start=1)]
     for name, panels in FIGURES.items():
         drawn = inline(TITLES[name], panels(comparison))
         if name == "distances" and not drawn and comparison.rows:
             yield _part(name, TITLES[name], (), blocks=("No row differs from the baseline, to the last bit.",))
             continue
-        layers = [(one, variable(number)) for number, one in enumerate(categories(comparison), start=1)]
-        table = predicted_table(comparison)
         yield _part(
             name,
             TITLES[name],
             drawn,
             CAPTIONS[name] + beyond.get(name, ""),
-            (table,) if name == "predictions" and drawn else (),
+            (predicted_table(comparison),) if name == "predictions" and drawn else (),
             layers if name == "memory" else (),
         )
     built = built_table(comparison)

@@ -22,7 +22,6 @@ from assay.report.kit.page import check_page, no_break, render_template
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.sections.stated import document_facts, faults
-from assay.report.study.summary import summary
 from assay.units import format_bytes
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def pictures(study: "StudyView") -> Iterator[Picture]:
 
 def summary_table(study: "StudyView") -> Table:
     """Return the small table of all rows, with predicted changes."""
-    found = summary(study)
+    found = study.summary
     columns = [name for title in found.titles for name in (title, f"{title}, predicted")]
     rows = (
         (

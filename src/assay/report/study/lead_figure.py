@@ -163,23 +163,22 @@ _LONG_TIME = 4.0
 
 def _draw_plane(found: Sequence[tuple[int, str, float, float]], answer: str, axis: Any) -> None:
     wide = max(time for _, _, time, _ in found) > _LONG_TIME
-    labels = []
+    origin, labels = (1.0, 0.0) if wide else (0.0, 0.0), []
     for number, label, time, memory in sorted(found, key=lambda one: one[1] not in answer):
         at = (1 + time, 100 * memory) if wide else (100 * time, 100 * memory)
-        origin = (1.0, 0.0) if wide else (0.0, 0.0)
         axis.plot(*zip(origin, at, strict=True), color=series(number), linewidth=1.6, alpha=0.6)
         axis.plot(*at, **{**point(number), "markersize": 9})
         labels.append(Label(label.replace(" + ", "\n+ ").replace(" · ", "\n· "), at))
-    axis.plot(*((1.0, 0.0) if wide else (0.0, 0.0)), **point(0))
+    axis.plot(*origin, **point(0))
     axis.axhline(0, color=SOFT, linewidth=0.8)
-    axis.axvline(1 if wide else 0, color=SOFT, linewidth=0.8)
+    axis.axvline(origin[0], color=SOFT, linewidth=0.8)
     if wide:
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g} ×")
         axis.xaxis.set_minor_formatter(lambda value, _: "")
     axis.set(xlabel="time of all steps" if wide else "change of the time of all steps, %", ylabel="change of memory, %")
     axis.margins(x=0.3, y=0.22)
-    place_labels(axis, [Label("baseline", (1.0, 0.0) if wide else (0.0, 0.0)), *labels])
+    place_labels(axis, [Label("baseline", origin), *labels])
 
 
 def _losses(study: "StudyView") -> LeadFigure | None:

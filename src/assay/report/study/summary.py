@@ -65,7 +65,7 @@ def summary(study: "StudyView") -> Summary:
     comparison = study.comparison
     memory, time = memory_metric(comparison), metrics()[STEP_SECONDS.name]
     shown = (memory, time) if comparison.record.timed else (memory,)
-    losses = loss_differences(comparison)
+    losses = study.of(loss_differences)
     rows = [_row(comparison, row, shown, losses.get(row.treatment)) for row in comparison.rows]
     titles = tuple("memory" if one is memory else one.title for one in shown)
     return Summary(titles, (_row(comparison, comparison.baseline, shown, None), *rows))
@@ -176,7 +176,7 @@ def print_summary(study: "StudyView", console: "Console") -> None:
     """Print the table within 80 columns: changes with bars, predictions dimmed, and proofs as ticks."""
     from rich.table import Table
 
-    found = summary(study)
+    found = study.summary
     rows = fewer(found, study.answer)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("", width=_NAME)

@@ -16,6 +16,8 @@ from assay.report.study.section import Filled, Section
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from assay.report.study.summary import Summary
+
 _Found = TypeVar("_Found")
 _BY_KIND = {"isoflop": "assay.report.scaling_study_view"}
 """Module with the answer of a kind of study, which is its function `answer_view`."""
@@ -56,6 +58,13 @@ class StudyView(View):
     def sentences(self) -> tuple[str, ...]:
         """The sentences of the answer, the headline first; none if no row has ended."""
         return tuple(str(block) for one in self.sections if one.section.name == "answer" for block in one.blocks)
+
+    @cached_property
+    def summary(self) -> "Summary":
+        """The small table."""
+        from assay.report.study.summary import summary
+
+        return summary(self)
 
     @property
     def answer(self) -> str:
