@@ -15,7 +15,7 @@ from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row
 from assay.records.status import Status
 from assay.report.comparison.wording import Tone, figure, not_proven, status, texts
-from assay.report.study.sections.wording import few
+from assay.report.study.sections.wording import few, whole_percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -123,8 +123,7 @@ def whole(fraction: float) -> str:
     """Format a change in whole percent, or as a multiple from ten times on."""
     if fraction >= 9:
         return f"× {1 + fraction:.0f}"
-    text = f"{100 * fraction:+.0f} %".replace("-", "−")
-    return "0 %" if text[1:] == "0 %" else text
+    return whole_percent(fraction)
 
 
 _VERDICTS: dict[LossVerdict, tuple[str, Tone]] = {

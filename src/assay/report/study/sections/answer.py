@@ -28,7 +28,7 @@ from assay.report.kit.command import arguments, option, stack
 from assay.report.study.headline import ENDINGS, at_loss, capital, count_words, known_amount
 from assay.report.study.section import Section
 from assay.report.study.sections.stated import judgements, refuted_rows
-from assay.report.study.sections.wording import few, in_nats, plain, two_digits
+from assay.report.study.sections.wording import few, in_nats, plain, two_digits, whole_percent
 from assay.report.study.summary import is_wrong
 
 if TYPE_CHECKING:
@@ -211,8 +211,8 @@ def additivity_finding(study: "StudyView") -> str:
     row = max(rows, key=lambda one: abs(one.points.value))
     what = "time" if known[metric].unit == "seconds" else "memory"
     kind = "gains" if all(part < 0 for part in row.parts) else "changes"
-    together = f"{study.comparison.names[row.row]} changes {what} by {_whole(row.change)}"
-    return f"{kind} do not add up: {together}, where its parts sum to {_whole(row.expected)}"
+    together = f"{study.comparison.names[row.row]} changes {what} by {whole_percent(row.change)}"
+    return f"{kind} do not add up: {together}, where its parts sum to {whole_percent(row.expected)}"
 
 
 def _apart(one: ChangeEstimate) -> bool:
@@ -222,10 +222,6 @@ def _apart(one: ChangeEstimate) -> bool:
 
 
 _WORTH = 0.01
-
-
-def _whole(fraction: float) -> str:
-    return f"{round(100 * fraction):+d} %".replace("-", "−").replace("+0 %", "0 %")
 
 
 _CANNOT = "the study cannot tell"

@@ -78,6 +78,12 @@ def target_ratio(ratio: Effect) -> str:
     return " ".join(filter(None, (format_percent(ratio.change), interval(ends), remark)))
 
 
+def whole_percent(fraction: float) -> str:
+    """Format a change in whole percent, with a sign and a true minus; zero has no sign."""
+    text = f"{100 * fraction:+.0f} %".replace("-", "−")
+    return "0 %" if text[1:] == "0 %" else text
+
+
 def plain(one: LogChange | None) -> dict[str, object] | None:
     """Return a change as plain values for JSON."""
     if one is None:
