@@ -43,6 +43,7 @@ class FusedRmsNorm(torch.autograd.Function):
         inverse = x.new_empty(rows, dtype=torch.promote_types(x.dtype, torch.float32))
         ctx.save_for_backward(x, weight, inverse)
         ctx.mark_non_differentiable(inverse)
+        ctx.set_materialize_grads(False)  # torch's node makes no zeros for the number that has no gradient
         ctx.gpu = gpu
         return result, inverse
 

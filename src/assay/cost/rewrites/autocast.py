@@ -114,12 +114,13 @@ class _Caster:
             else:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
-        # A function that widens its arguments holds the copies until it returns.
+        # The caller holds an argument until the call returns. A function that widens its arguments holds the copies, too.
+        given = (name for name in renamed if name not in self.cost.parameters)
         lifts = dtype == "float32"
         held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
         return alter(
             operation.reading(renamed),
-            holds=(*operation.holds, *held),
+            holds=(*operation.holds, *given, *held),
             gradients=tuple(gradients),
         )
 
