@@ -64,6 +64,8 @@ class _Caster:
         if cost.kernels.rms_norm_autocast:
             self.lifted = self.lifted | {RMS_NORM}
         self.values = dict(cost.values)
+        self.made = {tensor.name for operation in cost.tape for tensor in operation.outputs}
+        """Names of activations, which end with their last reader; parameters and tables outlast a step."""
         self.copies: dict[str, str] = {}
         """Name of each parameter's copy in the low dtype."""
         self.casts: dict[str, str] = {}
@@ -114,8 +116,8 @@ class _Caster:
             else:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
-        # The caller holds an argument until the call returns. A function that widens its arguments holds the copies, too.
-        given = (name for name in renamed if name not in self.cost.parameters)
+        # The caller holds an argument until the call returns, and a function that widens its arguments their copies.
+        given = (name for name in renamed if name in self.made)
         lifts = dtype == "float32"
         held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
         return alter(
