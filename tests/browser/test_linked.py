@@ -79,7 +79,7 @@ def test_the_figure_of_a_study_fills_in_while_it_runs(opened: Open, serve: Serve
     folder = begin_study(home, found)
     with folder.locked():
         page = opened(f"/studies/{folder.id}", address=serve(home.root))
-        page.wait_for_selector("text=fill in here as cells end")
+        page.wait_for_selector("text=fill in here as runs end")
         wave = [number for number, one in enumerate(found.cells) if one.cell.seed == 0]
         for number in wave:
             end_cell(home, folder, found, number)

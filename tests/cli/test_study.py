@@ -129,8 +129,8 @@ def test_a_toy_study_on_a_toy_executor_with_a_toy_metric_comes_to_its_page(
     assert assay("study", "report", "last").out.strip() == str(page)
     assert page.exists()
     followed = assay("study", "follow", "last")
-    assert "6 of 6 cells" in followed.err
-    assert "is complete, 6 of 6 cells have ended" in followed.err
+    assert "6 of 6 runs" in followed.err
+    assert "is complete, 6 of 6 runs have ended" in followed.err
     assert assay("study", "resume", "last").code == 0
 
 

@@ -41,7 +41,7 @@ def file(tmp_path: Path, corpus: str) -> str:
 def test_losses_only_has_no_times(assay: Assay, fake: Fake, file: str) -> None:
     said = assay("study", "run", file, "--loss-only", "--full")
     assert said.code == 0, said.err
-    assert "Cells ran beside each other, with one thread each, so their times are not compared." in said.out
+    assert "Runs went beside each other, with one thread each, so their times are not compared." in said.out
     assert "interleaved" not in said.out
     assert "Too few processes for intervals of times" not in said.out
     found = assay("study", "show", "last", "--json").value
@@ -58,9 +58,9 @@ def test_a_limit_of_time_leaves_a_study_that_says_what_it_cannot_conclude_and_re
     said = assay("study", "run", file, "--max-hours", "1e-9")
     assert said.code == 0, said.err
     left = "baseline, seed 1; baseline (again), seed 1; lion, seed 1; sgd, seed 1"
-    assert "The limit of time ended the study before 4 of 8 cells could begin" in " ".join(said.out.split())
+    assert "The limit of time ended the study before 4 of 8 runs could begin" in " ".join(said.out.split())
     told = " ".join(assay("study", "show", "last", "--full").out.split())
-    assert "The limit of time ended the study before 4 of 8 cells could begin: all at seed 1." in told
+    assert "The limit of time ended the study before 4 of 8 runs could begin: all at seed 1." in told
     assert "Fewer processes than planned: lion (1 of 2), sgd (1 of 2)." in told
     assert assay("study", "show", "last", "--json").value["held_back"] == left.split("; ")
     status = assay("study", "status", "last").out
@@ -124,7 +124,7 @@ def test_a_running_study_is_stopped(assay: Assay, fake: Fake, file: str, home: H
     assert str(holder.pid) in assay("study", "status", "last").out
     stopped = assay("study", "stop", "last")
     assert stopped.code == 0, stopped.err
-    assert "4 of 8 cells have ended" in stopped.err
+    assert "4 of 8 runs have ended" in stopped.err
     assert holder.wait() != 0
 
 

@@ -100,7 +100,7 @@ def _outside_said(found: Outside | None) -> list[str]:
     if found is None or not found.too_much:
         return []
     return [
-        f"its processes used {found.seconds:.2g} processor seconds while other cells were timed for "
+        f"its processes used {found.seconds:.2g} processor seconds while other runs were timed for "
         f"{found.of_seconds:.2g} s, more than {100 * OUTSIDE_SHARE * found.ranks:.0f} %"
     ]
 
@@ -288,7 +288,7 @@ def _model(design: FactorLayout, rows: Sequence[str]) -> "Model | None":
 def before(record: ComparisonRecord) -> str:
     """Return how many cells could not begin, to be put after "ended"; empty if all did."""
     held = len(record.held_back)
-    return f" before {held} of {held + len(record.cells) + len(record.nudged)} cells could begin" if held else ""
+    return f" before {held} of {held + len(record.cells) + len(record.nudged)} runs could begin" if held else ""
 
 
 def _not_begun(record: ComparisonRecord) -> list[str]:
@@ -334,7 +334,7 @@ def _begun_in_two_ways(record: ComparisonRecord) -> list[str]:
     if not started or not forked:
         return []
     return [
-        f"{started} of {started + forked} cells started a process of their own, because the server that forked the "
+        f"{started} of {started + forked} runs started a process of their own, because the server that forked the "
         "others had ended or could not fork: process memory is not comparable between the two."
     ]
 

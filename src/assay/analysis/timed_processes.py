@@ -118,7 +118,7 @@ def disturbances(record: ComparisonRecord) -> list[str]:
         return []
     repeated = sum(one.number > record.protocol.blocks for one in record.rounds)
     return [
-        f"In {disturbed} of {len(record.rounds)} rounds other programs, waiting cells or a hypervisor used more than "
+        f"In {disturbed} of {len(record.rounds)} rounds other programs, waiting runs or a hypervisor used more than "
         f"{100 * DISTURBED:.0f} % of the processor time{_slowed_gpus(record)}; {repeated} rounds were repeated for it. "
         f"Disturbed rounds are left out if at least {LEAST_ROUNDS} others remain."
     ]

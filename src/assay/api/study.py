@@ -255,7 +255,7 @@ def show(name: str, home: Home | Path | str | None = None) -> "StudyResult":
         plan = read_plan(folder)
         done = fold(plan, folder.events(), place)
         if not done.cells:
-            raise UsageError(f"no cell of the study {folder.id} has ended yet")
+            raise UsageError(f"no run of the study {folder.id} has ended yet")
         record = record_of(plan, done, StudyEnding.INTERRUPTED)
     return _analysis()(record)
 

@@ -21,12 +21,12 @@ def list_runs(
         str | None, typer.Option(metavar="STATUS", help="Show only runs with this status: done, killed, …")
     ] = None,
     preset: Annotated[str | None, typer.Option(metavar="NAME", help="Show only runs of this preset or file.")] = None,
-    cells: Annotated[bool, typer.Option("--cells", help="Show each cell of a study, in place of one line.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Show each run of a study, in place of one line.")] = False,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first, with a status that is checked against their processes.
 
-    Cells of a study are one line with its id; `assay study show ID` has its answer. With --json each cell is listed and
+    Runs of a study are one line with its id; `assay study show ID` has its answer. With --json each cell is listed and
     names its study. Letters mark losses of unlike evaluations. A status with "disturbed 2/5" says that other programs
     took processor time in two of five timed blocks. A stack with "nudged" began from weights that differ in their last
     digit, to show how far rounding moves a loss.

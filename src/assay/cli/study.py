@@ -64,7 +64,7 @@ def plan_study(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="First time steps of few blocks, for at most a minute.")
     ] = False,
-    cells: Annotated[bool, typer.Option("--cells", help="Also list every cell: each row at each seed.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Also list every run: each row at each seed.")] = False,
     loss_only: Annotated[
         bool, typer.Option("--loss-only", help="Plan it as `run --loss-only` runs it: without times, a seed once.")
     ] = False,
@@ -108,7 +108,7 @@ def run_study(
     executor: _Executor = None,
     max_hours: _Hours = None,
     loss_only: Annotated[
-        bool, typer.Option("--loss-only", help="Measure no times and no heap, and run cells beside each other.")
+        bool, typer.Option("--loss-only", help="Measure no times and no heap, and run several beside each other.")
     ] = False,
     page: Page = None,
     track: Track = None,
@@ -116,7 +116,7 @@ def run_study(
     fail_on: FailOn = None,
     as_json: Json = False,
 ) -> None:
-    """Run every cell of a study, and print the answer.
+    """Run a study, and print the answer.
 
     \b
         kind: factorial
@@ -208,9 +208,9 @@ def resume_study(
     fail_on: FailOn = None,
     as_json: Json = False,
 ) -> None:
-    """Run exactly the cells of a stopped study that have no result.
+    """Go on with a stopped study: only the runs without a result.
 
-    A cell that was made with another torch, package or processor has none. With --mode retry-failed, cells that failed,
+    A run that was made with another torch, package or processor has none. With --mode retry-failed, runs that failed,
     were killed or timed out run again, and with --mode force all do. Running out of memory and diverging are results.
     """
     from functools import partial
@@ -222,7 +222,7 @@ def resume_study(
 
 @app.command("status")
 def study_status(study: _Name, as_json: Json = False) -> None:
-    """Show how far a study has come: its cells by status, its process, and what failed."""
+    """Show how far a study has come: its runs by status, its process, and what failed."""
     from assay.api.study import status
     from assay.cli.console import print_view
 
@@ -236,7 +236,7 @@ def stop_study(study: _Name) -> None:
     from assay.cli.console import note
 
     found = stop(study)
-    note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} cells have ended")
+    note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} runs have ended")
 
 
 @app.command("ls")
@@ -251,19 +251,19 @@ def list_studies(as_json: Json = False) -> None:
     if as_json:
         print_json([one._asdict() for one in found])
     elif found:
-        columns = ("study", "name", "kind", "base", "status", "cells", "question")
+        columns = ("study", "name", "kind", "base", "status", "runs", "question")
         rows = [
             (one.id, one.name, one.kind, one.title, one.status, f"{one.ended} of {one.cells}", one.question)
             for one in found
         ]
-        print_table(columns, rows, right=("cells",), spare=("question", "base", "kind"))
+        print_table(columns, rows, right=("runs",), spare=("question", "base", "kind"))
     else:
         note(f"no studies in {home.reports} yet; `assay compare` or `assay study run` makes one")
 
 
 @app.command("show")
 def show_study(study: _Name, full: Full = False, fail_on: FailOn = None, as_json: Json = False) -> None:
-    """Print the answer of a study and its small table, with the cells that have ended, and the path of its page."""
+    """Print the answer of a study and its small table, with the runs that have ended, and the path of its page."""
     from assay.api.study import show
     from assay.config import Home
     from assay.report import view
@@ -336,4 +336,4 @@ def follow_study(study: _Name) -> None:
             watch(news)
     found = listing_of(study)
     hint = "" if found.status in ("complete", "running") else f"; `assay study resume {found.id}` runs the rest"
-    note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} cells have ended{hint}")
+    note(f"the study {found.id} is {found.status}, {found.ended} of {found.cells} runs have ended{hint}")

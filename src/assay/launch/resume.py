@@ -43,7 +43,7 @@ def run_to_resume(
     folder = find(home, name)
     if name == "last" and (study := studies_by_run(home).get(folder.id)) is not None:
         raise UsageError(
-            f"every run here is a cell of a study; `assay study resume {study}` continues the study of the last one"
+            f"every run here belongs to a study; `assay study resume {study}` continues the study of the last one"
         )
     asked = folder.spec().config.asked()
     run = _divided(load(asked, overrides), techniques)

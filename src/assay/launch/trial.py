@@ -44,4 +44,4 @@ def _try(own: list[str], one: ReadyRun, home: Home) -> None:
     )
     if done.returncode == Status.UNAVAILABLE.exit_code:
         said = done.stderr.strip().splitlines()[-1]
-        raise UsageError(f"a step with {', '.join(own)} fails ({said}); correct this extension, and no cell was run")
+        raise UsageError(f"a step with {', '.join(own)} fails ({said}); correct this extension, and nothing was run")

@@ -314,7 +314,7 @@ def _against(found: "ScalingAnswer") -> Iterator[str]:
 def _hints(found: "ScalingAnswer") -> Iterator[str]:
     study = found.record.id
     if found.record.ending is not StudyEnding.COMPLETE:
-        yield f"assay study resume {study}    runs the cells that have no result"
+        yield f"assay study resume {study}    does the runs that have no result"
     flops = f"{_LARGER * max(one.flops for one in found.points):.2g}".replace("e+", "e")
     yield f"assay scaling optimal --flops {flops} --points {study}    the best size for {_LARGER} times the compute"
     yield f"assay scaling points {study} > points.csv    the runs, for assay scaling fit"

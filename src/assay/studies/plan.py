@@ -67,7 +67,7 @@ class Needs:
             )
         how = f"{resident} at a time, each group with a baseline of its own" if resident > 1 else "one after another"
         lost = "" if resident > 1 else ", so their times are not paired"
-        return f"The {len(self.host)} cells of a seed ran {how}{lost}: {why}."
+        return f"The {len(self.host)} runs of a seed ran {how}{lost}: {why}."
 
 
 def waves(cells: Sequence[Cell], resident: int) -> list[Wave]:

@@ -67,9 +67,9 @@ def test_a_study_that_runs_says_how_far_it_is(home: Home) -> None:
     end_cell(home, folder, found, 0)
     browser = client(home)
     with folder.locked():
-        assert f"study · 1 of {len(found.cells)} cells" in browser.get("/").text
+        assert f"study · 1 of {len(found.cells)} runs" in browser.get("/").text
     stopped = browser.get("/").text
-    assert f"1 of {len(found.cells)} cells have ended." in stopped
+    assert f"1 of {len(found.cells)} runs have ended." in stopped
     assert f"assay study resume {folder.id}" in stopped
 
 

@@ -83,7 +83,7 @@ def test_rows_fill_in_while_a_study_runs(home: Home, finished: ComparisonRecord)
     folder, browser = begin_study(home, finished), client(home)
     with folder.locked():
         before = browser.get(f"/studies/{folder.id}").text
-        assert "fill in here as cells end" in before
+        assert "fill in here as runs end" in before
         assert 'id="front"' not in before
         for number, one in enumerate(finished.cells):
             if one.cell.seed == 0:

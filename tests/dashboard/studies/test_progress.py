@@ -78,7 +78,7 @@ def test_the_time_left_follows_from_the_times_of_the_log() -> None:
     log = [event_of(one) for one in ({"event": "plan"}, *wave_log(CELLS[:half], since=1000.0))]
     whole = progress_of(Course(lambda: PLAN)(log))
     left = 2.0 * half * (PLAN.protocol.blocks + 2)
-    assert whole == f"{half} of {len(CELLS)} cells, about {left:.0f} s left"
+    assert whole == f"{half} of {len(CELLS)} runs, about {left:.0f} s left"
     course = Course(lambda: PLAN)
     assert progress_of([*course(log[:7]), *course(log[7:])]) == whole
 
@@ -90,7 +90,7 @@ def test_a_study_that_was_stopped_goes_on_with_the_cells_that_ended() -> None:
     assert progress_of(course([event_of(one) for one in (*wave_log(CELLS[:half], since=0.0), over)])) == ""
     (batch,) = course([event_of(one) for one in wave_log(CELLS[half:], since=9000.0)[: 2 * half]])
     assert batch["over"] is None
-    assert batch["progress"].startswith(f"{half} of {len(CELLS)} cells, about ")
+    assert batch["progress"].startswith(f"{half} of {len(CELLS)} runs, about ")
 
 
 def test_a_plan_that_cannot_be_read_gives_no_time() -> None:

@@ -65,7 +65,7 @@ def test_pieces_count_down_to_nothing_even_when_cells_die() -> None:
     hear(tell, {PROGRESS_CELLS[2].name: ("block 2", Status.KILLED)})
     assert board.pieces == (56, 56)
     assert seen == sorted(seen)
-    assert board.progress().startswith("8 of 8 cells")
+    assert board.progress().startswith("8 of 8 runs")
     assert board.ended[PROGRESS_CELLS[2].name] == "killed"
 
 
@@ -154,7 +154,7 @@ def test_plain_lines_are_what_will_run_and_each_failure(capsys: pytest.CaptureFi
     assert err.splitlines() == [
         "reading the corpus",
         "4 rows × 2 seeds",
-        "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 cells",
+        "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 runs",
         STOPPING,
     ]
 
@@ -175,7 +175,7 @@ def test_plain_lines_are_at_least_fifteen_seconds_apart(
 
     hear(tell)
     times = [at for at, _ in said]
-    shape = r"\d of 8 cells(, about .* left)?; .*, seed \d: (block \d/5|start.*|finishing|steady)"
+    shape = r"\d of 8 runs(, about .* left)?; .*, seed \d: (block \d/5|start.*|finishing|steady)"
     assert [line for _, line in said[1:] if not re.fullmatch(shape, line)] == []
     assert fewest <= len(times) <= most
     assert all(later - earlier >= max(15.0, 0.05 * later) for earlier, later in pairwise(times))
@@ -219,7 +219,7 @@ def test_the_time_left_is_the_predicted_one_until_a_block_has_ended(monkeypatch:
     board.hear(Turn(control, "start"))
     now[0] = 30.0
     assert board.seconds_left() == 70.0
-    assert board.progress() == "0 of 8 cells, about 1 min 10 s left"
+    assert board.progress() == "0 of 8 runs, about 1 min 10 s left"
     now[0] = 200.0
     assert board.seconds_left() == 0.0
     board.hear(Turn(control, "block", 1))
@@ -247,5 +247,5 @@ def test_a_board_that_is_drawn_shows_states_and_ends_clean(capsys: pytest.Captur
     assert "loss 2.5000 after 4 of " in joined
     assert "✗ killed" in shown[-1]
     assert "waiting" not in shown[-1]
-    assert "10 of 10 cells" in shown[-1]
+    assert "10 of 10 runs" in shown[-1]
     assert capsys.readouterr().out == ""

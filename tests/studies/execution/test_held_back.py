@@ -76,7 +76,7 @@ def test_the_rest_is_listed_and_gets_a_control_of_its_own(limited: Limited, tmp_
 
 def test_the_answer_names_what_it_cannot_conclude(limited: Limited) -> None:
     said = " ".join(analyse(limited(4.5)).caveats)
-    assert f"ended the study before 2 of 6 cells could begin: baseline, seed 0, time 3; {BOTH}, seed 0." in said
+    assert f"ended the study before 2 of 6 runs could begin: baseline, seed 0, time 3; {BOTH}, seed 0." in said
     assert f"No process, so no conclusion: {BOTH}." in said
     assert "because combinations are missing: bias false, rate 3e-4, bias false × rate 3e-4." in said
 

@@ -102,7 +102,7 @@ def last_of(state: ServerState, studies: Sequence[StudyLine], runs: Sequence[Ent
 
 def _study(state: ServerState, line: StudyLine) -> Happened:
     folder = StudyFolder(state.watch.home.reports / line.id)
-    sentence, hints = f"{line.ended} of {line.cells} cells have ended.", tuple[Command, ...]()
+    sentence, hints = f"{line.ended} of {line.cells} runs have ended.", tuple[Command, ...]()
     try:
         answer = state.answers.of(folder)
     except UsageError as error:
@@ -110,7 +110,7 @@ def _study(state: ServerState, line: StudyLine) -> Happened:
     if answer is not None:
         sentence, hints = answer.sentence or sentence, answer.next
     elif line.status == "stopped":
-        hints = ((f"assay study resume {line.id}", "runs the cells that have no result"),)
+        hints = ((f"assay study resume {line.id}", "does the runs that have no result"),)
     named = ("study", line.title or line.id, line.id, _address("studies", line.id))
     return Happened(*named, line.status, sentence, hints, line.base)
 
@@ -131,7 +131,7 @@ def _running(state: ServerState, studies: Sequence[StudyLine], runs: Sequence[En
     for line in studies:
         if line.status == "running":
             told = progress_of(state.studies.tail(StudyFolder(state.watch.home.reports / line.id)).since(0)[0])
-            progress = told or f"{line.ended} of {line.cells} cells"
+            progress = told or f"{line.ended} of {line.cells} runs"
             title, address = line.title or line.id, _address("studies", line.id)
             yield Running("study", title, address, progress, line.ended, line.cells)
     for entry in runs:

@@ -70,7 +70,7 @@ class Course:
         return [{"cells": cells, "over": self._over, "progress": self._progress(events, before)}]
 
     def _progress(self, events: Sequence[LogEvent], ended: dict[str, str]) -> str | None:
-        """Return a text such as ``"3 of 14 cells, about 40 s left"``; None if the study is over, or has no plan."""
+        """Return a text such as ``"3 of 14 runs, about 40 s left"``; None if the study is over, or has no plan."""
         if self._over is not None:
             self._timed = None
             return None

@@ -239,8 +239,8 @@ def meanings(comparison: Comparison) -> list[tuple[str, str]]:
 _METHOD = (
     (
         "change and interval",
-        "Every cell is a process of its own. The cells of a seed are alive together and take turns: in each round "
-        "every cell runs one timed block, in an order that is shuffled for each round. Blocks of one process share its "
+        "Every run is a process of its own. The runs of a seed are alive together and take turns: in each round "
+        "every run has one timed block, in an order that is shuffled for each round. Blocks of one process share its "
         "chance effects, so a process counts once: by the mean logarithm of its blocks. The change is relative to both "
         "runs of the baseline in the same group. The bracket is computed from the deviation between processes, pooled "
         "over all rows, with Dunnett's factor for several treatments against one baseline: the brackets of a column "
@@ -260,7 +260,7 @@ _METHOD = (
     (
         "disturbed",
         "A timed block in which other programs, or a hypervisor, used more than a tenth of the processor time. Every "
-        "cell repeats its round, and the figures leave it out.",
+        "run times another block, and the figures leave it out.",
     ),
     (
         "predicted",
@@ -370,7 +370,7 @@ def configuration(comparison: Comparison) -> dict[str, list[tuple[str, str]]]:
 
 def runs_table(comparison: Comparison) -> Table:
     """Return every run with its figures."""
-    columns = ("cell", "run", "status", "median step (quartiles)", "peak of tensors", "reached in", "wall clock")
+    columns = ("run of", "id", "status", "median step (quartiles)", "peak of tensors", "reached in", "wall clock")
     return Table.of(columns, map(_ran_cell, comparison.record.cells))
 
 

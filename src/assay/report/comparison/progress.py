@@ -142,9 +142,9 @@ class Board:
         return sum(count * means.get(piece, means["block"]) for piece, count in pieces.items())
 
     def progress(self) -> str:
-        """Return a text such as ``"3 of 14 cells, about 1 min 20 s left"``."""
+        """Return a text such as ``"3 of 14 runs, about 1 min 20 s left"``."""
         left = self.seconds_left()
-        text = f"{len(self.ended)} of {len(self.cells)} cells"
+        text = f"{len(self.ended)} of {len(self.cells)} runs"
         return f"{text}, about {_about(left)} left" if left else text
 
     def opening(self) -> str:
@@ -187,7 +187,7 @@ _QUIET_SECONDS = 15.0
 """Least time between two lines of progress that cannot be redrawn."""
 _QUIET_SHARE = 0.05
 """Least time between them as a share of the time so far."""
-STOPPING = "stopping: every cell finishes its step and saves; Ctrl-C again to stop at once"
+STOPPING = "stopping: every run finishes its step and saves; Ctrl-C again to stop at once"
 
 
 class Watcher(AbstractContextManager["Watcher"], Protocol):

@@ -20,7 +20,7 @@ def outlook_report(plan: "Outlook", *, cells: bool = False) -> Iterator[Block]:
     columns = ("row", "processes", "peak of tensors", "step", "process", "remark")
     yield Table.of(columns, map(_row, plan.rows), right=columns[1:5], spare=("step",))
     if cells:
-        names = ("cell", "seed", "process", "peak of tensors", "time", "remark")
+        names = ("run of", "seed", "process", "peak of tensors", "time", "remark")
         yield Table.of(names, map(_cell, plan.cells()), right=names[1:5])
         if plan.drifts:
             yield f"Further runs of the baseline with nudged weights: {plan.drifts}."
@@ -74,11 +74,11 @@ def standing_report(standing: "StudyStanding") -> Iterator[Block]:
         "base": study.title,
         "status": study.status,
         "process": standing.process,
-        "cells": f"{study.ended} of {study.cells} have ended",
+        "runs": f"{study.ended} of {study.cells} have ended",
         "of them": ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in standing.by_status.items()),
     }
     yield Facts.of((label, text) for label, text in facts.items() if text)
     if standing.problems:
-        yield Table.of(("cell", "run", "problem"), standing.problems)
+        yield Table.of(("run of", "id", "problem"), standing.problems)
     if study.status not in ("complete", "running"):
-        yield f"`assay study resume {study.id}` runs the cells that have no result."
+        yield f"`assay study resume {study.id}` does the runs that have no result."

@@ -64,7 +64,7 @@ class Deadline:
         seconds = self._seconds(needed)
         if seconds is not None and seconds > self.seconds:
             why = "one seed of a fractional design, which shows no effect without all of its rows,"
-            what = why if self._whole else f"the first cells ({', '.join(cell.treatment for cell in needed)})"
+            what = why if self._whole else f"the first runs ({', '.join(cell.treatment for cell in needed)})"
             raise UsageError(
                 f"--max-hours {self.seconds / 3600:g} is too short: {what} would take about {format_seconds(seconds)}; "
                 "give more hours or fewer steps"

@@ -42,7 +42,7 @@ from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves
 
-_NOT_TIMED = "Cells ran beside each other, with one thread each, so their times are not compared."
+_NOT_TIMED = "Runs went beside each other, with one thread each, so their times are not compared."
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Execution:
     def check(self) -> None:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
         if self.blocks < 1:
-            raise UsageError(f"--blocks {self.blocks} is not possible; a cell needs at least one timed block")
+            raise UsageError(f"--blocks {self.blocks} is not possible; a run needs at least one timed block")
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"--timeout {self.timeout:g} is not possible; give a positive number of seconds")
         if self.hours is not None and not 0 < self.hours < inf:
@@ -156,7 +156,7 @@ def _kept(done: Progress, mode: Mode, how: Execution) -> Progress:
 
     found = cells_to_keep(done.cells, mode)
     for differs, cells in elsewhere(found, detect(), digest).items():
-        how.prepare(f"{len(cells)} finished cells have another {differs} and run again", None)
+        how.prepare(f"{len(cells)} finished runs have another {differs} and run again", None)
         found = [one for one in found if one not in cells]
     return Progress(found, [one for one in done.rounds if one.wave in {cell.wave for cell in found}], done.waves)
 

@@ -36,7 +36,7 @@ def test_missing_and_failed_rows_come_first() -> None:
     failed = {TREATMENTS[0]: {"status": Status.FAILED, "reason": "division by zero"}}
     made = record(seeds=3, changes=failed, ending=StudyEnding.INTERRUPTED)
     first, second, *_ = lines(analyse(made))["next"]
-    assert first == f"assay study resume {made.id}    runs the cells that have no result"
+    assert first == f"assay study resume {made.id}    does the runs that have no result"
     assert second.startswith("assay runs show ")
     assert second.endswith("sdpa_attention: failed: division by zero")
 

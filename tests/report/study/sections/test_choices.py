@@ -130,7 +130,7 @@ def test_rows_that_are_as_light_are_named_together() -> None:
 def test_a_limit_of_time_is_in_the_answer() -> None:
     choice, limit = sentences(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))
     assert choice.startswith("No row") or "sdpa_attention" in choice
-    assert limit.startswith("The limit of time ended the study before 18 of 24 cells could begin; it cannot tell ")
+    assert limit.startswith("The limit of time ended the study before 18 of 24 runs could begin; it cannot tell ")
 
 
 def test_a_stated_target_is_in_the_answer() -> None:

@@ -288,7 +288,7 @@ def hints(study: "StudyView") -> Iterator[str]:
     """Yield commands to run next, each with what it does."""
     comparison, record = study.comparison, study.comparison.record
     if record.ending is not StudyEnding.COMPLETE:
-        yield f"assay study resume {record.id}    runs the cells that have no result"
+        yield f"assay study resume {record.id}    does the runs that have no result"
     lost = [row for row in comparison.rows if row.status.failure and row.runs]
     yield from (f"assay runs show {row.runs[0]}    {row.treatment}: {status(row)}" for row in lost[:_MOST])
     found = study.of(answers)
