@@ -117,9 +117,7 @@ def test_a_fraction_is_whole_for_each_seed() -> None:
 
 
 def test_a_limit_that_holds_no_row_is_refused() -> None:
-    with pytest.raises(
-        UsageError, match=r"too short: the first runs \(baseline, baseline \(again\), sdpa_attention\)"
-    ):
+    with pytest.raises(UsageError, match=r"too short: the first runs \(baseline, baseline \(again\), sdpa_attention\)"):
         Deadline(25 / 3600, lambda cell: 10).check(SEEDS)
     with pytest.raises(UsageError, match="one seed of a fractional design"):
         Deadline(35 / 3600, lambda cell: 10, whole=True).check(SEEDS)
@@ -129,9 +127,7 @@ def test_a_limit_that_holds_no_row_is_refused() -> None:
 
 
 def test_a_limit_that_holds_no_row_is_refused_where_each_cell_is_a_wave() -> None:
-    with pytest.raises(
-        UsageError, match=r"too short: the first runs \(baseline, baseline \(again\), sdpa_attention\)"
-    ):
+    with pytest.raises(UsageError, match=r"too short: the first runs \(baseline, baseline \(again\), sdpa_attention\)"):
         Deadline(25 / 3600, lambda cell: 10).check(SINGLE)
     Deadline(35 / 3600, lambda cell: 10).check(SINGLE)
     Deadline(25 / 3600, lambda cell: 10, beside=2).check(SINGLE)
