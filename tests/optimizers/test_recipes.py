@@ -1,4 +1,4 @@
-"""Recipes of optimizers: their groups, kernels and learning rates, and the steps of Lion, Muon, NorMuon and cautious decay."""
+"""Recipes of optimizers: their groups, kernels and learning rates, and the steps of Lion, Muon and NorMuon."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -10,7 +10,18 @@ from torch import nn
 from assay.config import Spec, TrainingConfig
 from assay.errors import UsageError
 from assay.optimizations import optimizations_of
-from assay.optimizers.recipes import OptimizerRecipe, adafactor, adamw, at_rate, by_mesh, cautious, decay_groups, lion, muon, normuon
+from assay.optimizers.recipes import (
+    OptimizerRecipe,
+    adafactor,
+    adamw,
+    at_rate,
+    by_mesh,
+    cautious,
+    decay_groups,
+    lion,
+    muon,
+    normuon,
+)
 from assay.training.build import baseline
 from support.optimizers import SHAPES, after, made, update
 from support.random_data import RandomData

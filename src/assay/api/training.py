@@ -28,6 +28,7 @@ def train(
     *overrides: str,
     optimizations: Stack = (),
     resume: str | None = None,
+    branch: str | None = None,
     name: str | None = None,
     home: Home | Path | str | None = None,
     timeout: float | None = None,
@@ -37,11 +38,12 @@ def train(
 
     `resume` names a run to continue, by its id or name, the start of one, or ``last``. Then only its budget and
     ``ranks`` can be overridden, and `optimizations` are techniques that divide it among ranks, replacing its former
-    ones. `name` is the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The
-    first Ctrl-C saves and stops the run, a second one kills it; the result then has the status `interrupted`. Running
-    out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
-    anything is written, and `StorageError` if the disk refuses. A run of one process ends with a short text of its
-    model, which is in its result.
+    ones. `branch` is RUN@STEP: a new run begins with that checkpoint, and only its end can be overridden. `name` is
+    the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The first Ctrl-C saves
+    and stops the run, a second one kills it; the result then has the status `interrupted`. Running out of memory,
+    divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before anything is
+    written, and `StorageError` if the disk refuses. A run of one process ends with a short text of its model, which is
+    in its result.
     """
     from assay.api.result_types import TrainedRun
     from assay.launch.spawn import start
@@ -52,7 +54,12 @@ def train(
         raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
     if name is not None:
         _can_be_called(name, resume, place)
-    folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
+    if branch is not None:
+        if resume is not None or specs_of(optimizations):
+            raise UsageError("a branch is a new run with the techniques of the other; leave out --with and --resume")
+        folder, prepared = None, _branched(branch, _only_overrides(source, overrides), place, tell)
+    else:
+        folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
     prepared = replace(prepared, preset=preset_of(source), name=name)
     alone = prepared.run.ranks == 1
     with start(prepared, place, resume=folder, timeout=timeout, sample=alone) as child:
@@ -80,6 +87,18 @@ def _ready(
     if folder is not None:
         same_corpus(folder, prepared)
     return folder, prepared
+
+
+def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener) -> "ReadyRun":
+    """Return a run that begins with a checkpoint of another, with its corpus and prediction."""
+    from assay.launch.branch import run_to_branch
+    from assay.launch.prepare import ready
+    from assay.launch.resume import same_corpus
+
+    other, begun, run = run_to_branch(home, branch, overrides)
+    prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
+    same_corpus(other, prepared)
+    return replace(prepared, branch=begun)
 
 
 def _yardsticks(prepared: "ReadyRun", child: "Child") -> dict[str, Any]:
@@ -124,10 +143,10 @@ def _can_be_called(name: str, resume: str | None, home: Home) -> None:
 
 
 def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides of a resumed run. Raises `UsageError` if a preset or file is named as well."""
+    """Return the overrides of a resumed run or a branch. Raises `UsageError` if a preset or file is named as well."""
     first = [] if source is None else [source]
     if not all(isinstance(one, str) and "=" in one for one in first):
-        raise UsageError("a resumed run keeps its configuration; leave out the preset, or start a new run")
+        raise UsageError("a resumed or branched run keeps its configuration; leave out the preset, or start a new run")
     return [str(one) for one in (*first, *overrides)]
 
 

@@ -46,7 +46,6 @@ class Lion(Optimization):
     pays: ClassVar = "a new search for the learning rate; small, noisy gradients count as much as large ones"
     sources: ClassVar = ("arXiv:2302.06675",)
     claims: ClassVar = frozenset({"optimizer"})
-    traits: ClassVar = frozenset({"decoupled decay"})
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.optimizers import momentum as momentum_updates

@@ -46,7 +46,6 @@ class Muon(Optimization):
     pays: ClassVar = "15 products a matrix in every update, and their temporaries"
     sources: ClassVar = ("https://kellerjordan.github.io/posts/muon/", "arXiv:2502.16982")
     claims: ClassVar = frozenset({"optimizer"})
-    traits: ClassVar = frozenset({"decoupled decay"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"pieces of weights": "muon needs whole matrices, and {other} splits them; use data_parallel"}

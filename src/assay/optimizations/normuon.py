@@ -50,7 +50,6 @@ class Normuon(Optimization):
     pays: ClassVar = "15 products a matrix in every update, and their temporaries; a number a row of state"
     sources: ClassVar = ("arXiv:2510.05491", "https://github.com/zichongli5/NorMuon", "arXiv:2502.16982")
     claims: ClassVar = frozenset({"optimizer"})
-    traits: ClassVar = frozenset({"decoupled decay"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"pieces of weights": "normuon needs whole matrices, and {other} splits them; use data_parallel"}
@@ -58,7 +57,8 @@ class Normuon(Optimization):
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.n_expert is not None:
             raise Conflict(
-                "normuon updates matrices, and a mixture stacks those of its experts; leave out normuon or model.n_expert"
+                "normuon updates matrices, and a mixture stacks those of its experts; leave out normuon or "
+                "model.n_expert"
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
@@ -73,8 +73,13 @@ class Normuon(Optimization):
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         others = plain_adamw(expected.rule)
-        own = {"momentum": self.momentum, "beta2": self.beta2, "epsilon": self.epsilon}
-        rule = NorMuonRule(weight_decay=others.weight_decay, others=others, **own)
+        rule = NorMuonRule(
+            weight_decay=others.weight_decay,
+            momentum=self.momentum,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            others=others,
+        )
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:

@@ -164,7 +164,7 @@ def lion(training: TrainingConfig, betas: tuple[float, float]) -> OptimizerRecip
 class Muon(Decaying):
     """Muon (kellerjordan.github.io/posts/muon) in steps of AdamW's size (arXiv:2502.16982), as torch computes it.
 
-        b ← μ·b + (1 − μ)·g      O = NewtonSchulz(μ·b + (1 − μ)·g)      θ ← θ − η·(0.2·√max(rows, columns)·O + λ·θ)
+    b ← μ·b + (1 − μ)·g      O = NewtonSchulz(μ·b + (1 − μ)·g)      θ ← θ − η·(0.2·√max(rows, columns)·O + λ·θ)
     """
 
     def __init__(self, hidden: list[torch.nn.Parameter], **options: float) -> None:
@@ -190,7 +190,7 @@ class Muon(Decaying):
 class NorMuon(Muon):
     """NorMuon (arXiv:2510.05491, algorithm 1): each row of Muon's direction is divided by the root of its mean square.
 
-        v ← β₂·v + (1 − β₂)·mean of O² by row      Ô = O / (√v + ε)      θ ← θ − η·(0.2·√(rows·columns)·Ô/‖Ô‖ + λ·θ)
+    v ← β₂·v + (1 − β₂)·mean of O² by row      Ô = O / (√v + ε)      θ ← θ − η·(0.2·√(rows·columns)·Ô/‖Ô‖ + λ·θ)
     """
 
     def sized(self, orthogonal: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, float]:

@@ -238,7 +238,8 @@ class MuonRule(Rule):
 
     def sized(self, direction: "Tensor", state: State) -> "Tensor":
         """Return an orthogonal direction at the size of AdamW's steps."""
-        return direction * 0.2 * max(direction.shape) ** 0.5
+        sized: Tensor = direction * 0.2 * max(direction.shape) ** 0.5
+        return sized
 
     def _orthogonal(self, matrix: "Tensor") -> "Tensor":
         tall = matrix.shape[0] > matrix.shape[1]

@@ -36,7 +36,10 @@ MUTANTS = (
         "A row decays as a whole, if most of its elements agree.",
         rewritten(
             _DECAY,
-            (".ge_(0)\n", ".ge_(0)\n        aligned = aligned.mean(-1, keepdim=True).round().expand_as(aligned).clone()\n"),
+            (
+                ".ge_(0)\n",
+                ".ge_(0)\n        aligned = aligned.mean(-1, keepdim=True).round().expand_as(aligned).clone()\n",
+            ),
         ),
     ),
     Mutant(

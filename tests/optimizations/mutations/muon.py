@@ -21,7 +21,10 @@ MUTANTS = (
     Mutant(
         "other size",
         "Steps have the original's size in place of AdamW's.",
-        rewritten(f"{_CLASS}.sized", ("0.2 * math.sqrt(max(orthogonal.shape))", "math.sqrt(max(1, orthogonal.shape[0] / orthogonal.shape[1]))")),
+        rewritten(
+            f"{_CLASS}.sized",
+            ("0.2 * math.sqrt(max(orthogonal.shape))", "math.sqrt(max(1, orthogonal.shape[0] / orthogonal.shape[1]))"),
+        ),
     ),
     Mutant(
         "other polynomial",

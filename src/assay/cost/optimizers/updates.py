@@ -182,4 +182,3 @@ class OnHost(UpdateRule):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """One instant: gradients wait until the last weight has been copied back."""
         return (Instant("copies to and from the host", "", 0),)
-
