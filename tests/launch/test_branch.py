@@ -62,7 +62,9 @@ def test_its_rate_falls_from_the_branch_on_unless_told_otherwise(home: Home, fak
         ("last@80", ["training.stepz=90"], "did you mean 'training.steps'"),
     ],
 )
-def test_what_is_no_branch_is_refused(home: Home, fake: Fake, place: str, overrides: list[str], said: str) -> None:
+def test_a_place_or_a_change_that_is_no_branch_is_refused(
+    home: Home, fake: Fake, place: str, overrides: list[str], said: str
+) -> None:
     trunk_of(home)
     with pytest.raises(UsageError) as error:
         run_to_branch(home, place, overrides)

@@ -34,7 +34,7 @@ def test_it_is_proven_beside_optimizers_with_a_direction(other: str) -> None:
     assert [one.verdict for one in proofs] == [True, True], [one.observed for one in proofs]
 
 
-def test_what_muon_leaves_to_adamw_decays_cautiously_too() -> None:
+def test_tensors_that_muon_leaves_to_adamw_decay_cautiously_too() -> None:
     rule = expected_of(run_with(CAUTIOUS, Spec(name="muon"))).rule
     assert isinstance(rule, MuonRule)
     assert (rule.cautious, rule.others.cautious) == (True, True)

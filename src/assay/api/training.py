@@ -50,17 +50,13 @@ def train(
 
     place = home_of(home)
     tell: Listener = on_event or (lambda event: None)
-    if timeout is not None and not timeout > 0:
-        raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
-    if name is not None:
-        _can_be_called(name, resume, place)
-    if branch is not None:
-        if resume is not None or specs_of(optimizations):
-            raise UsageError("a branch is a new run with the techniques of the other; leave out --with and --resume")
-        folder, prepared = None, _branched(branch, _only_overrides(source, overrides), place, tell)
-    else:
+    _check_options(name, resume, timeout, place)
+    if branch is None:
         folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
-    prepared = replace(prepared, preset=preset_of(source), name=name)
+    else:
+        alone = resume is None and not specs_of(optimizations)
+        folder, prepared = None, _branched(branch, _only_overrides(source, overrides), place, tell, alone=alone)
+    prepared = replace(prepared, preset=prepared.preset or preset_of(source), name=name)
     alone = prepared.run.ranks == 1
     with start(prepared, place, resume=folder, timeout=timeout, sample=alone) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
@@ -89,16 +85,21 @@ def _ready(
     return folder, prepared
 
 
-def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener) -> "ReadyRun":
-    """Return a run that begins with a checkpoint of another, with its corpus and prediction."""
+def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener, *, alone: bool) -> "ReadyRun":
+    """Return a run that begins with a checkpoint of another, with its corpus and prediction.
+
+    Raises `UsageError` unless the branch is asked for alone.
+    """
     from assay.launch.branch import run_to_branch
     from assay.launch.prepare import ready
     from assay.launch.resume import same_corpus
 
+    if not alone:
+        raise UsageError("a branch is a new run with the techniques of the other; leave out --with and --resume")
     other, begun, run = run_to_branch(home, branch, overrides)
     prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
     same_corpus(other, prepared)
-    return replace(prepared, branch=begun)
+    return replace(prepared, branch=begun, preset=other.spec().preset)
 
 
 def _yardsticks(prepared: "ReadyRun", child: "Child") -> dict[str, Any]:
@@ -134,9 +135,14 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
     return child.result()
 
 
-def _can_be_called(name: str, resume: str | None, home: Home) -> None:
+def _check_options(name: str | None, resume: str | None, timeout: float | None, home: Home) -> None:
+    """Raise `UsageError` if a run cannot have this name, or if it would time out before it begins."""
     from assay.store.lookup import check_name
 
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
+    if name is None:
+        return
     if resume is not None:
         raise UsageError("a resumed run keeps its name; leave out --name")
     check_name(home, name)

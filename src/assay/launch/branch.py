@@ -1,9 +1,9 @@
 """Branch a new run from a checkpoint of another, so that runs of several lengths share their stable phase.
 
-The new run has the other's configuration but for its end: by default its learning rate falls from the step of the
-checkpoint on (`training.schedule=wsd`), and its length follows from `training.decay_fraction`. The rates of all steps
-that were done must be those of the new schedule, so that the run is what it would have been without the other. The
-checkpoint is copied into a folder of its own, and the record names the run and the step.
+The new run has the other's configuration, and an end of its own. By default its learning rate falls from the step of
+the checkpoint on (`training.schedule=wsd`), and its length follows from `training.decay_fraction`. The rates of all
+steps so far must be those of the new schedule. So the run is what it would have been without the other. The checkpoint
+is copied into a folder of its own, and the record names the run and the step.
 """
 
 from collections.abc import Sequence

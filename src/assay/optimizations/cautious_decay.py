@@ -1,12 +1,15 @@
 """Cautious weight decay: an element decays only if the step moves it towards zero, or not at all.
 
-Decoupled decay shrinks every weight by η·λ, also where the gradient asks for a larger one. Here element i decays only
-if u·θ ≥ 0 for its weight θ and its update u, of which the step subtracts η·u (arXiv:2510.12402, algorithm 1):
-θ ← θ − η·(u + λ·[u·θ ≥ 0]·θ). λ is the run's, and nothing is to be tuned anew. It acts on AdamW's plain loop, and on
-optimizers of ours that pass the direction of their step to their decay. Others claim the decay as their own, and are
-refused. AdamW's u has the sign of its first moment. Signs are multiplied in place of numbers, since a product of small
-numbers would be rounded to zero. A weight in 16 bits is refused: it is too coarse to shrink by η·λ. The proof counts
-the parameters whose signs were compared.
+Decoupled decay shrinks every weight by η·λ, also where the gradient asks for a larger one. Here a weight decays only if
+its sign is that of its update u, or one of them is zero (arXiv:2510.12402, algorithm 1):
+
+    θ ← θ − η·(u + λ·[u·θ ≥ 0]·θ)
+
+λ is the run's, and nothing is to be tuned anew. It acts on AdamW's plain loop, and on optimizers of ours that pass the
+direction of their step to their decay. Others claim the decay as their own, and are refused. AdamW's u has the sign of
+its first moment. Signs are multiplied in place of numbers, since a product of small numbers would be rounded to zero. A
+weight in 16 bits is refused: it is too coarse to shrink by η·λ. The proof counts the parameters whose signs were
+compared.
 """
 
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ _UPDATE_ERROR = 0.12
 """Largest relative error of an update: the order of products changes how the iteration is rounded to bfloat16."""
 
 
-class Muon(Optimization):
+class MuonAndAdamw(Optimization):
     """Muon and AdamW in place of AdamW."""
 
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95

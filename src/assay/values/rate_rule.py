@@ -37,8 +37,8 @@ def rate_fault(training: TrainingConfig, factor: float, step: int, used: float) 
 def rate(training: TrainingConfig, step: int) -> float:
     """Return the learning rate of a step.
 
-    Linear warm-up from peak/(w + 1) to the peak; then constant, half a cosine down to the minimum, or constant and a
-    line down to the minimum over the last share of the steps.
+    Linear warm-up from peak/(w + 1) to the peak; then constant, or half a cosine down to the minimum. `wsd` is constant
+    and ends with a line down to the minimum.
     """
     peak, low, warmup = training.learning_rate, training.min_learning_rate, training.warmup_steps
     if step < warmup:

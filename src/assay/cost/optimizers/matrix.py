@@ -20,7 +20,7 @@ from assay.cost.optimizers.updates import (
     Traffic,
     UpdateRule,
     after_another,
-    compared,
+    comparison_traffic,
     counts,
     each,
     groups,
@@ -80,7 +80,7 @@ class MuonUpdate(UpdateRule):
         """Passes over hidden matrices, with those of cautious decay, and AdamW's over the rest."""
         hidden, rest = _split(pieces)
         own = each(hidden, self.passes, self.launches).plus(self._others.traffic(rest))
-        return own.plus(compared(hidden)) if self.cautious else own
+        return own.plus(comparison_traffic(hidden)) if self.cautious else own
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, compared, each, groups, like
+from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, comparison_traffic, each, groups, like
 from assay.cost.tensor import Tensor
 
 
@@ -60,4 +60,4 @@ class LionUpdate(UpdateRule):
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes over every parameter, and those of cautious decay."""
         own = super().traffic(pieces)
-        return own.plus(compared(pieces)) if self.cautious else own
+        return own.plus(comparison_traffic(pieces)) if self.cautious else own

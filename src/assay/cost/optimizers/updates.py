@@ -119,10 +119,10 @@ class AdamWUpdate(UpdateRule):
     def traffic(self, pieces: Pieces) -> Traffic:
         """Passes over every parameter, and those of cautious decay."""
         own = super().traffic(pieces)
-        return own.plus(compared(pieces)) if self.cautious else own
+        return own.plus(comparison_traffic(pieces)) if self.cautious else own
 
 
-def compared(pieces: Pieces) -> Traffic:
+def comparison_traffic(pieces: Pieces) -> Traffic:
     """Traffic that cautious decay adds for each decayed parameter: sign 2, product 3, comparison and factor 6, decay 1.
 
     The plain decay reads and writes a weight; this one reads a factor beside it.
