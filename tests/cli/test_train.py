@@ -4,9 +4,12 @@ import errno
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from assay.config import Home
+from assay.records.run import Branch
 from assay.records.status import Status
 from assay.store.run_folder import RunFolder
 from cli.conftest import TINY, Assay
@@ -221,6 +224,28 @@ def test_impossible_resumptions_are_refused(
     assert said.code == 2
     assert expected in said.sentence()
     assert assay("runs", "show", run, "--json").value == before
+
+
+def test_a_branch_is_a_run_of_its_own(assay: Assay, fake: Fake, corpus: str, home: Home) -> None:
+    stable = ("training.schedule=constant", "training.keep_steps=[2]", "training.warmup_steps=0")
+    trunk = assay("train", corpus, *TINY, *stable, "--json").value["run"]
+    place = home.runs / trunk / "checkpoints" / "step-00000002"
+    place.mkdir(parents=True)
+    save_file({"head.norm.weight": np.ones(8, np.float32)}, place / "model.safetensors")
+    found = assay("train", "--branch", f"{trunk}@2", "training.steps=3", "--name", "short", "--json").value
+    assert RunFolder(home.runs / found["run"]).spec().branch == Branch(run=trunk, step=2)
+    assert found["config"]["training"]["schedule"] == "wsd"
+    assert found["run"].endswith("-short")
+    assert (home.runs / found["run"] / "checkpoints" / "step-00000002").is_dir()
+    for words, said in (
+        (("demo",), "leave out the preset"),
+        (("--with", "muon"), "leave out --with and --resume"),
+        (("--resume", "last"), "leave out --with and --resume"),
+        (("--nproc", "2"), "'ranks' cannot change in a branch"),
+    ):
+        refused = assay("train", "--branch", f"{trunk}@2", *words)
+        assert (refused.code, said in refused.sentence()) == (2, True), refused.sentence()
+    assert len(list(home.runs.iterdir())) == 2
 
 
 def test_a_diverged_run_is_not_resumed(assay: Assay, fake: Fake, corpus: str) -> None:

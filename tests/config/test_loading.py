@@ -86,6 +86,9 @@ def test_a_run_that_compares_gradients_is_another_run() -> None:
     plain = identity(resolve_run(validate({})))
     assert identity(resolve_run(validate({"training": {"gradient_probe": 0}}))) == plain
     assert identity(resolve_run(validate({"training": {"gradient_probe": 2}}))) != plain
+    assert identity(resolve_run(validate({"training": {"decay_fraction": 0.2, "keep_steps": []}}))) == plain
+    assert identity(resolve_run(validate({"training": {"decay_fraction": 0.3}}))) != plain
+    assert identity(resolve_run(validate({"training": {"keep_steps": [3]}}))) != plain
 
 
 def test_one_micro_batch_has_none_to_be_compared_with() -> None:

@@ -1,5 +1,6 @@
-"""Recipes of optimizers: their groups, kernels and learning rates, and the steps of Lion and Muon."""
+"""Recipes of optimizers: their groups, kernels and learning rates, and the steps of Lion, Muon and NorMuon."""
 
+from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
@@ -7,10 +8,22 @@ import torch
 from torch import nn
 
 from assay.config import Spec, TrainingConfig
+from assay.errors import UsageError
 from assay.optimizations import optimizations_of
-from assay.optimizers.recipes import adamw, at_rate, by_mesh, decay_groups, lion, muon
+from assay.optimizers.recipes import (
+    OptimizerRecipe,
+    adafactor,
+    adamw,
+    at_rate,
+    by_mesh,
+    cautious,
+    decay_groups,
+    lion,
+    muon,
+    normuon,
+)
 from assay.training.build import baseline
-from support.optimizers import SHAPES, made, update
+from support.optimizers import SHAPES, after, made, update
 from support.random_data import RandomData
 from support.runs import run_with
 from support.steps import build_step
@@ -147,3 +160,76 @@ def test_hidden_matrices_alone_are_enough() -> None:
     weight.grad = torch.randn(4, 8)
     optimizer.step()
     assert len(optimizer.state) == 1
+
+
+def test_muon_is_torchs_bit_for_bit() -> None:
+    (ours, mine), (_, theirs) = made(muon(TrainingConfig(learning_rate=0.01), 0.9)), made(adamw(TRAINING))
+    hidden = [one for name, one in theirs if name in HIDDEN]
+    torchs = torch.optim.Muon(hidden, lr=0.01, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw")
+    for index in range(3):
+        update(ours, mine, index)
+        update(torchs, theirs, index)
+    assert all(torch.equal(one, dict(theirs)[name]) for name, one in mine if name in HIDDEN)
+
+
+def test_rows_of_normuon_have_one_size_and_the_whole_has_adamws() -> None:
+    optimizer, named = made(normuon(TRAINING, 0.95, 0.95, 1e-10))
+    before = {name: one.detach().clone() for name, one in named}
+    update(optimizer, named, 0)
+    for name, one in named:
+        if name in HIDDEN:
+            step = (before[name] - one.detach()) / TRAINING.learning_rate
+            assert step.norm() == pytest.approx(0.2 * step.numel() ** 0.5, rel=1e-3)
+            rows = step.norm(dim=1)
+            assert rows.max() / rows.min() == pytest.approx(1.0, abs=1e-3)  # the first mean square is the row's own
+            assert optimizer.state[one]["second_momentum_buffer"].shape == (one.shape[0], 1)
+
+
+def test_normuon_survives_rows_and_matrices_without_gradients() -> None:
+    weight = nn.Parameter(torch.randn(8, 4))
+    optimizer = normuon(TRAINING, 0.95, 0.95, 1e-10)([("blocks.0.w", weight)])
+    before = weight.detach().clone()
+    for gradient in (torch.zeros(8, 4), torch.cat([torch.zeros(4, 4), torch.randn(4, 4)])):
+        weight.grad = gradient
+        optimizer.step()
+        assert torch.isfinite(weight).all()
+    assert torch.equal(weight[:4], before[:4])
+    assert not torch.equal(weight[4:], before[4:])
+
+
+PEERS: dict[str, Callable[[TrainingConfig], OptimizerRecipe]] = {
+    "adamw": adamw,
+    "lion": lambda training: lion(training, (0.9, 0.99)),
+    "muon": lambda training: muon(training, 0.95),
+    "normuon": lambda training: normuon(training, 0.95, 0.95, 1e-10),
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_caution_spares_what_the_step_moves_away_from_zero(name: str) -> None:
+    rate, decay = 0.01, 0.5
+    still, decaying = (TrainingConfig(learning_rate=rate, weight_decay=one) for one in (0.0, decay))
+    before = {key: one.detach().clone() for key, one in made(adamw(still))[1]}
+    undecayed, found = after(PEERS[name](still), 1), after(cautious(PEERS[name](decaying)), 1)
+    for key, start in before.items():
+        update_of = start - undecayed[key]
+        wanted = undecayed[key] - rate * decay * start * (update_of * start >= 0) * (start.ndim > 1)
+        torch.testing.assert_close(found[key], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_zero_update_decays_and_no_tiny_product_is_rounded_to_zero() -> None:
+    weight = nn.Parameter(torch.tensor([[1.0, 1e-30, 1e-30]]))
+    optimizer = cautious(adamw(TrainingConfig(learning_rate=0.5, weight_decay=1.0, epsilon=1.0)))([("w", weight)])
+    weight.grad = torch.tensor([[0.0, 1e-30, -1e-30]])
+    optimizer.step()
+    assert weight[0].tolist() == pytest.approx([0.5, 0.0, 1.5e-30], rel=1e-5, abs=1e-36)
+
+
+def test_caution_without_decay_is_the_optimizer_itself() -> None:
+    plain, careful = after(adamw(TRAINING)), after(cautious(adamw(TRAINING)))
+    assert all(torch.equal(one, careful[name]) for name, one in plain.items())
+
+
+def test_an_optimizer_whose_decay_is_unknown_is_refused() -> None:
+    with pytest.raises(UsageError, match="does not know the decay of Adafactor"):
+        made(cautious(adafactor(TRAINING)))

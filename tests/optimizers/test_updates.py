@@ -7,12 +7,12 @@ from torch import nn
 from assay.config import TrainingConfig
 from assay.cost import Tensor
 from assay.cost.optimizers.adam_variants import AdamUpdate, ForeachAdamWUpdate, FusedAdamWUpdate, NarrowAdamWUpdate
-from assay.cost.optimizers.matrix import AdafactorUpdate, MuonUpdate
+from assay.cost.optimizers.matrix import AdafactorUpdate, MuonUpdate, NorMuonUpdate
 from assay.cost.optimizers.momentum import LionUpdate, SGDUpdate
 from assay.cost.optimizers.updates import AdamWUpdate, UpdateRule
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
-from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, lion, muon, sgd
+from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, cautious, lion, muon, normuon, sgd
 from support.optimizers import PIECES, scratch, state_bytes
 
 TRAINING = TrainingConfig()
@@ -30,6 +30,11 @@ UPDATES: dict[str, tuple[OptimizerRecipe, UpdateRule]] = {
     "lion": (lion(TRAINING, (0.9, 0.99)), LionUpdate()),
     "narrow": (narrow_adamw(TRAINING), NarrowAdamWUpdate()),
     "muon": (muon(TRAINING, 0.95), MuonUpdate()),
+    "normuon": (normuon(TRAINING, 0.95, 0.95, 1e-10), NorMuonUpdate()),
+    "cautious": (cautious(adamw(TRAINING)), AdamWUpdate(cautious=True)),
+    "cautious lion": (cautious(lion(TRAINING, (0.9, 0.99))), LionUpdate(cautious=True)),
+    "cautious muon": (cautious(muon(TRAINING, 0.95)), MuonUpdate(cautious=True)),
+    "cautious normuon": (cautious(normuon(TRAINING, 0.95, 0.95, 1e-10)), NorMuonUpdate(cautious=True)),
     "adafactor": (adafactor(TRAINING), AdafactorUpdate()),
 }
 
@@ -50,11 +55,13 @@ def test_scratch_is_predicted_and_the_instant_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(288, 96), (96, 384), (256, 256)])
-def test_the_scratch_of_an_orthogonal_step(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("name", ["muon", "normuon", "cautious muon", "cautious normuon"])
+def test_the_scratch_of_an_orthogonal_step(name: str, shape: tuple[int, int]) -> None:
+    recipe, rule = UPDATES[name]
     weight = nn.Parameter(torch.randn(shape))
     weight.grad = torch.randn(shape)
-    optimizer = torch.optim.Muon([weight], adjust_lr_fn="match_rms_adamw")
+    optimizer = recipe([("blocks.0.w", weight)])
     optimizer.step()
     measured = tensor_peak(lambda: optimizer.step(), "cpu").above_start_bytes
-    (instant,) = MuonUpdate().instants({"blocks.0.w": Tensor("blocks.0.w", shape, batched=False)})
+    (instant,) = rule.instants({"blocks.0.w": Tensor("blocks.0.w", shape, batched=False)})
     assert 0 <= measured - instant.nbytes <= SCALARS

@@ -1,9 +1,11 @@
+"""Schedules by their definitions, and which changes of a run bend them."""
+
 import math
 
 import pytest
 
 from assay.config import TrainingConfig
-from assay.training.learning_rate import describe_bend, schedule
+from assay.training.learning_rate import decay_start, describe_bend, schedule
 
 
 def nanogpt(it: int, learning_rate: float, min_lr: float, warmup_iters: int, lr_decay_iters: int) -> float:
@@ -62,3 +64,40 @@ def test_more_steps_alone_bend_no_schedule_that_does_not_end_with_them(fixed: di
 def test_the_step_after_the_last_has_the_lowest_rate() -> None:
     training = TrainingConfig(steps=20, warmup_steps=2, learning_rate=1e-3, min_learning_rate=1e-4)
     assert schedule(training)(20) == 1e-4 < schedule(training)(19)
+
+
+WSD = TrainingConfig(
+    steps=20, warmup_steps=2, learning_rate=1e-3, min_learning_rate=1e-4, schedule="wsd", decay_fraction=0.25
+)
+
+
+def test_wsd_warms_up_stays_and_falls_in_a_line() -> None:
+    found = [1e4 * schedule(WSD)(step) for step in range(22)]
+    rising, stable, falling = [10 / 3, 20 / 3], [10.0] * 14, [10.0 - 9 * part / 5 for part in range(1, 5)]
+    assert found == pytest.approx([*rising, *stable, *falling, 1.0, 1.0])
+    assert decay_start(WSD) == 15
+
+
+@pytest.mark.parametrize(("steps", "share", "start"), [(20, 0.001, 19), (20, 1.0, 2), (20, 0.5, 10), (1000, 0.2, 800)])
+def test_a_decay_is_at_least_a_step_and_never_in_the_warm_up(steps: int, share: float, start: int) -> None:
+    training = WSD.model_copy(update={"steps": steps, "decay_fraction": share})
+    assert decay_start(training) == start
+    assert schedule(training)(start) == 1e-3 > schedule(training)(start + 1)
+
+
+def test_wsd_that_ends_in_its_warm_up_only_warms_up() -> None:
+    short = WSD.model_copy(update={"warmup_steps": 30})
+    assert [schedule(short)(step) for step in range(20)] == pytest.approx([1e-3 * (i + 1) / 31 for i in range(20)])
+    assert schedule(short)(30) == 1e-4
+
+
+def test_more_steps_bend_wsd_only_after_its_decay_began() -> None:
+    longer = WSD.model_copy(update={"steps": 40})
+    assert [describe_bend(WSD, longer, done) for done in (5, 15, 16)] == [None, None, None]
+    for done in (17, 20):
+        said = describe_bend(WSD, longer, done) or ""
+        assert "which bends the schedule" in said
+        assert said.endswith("a branch from a step up to 15 keeps it (assay train --branch RUN@STEP)")
+    constant = WSD.model_copy(update={"schedule": "constant"})
+    assert describe_bend(constant, WSD, 16) is None
+    assert describe_bend(constant, WSD, 17) is not None

@@ -73,6 +73,13 @@ def test_evaluations_and_checkpoints_come_when_due_and_not_at_the_last_step(corp
     assert watched(loop).phases[3:] == ["evaluation", "checkpoint"]
 
 
+def test_steps_to_keep_are_saved_also_where_figures_are_read_late(corpus: Prepared, tmp_path: Path) -> None:
+    run = tiny({"steps": 9, "keep_steps": [4, 7, 9], "read_every": 3})
+    loop = loop_of(run, step_of(run, corpus), corpus, tmp_path)
+    loop.advance(9)
+    assert [place.name for place in checkpoint.complete(tmp_path)] == ["step-00000007", "step-00000004"]
+
+
 def test_a_budget_of_tokens_ends_after_the_step_that_reaches_it(corpus: Prepared, tmp_path: Path) -> None:
     run = tiny({"steps": 6, "tokens": 150})
     loop = loop_of(run, step_of(run, corpus), corpus, tmp_path)

@@ -10,11 +10,12 @@ from assay.training.stops import WrongValues
 from assay.values.rate_rule import LearningRates, rate, rate_fault
 
 
-@pytest.mark.parametrize("kind", ["cosine", "constant"])
+@pytest.mark.parametrize(("kind", "share"), [("cosine", 0.2), ("constant", 0.2), ("wsd", 0.2), ("wsd", 0.97)])
 @pytest.mark.parametrize("decay", [None, 30])
 @pytest.mark.parametrize("warmup", [0, 5])
-def test_the_two_agree(kind: str, decay: int | None, warmup: int) -> None:
-    training = TrainingConfig(steps=50, warmup_steps=warmup, decay_steps=decay, schedule=kind)  # type: ignore[arg-type]
+def test_the_two_agree(kind: str, share: float, decay: int | None, warmup: int) -> None:
+    values = {"steps": 50, "warmup_steps": warmup, "decay_steps": decay, "schedule": kind, "decay_fraction": share}
+    training = TrainingConfig.model_validate(values)
     quick = schedule(training)
     assert [rate(training, step) for step in range(60)] == pytest.approx([quick(step) for step in range(60)], rel=1e-12)
 

@@ -7,10 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.optimizers.recipes import Lion
+from assay.optimizers.recipes import Lion, NorMuon, cautious
 from assay.reference import rules
 
 RATE, DECAY, UPDATES = 0.01, 0.1, 4
+
+
+def _cautiously(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda groups: cautious(lambda parameters: make(parameters))(groups)
+
 
 CASES: dict[str, tuple[rules.Rule, Callable[[Any], Any]]] = {
     "adamw": (
@@ -37,6 +42,14 @@ CASES: dict[str, tuple[rules.Rule, Callable[[Any], Any]]] = {
     "lion": (
         rules.LionRule(weight_decay=DECAY, beta1=0.9, beta2=0.99),
         lambda groups: Lion(groups, lr=RATE, betas=(0.9, 0.99)),
+    ),
+    "cautious adamw": (
+        rules.AdamWRule(weight_decay=DECAY, beta1=0.9, beta2=0.95, epsilon=1e-8, cautious=True),
+        _cautiously(lambda groups: torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95), eps=1e-8)),
+    ),
+    "cautious lion": (
+        rules.LionRule(weight_decay=DECAY, beta1=0.9, beta2=0.99, cautious=True),
+        _cautiously(lambda groups: Lion(groups, lr=RATE, betas=(0.9, 0.99))),
     ),
 }
 
@@ -82,6 +95,28 @@ def test_a_replay_can_begin_in_the_middle(name: str) -> None:
     optimizer.step()
     replayed = rule.update("any", before, weight.grad, state, RATE)
     torch.testing.assert_close(replayed, weight.detach(), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_normuon_divides_rows_by_their_own_mean_squares(careful: bool) -> None:
+    others = rules.AdamWRule(weight_decay=DECAY, beta1=0.9, beta2=0.95, epsilon=1e-8)
+    own = {"momentum": 0.95, "beta2": 0.8, "eps": 1e-10}
+    rule = rules.NorMuonRule(
+        weight_decay=DECAY, momentum=0.95, beta2=0.8, epsilon=1e-10, others=others, cautious=careful
+    )
+    weight = nn.Parameter(_gradients(0)[0].float())
+    optimizer = NorMuon([weight], lr=RATE, weight_decay=DECAY, **own)
+    optimizer.cautious = careful
+    replayed, state = weight.detach().clone(), rules.State()
+    for seed in (1, 2, 3):
+        weight.grad = _gradients(seed)[0].float()
+        optimizer.step()
+        replayed = rule.update("blocks.0.mlp.up.weight", replayed, weight.grad, state, RATE)
+    torch.testing.assert_close(replayed.float(), weight.detach(), rtol=0.02, atol=2e-3)
+    adopted = rule.adopt(optimizer.state[weight])
+    torch.testing.assert_close(adopted["v"], state["v"], rtol=0.05, atol=1e-4)
+    assert rule.options("blocks.0.mlp.up.weight", weight) == own
+    assert "eps" not in rule.options("embedding.token.weight", weight)
 
 
 def test_muon_orthogonalizes_hidden_matrices_and_leaves_the_rest_to_adamw() -> None:

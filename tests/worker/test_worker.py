@@ -14,6 +14,7 @@ import pytest
 from assay.data import Prepared
 from assay.errors import START_AGAIN, StorageError, UsageError
 from assay.optimizations import Unavailable
+from assay.records.run import Branch
 from assay.records.status import Status
 from assay.store import history
 from assay.store.result import compose, settle
@@ -134,6 +135,27 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(whole: RunFolder, corpus: Pre
     assert (result.status, result.steps, result.tokens) == (Status.DONE, 40, 40 * 64), f"killed after step {last}"
     assert losses(folder) == losses(whole), f"killed after step {last}, resumed at {resumed_at}"
     assert weights_and_state(folder) == weights_and_state(whole), f"killed after step {last}, resumed at {resumed_at}"
+
+
+@pytest.mark.slow
+def test_a_branch_is_bit_equal_to_the_run_that_decays_alone(corpus: Prepared, tmp_path: Path) -> None:
+    shared, decay = {"eval_interval": 10, "warmup_steps": 3}, {"schedule": "wsd", "decay_fraction": 0.5, "steps": 24}
+    own = {**NOISY, "optimizations": "fused_adamw"}
+    alone = run_folder(tmp_path / "alone", corpus, {**shared, **decay}, **own)
+    stable = {**shared, "schedule": "constant", "keep_steps": [12], "steps": 14}
+    trunk = run_folder(tmp_path / "trunk", corpus, stable, **own)
+    whole, _ = finished(alone)[1], finished(trunk)
+    branch = run_folder(tmp_path / "branch", corpus, {**shared, **decay}, **own)
+    branch.adopt_checkpoint(trunk.saved_steps()[12])
+    branch.prepare(branch.spec().model_copy(update={"branch": Branch(run="trunk", step=12)}))
+    _, result = finished(branch)
+    assert (result.status, result.steps, result.tokens) == (Status.DONE, 24, whole.tokens)
+    assert (result.train_loss, result.val_loss) == (whole.train_loss, whole.val_loss)
+    assert losses(branch) == losses(alone)[12:]
+    assert result.branch == Branch(run="trunk", step=12)
+    assert result.values is not None
+    assert result.values.verdict
+    assert result.extra.notes[0].startswith("branched from the run trunk after 12 steps")
 
 
 def test_one_whose_figures_are_read_late_has_them_all_where_it_was_saved(

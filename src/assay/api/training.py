@@ -28,6 +28,7 @@ def train(
     *overrides: str,
     optimizations: Stack = (),
     resume: str | None = None,
+    branch: str | None = None,
     name: str | None = None,
     home: Home | Path | str | None = None,
     timeout: float | None = None,
@@ -37,23 +38,25 @@ def train(
 
     `resume` names a run to continue, by its id or name, the start of one, or ``last``. Then only its budget and
     ``ranks`` can be overridden, and `optimizations` are techniques that divide it among ranks, replacing its former
-    ones. `name` is the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The
-    first Ctrl-C saves and stops the run, a second one kills it; the result then has the status `interrupted`. Running
-    out of memory, divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before
-    anything is written, and `StorageError` if the disk refuses. A run of one process ends with a short text of its
-    model, which is in its result.
+    ones. `branch` is RUN@STEP: a new run begins with that checkpoint, and only its end can be overridden. `name` is
+    the name of a new run, in addition to its id. `timeout` is in seconds of the child process. The first Ctrl-C saves
+    and stops the run, a second one kills it; the result then has the status `interrupted`. Running out of memory,
+    divergence and a timeout are results too, not exceptions. Raises `UsageError` for bad input before anything is
+    written, and `StorageError` if the disk refuses. A run of one process ends with a short text of its model, which is
+    in its result.
     """
     from assay.api.result_types import TrainedRun
     from assay.launch.spawn import start
 
     place = home_of(home)
     tell: Listener = on_event or (lambda event: None)
-    if timeout is not None and not timeout > 0:
-        raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
-    if name is not None:
-        _can_be_called(name, resume, place)
-    folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
-    prepared = replace(prepared, preset=preset_of(source), name=name)
+    _check_options(name, resume, timeout, place)
+    if branch is None:
+        folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
+    else:
+        alone = resume is None and not specs_of(optimizations)
+        folder, prepared = None, _branched(branch, _only_overrides(source, overrides), place, tell, alone=alone)
+    prepared = replace(prepared, preset=prepared.preset or preset_of(source), name=name)
     alone = prepared.run.ranks == 1
     with start(prepared, place, resume=folder, timeout=timeout, sample=alone) as child:
         where, done = {"run": child.folder.id, "folder": str(child.folder.path)}, prepared.run
@@ -80,6 +83,23 @@ def _ready(
     if folder is not None:
         same_corpus(folder, prepared)
     return folder, prepared
+
+
+def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener, *, alone: bool) -> "ReadyRun":
+    """Return a run that begins with a checkpoint of another, with its corpus and prediction.
+
+    Raises `UsageError` unless the branch is asked for alone.
+    """
+    from assay.launch.branch import run_to_branch
+    from assay.launch.prepare import ready
+    from assay.launch.resume import same_corpus
+
+    if not alone:
+        raise UsageError("a branch is a new run with the techniques of the other; leave out --with and --resume")
+    other, begun, run = run_to_branch(home, branch, overrides)
+    prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
+    same_corpus(other, prepared)
+    return replace(prepared, branch=begun, preset=other.spec().preset)
 
 
 def _yardsticks(prepared: "ReadyRun", child: "Child") -> dict[str, Any]:
@@ -115,19 +135,24 @@ def _follow(child: "Child", tell: Listener) -> "RunResult":
     return child.result()
 
 
-def _can_be_called(name: str, resume: str | None, home: Home) -> None:
+def _check_options(name: str | None, resume: str | None, timeout: float | None, home: Home) -> None:
+    """Raise `UsageError` if a run cannot have this name, or if it would time out before it begins."""
     from assay.store.lookup import check_name
 
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"a timeout of {timeout:g} s is not possible; give a positive number of seconds")
+    if name is None:
+        return
     if resume is not None:
         raise UsageError("a resumed run keeps its name; leave out --name")
     check_name(home, name)
 
 
 def _only_overrides(source: Source, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides of a resumed run. Raises `UsageError` if a preset or file is named as well."""
+    """Return the overrides of a resumed run or a branch. Raises `UsageError` if a preset or file is named as well."""
     first = [] if source is None else [source]
     if not all(isinstance(one, str) and "=" in one for one in first):
-        raise UsageError("a resumed run keeps its configuration; leave out the preset, or start a new run")
+        raise UsageError("a resumed or branched run keeps its configuration; leave out the preset, or start a new run")
     return [str(one) for one in (*first, *overrides)]
 
 

@@ -11,6 +11,10 @@ _Resume = Annotated[
     str | None,
     typer.Option(metavar="RUN", help="Continue a stopped run: its id or name, the start of either, or last."),
 ]
+_Branch = Annotated[
+    str | None,
+    typer.Option(metavar="RUN@STEP", help="Begin a new run with that checkpoint, and let its learning rate fall."),
+]
 _Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the run; it is accepted wherever an id is.")]
 _Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop the run, resumably, after this time.")]
 
@@ -22,6 +26,7 @@ def train(
     nproc: Nproc = None,
     oversubscribe: Oversubscribe = False,
     resume: _Resume = None,
+    branch: _Branch = None,
     name: _Name = None,
     timeout: _Timeout = None,
     track: Track = None,
@@ -40,6 +45,8 @@ def train(
         assay train --resume last training.steps=200           continue the last run
         assay train --resume last --nproc 1                    continue it on one process
         assay train --resume last --nproc 2 --with tensor_parallel
+        assay train demo training.schedule=constant training.keep_steps=[80]
+        assay train --branch last@80                           100 steps, of which the last 20 decay
 
     With model.init_from, model fields that are not set take that model's values. If fields that are set differ, they
     are listed and nothing runs. With --resume, --with names techniques that divide the run among processes, in place
@@ -59,7 +66,7 @@ def train(
     home = Home()
     with copying(track, home) as copies, watcher() as watch:
         ask = partial(api.train, source, *changes(overrides, nproc, oversubscribe), optimizations=with_ or ())
-        result = ask(resume=resume, name=name, home=home, timeout=timeout, on_event=copies.after(watch))
+        result = ask(resume=resume, branch=branch, name=name, home=home, timeout=timeout, on_event=copies.after(watch))
     print_view(result, as_json)
     show_how_to_look(copies)
     raise typer.Exit(result.status.exit_code)

@@ -29,6 +29,8 @@ KNOWN_VOCABULARIES = {"byte": 256, "gpt2": 50257}
 CHARACTERS = {"shakespeare": 65}
 """Different characters of a published text, of which no part is left out: nanoGPT, data/shakespeare_char/readme.md."""
 
+NEWER_OF_TRAINING = ("gradient_probe", "read_every", "decay_fraction", "keep_steps")
+"""Fields that training of earlier versions lacks: at their defaults they are no part of the identity of a run."""
 NEWER_OF_DATA = ("evaluate_on", "encoding", "max_unknown")
 """Fields that runs of earlier versions lack: at their defaults they are no part of the identity of a run or folder."""
 
@@ -118,14 +120,16 @@ class TrainingConfig(Setting):
     learning_rate: PositiveFloat = 1e-3
     """Largest learning rate, after warm-up."""
     min_learning_rate: NonNegativeFloat = 1e-4
-    """Learning rate at the end of the cosine schedule, from step `decay_steps` on."""
+    """Learning rate at the end of a schedule that falls, from step `decay_steps` on."""
     warmup_steps: NonNegativeInt = 100
     """Steps in which the learning rate rises linearly to its largest value."""
     decay_steps: PositiveInt | None = None
-    """Step, counted from 0, at which the cosine schedule reaches `min_learning_rate`. None: `steps`, so that the step
-    after the last would have it, as in nanoGPT."""
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate after warm-up: a cosine, or constant."""
+    """Step, counted from 0, at which the schedule reaches `min_learning_rate`. None: `steps`, so that the step after
+    the last would have it, as in nanoGPT."""
+    schedule: Literal["cosine", "constant", "wsd"] = "cosine"
+    """Learning rate after warm-up: a cosine, constant, or `wsd`, which is constant and falls linearly at the end."""
+    decay_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    """Share of the steps, at their end, in which the schedule `wsd` falls to `min_learning_rate`."""
     weight_decay: NonNegativeFloat = 0.1
     """Decoupled weight decay of matrices and embeddings."""
     beta1: Momentum = 0.9
@@ -143,6 +147,8 @@ class TrainingConfig(Setting):
     """Number of validation batches per evaluation, always the same and spread over the split. None: the whole split."""
     checkpoint_interval: NonNegativeInt = 0
     """Steps between checkpoints; 0 saves only at the end and on an interrupt."""
+    keep_steps: tuple[PositiveInt, ...] = ()
+    """Steps after which a checkpoint is saved and kept, such as ``[400, 800]``, so that runs can branch from it."""
     check_values: bool = True
     """Compare losses, gradients and updates of first, drawn and last steps with a baseline, in another process."""
     gradient_probe: Annotated[int, Field(ge=0, le=1000)] = 0
@@ -155,6 +161,13 @@ class TrainingConfig(Setting):
     """Run one untimed, discarded step at the end to measure memory."""
     read_every: PositiveInt | None = None
     """Steps whose loss and norms the host reads together, without waiting before. None: 10 on a GPU, else 1."""
+
+    @field_validator("keep_steps", mode="before")
+    @classmethod
+    def _read_steps(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = [value]
+        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _schedule_is_possible(self) -> Self:
@@ -369,15 +382,13 @@ def identity(run: ResolvedRun) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the run's canonical JSON.
 
     Defaults are written out and keys are sorted, so key order and the spelling of a default do not matter. The newer
-    fields `nudge`, `cores`, `own_rows`, `training.gradient_probe`, `training.read_every`, `NEWER` of the model and
-    `NEWER_OF_DATA` are left out at their defaults. So runs that were recorded before them keep their hash.
+    fields `nudge`, `cores`, `own_rows`, `NEWER` of the model, `NEWER_OF_TRAINING` and `NEWER_OF_DATA` are left out at
+    their defaults. So runs that were recorded before them keep their hash.
     `check_values` is left out, because the check changes nothing that is trained or measured.
     """
-    left_out: dict[str, Any] = {"training": {"check_values"}}
-    if not run.training.gradient_probe:
-        left_out["training"].add("gradient_probe")
-    if run.training.read_every is None:
-        left_out["training"].add("read_every")
+    written = TrainingConfig.model_fields
+    unset = {name for name in NEWER_OF_TRAINING if getattr(run.training, name) == written[name].default}
+    left_out: dict[str, Any] = {"training": {"check_values", *unset}}
     newer = (("nudge", 0), ("cores", None), ("own_rows", None))
     left_out |= {name: True for name, default in newer if getattr(run, name) == default}
     left_out["data"] = run.data.newer_defaults()

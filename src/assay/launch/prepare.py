@@ -24,6 +24,7 @@ from assay.launch.initial_weights import check_finite, with_initial_weights
 from assay.launch.own import inspect_own_model
 from assay.optimizations import Unavailable, Unpredicted, check, resolve_run
 from assay.records.prediction import Predicted
+from assay.records.run import Branch
 from assay.store.foreign import check_own_code
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class ReadyRun:
     """Preset or file from which the configuration was loaded."""
     name: str | None = None
     """Name that the user gave the run."""
+    branch: Branch | None = None
+    """Run and step from which it branches."""
     eval_batches: int = 0
     """Batches of one evaluation; 0 if they are not known, as those of a user's own."""
 

@@ -18,6 +18,7 @@ from assay.files import storage_errors
 from assay.launch.prepare import ReadyRun
 from assay.platforms import LOCKS_ARE_INHERITED, lock
 from assay.store.index import Store
+from assay.store.lookup import find
 from assay.store.processes import is_alive
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
@@ -55,12 +56,15 @@ def claim_folder(ready: ReadyRun, home: Home, resume: RunFolder | None = None) -
         corpus_digest=ready.corpus_digest,
         predicted=ready.predicted,
         bends=_bends(resume, earlier, ready),
+        branch=earlier.branch if earlier else ready.branch,
     )
     try:
         store = Store(home)
         with _locked(folder) as lock, _put_back(folder):
             store.ingest(begun_result(spec), 0)
             folder.prepare(spec)
+            if resume is None and ready.branch is not None:
+                folder.adopt_checkpoint(find(home, ready.branch.run).saved_steps()[ready.branch.step])
             yield Claim(folder, spec, store, lock, folder.stamp())
     except (StorageError, UsageError):
         if resume is None and folder.path.exists() and not folder.events_file.exists():

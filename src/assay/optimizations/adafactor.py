@@ -41,7 +41,7 @@ class Adafactor(Optimization):
     saves: ClassVar = "nearly all optimizer state: row and column means in place of two moments"
     pays: ClassVar = "a coarser second moment, no momentum; three numbers a tensor read by the host in every update"
     sources: ClassVar = ("arXiv:1804.04235",)
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
     traits: ClassVar = frozenset({"host reads"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:

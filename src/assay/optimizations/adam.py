@@ -33,7 +33,7 @@ class Adam(Optimization):
         "weight decay that is weak for large gradients; a copy of one gradient; 8 bytes of state a parameter"
     )
     sources: ClassVar = ("arXiv:1412.6980", "arXiv:1711.05101")
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
         # A plan counts only an optimizer's state, and that equals AdamW's.

@@ -36,7 +36,7 @@ class ForeachAdamw(Optimization):
     saves: ClassVar = "time of the update, where the launch of kernels dominates it"
     pays: ClassVar = "a copy as large as the decayed weights during the update; 8 bytes of state a parameter, as before"
     sources: ClassVar = ("arXiv:1711.05101", "pytorch/pytorch#58833")
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
         # A plan counts only an optimizer's state, and that does not change.

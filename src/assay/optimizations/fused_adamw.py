@@ -45,7 +45,7 @@ class FusedAdamw(Optimization):
     saves: ClassVar = "time of the update: one kernel instead of a dozen a tensor; all of its temporaries"
     pays: ClassVar = "nothing: 8 bytes of state a parameter, as before"
     sources: ClassVar = ("arXiv:1711.05101", "pytorch/pytorch#71274")
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
 
     def lay_out(self, layout: "Layout") -> "Layout":
         # A plan counts only an optimizer's state, and that does not change.

@@ -27,14 +27,11 @@ if TYPE_CHECKING:
     from assay.hardware import Machine
     from assay.step.program import Program
 
-_PRODUCTS = 15
-"""Products of one matrix: three in each of the five steps."""
-
 _UPDATE_ERROR = 0.12
 """Largest relative error of an update: the order of products changes how the iteration is rounded to bfloat16."""
 
 
-class Muon(Optimization):
+class MuonAndAdamw(Optimization):
     """Muon and AdamW in place of AdamW."""
 
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
@@ -75,19 +72,10 @@ class Muon(Optimization):
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.cost import parameters
-        from assay.cost.optimizers.matrix import is_hidden_matrix
-        from assay.proofs.optimizer_updates import faults, updated_by
+        from assay.proofs.optimizer_updates import faults
+        from assay.proofs.orthogonal_updates import orthogonal_updates
 
-        matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
-        hidden = len(matrices.intersection(one.name for one in trace.parameters))
-        products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
-        observed = f"{products} products updated {hidden} hidden matrices; AdamW updated {rest} other parameters"
-        # Muon's update adds its step; AdamW's divides by the root of its second moment.
-        moved, divided = (updated_by(trace, f"aten.{one}") for one in ("add_.Tensor", "addcdiv_"))
-        if (moved, divided) != (hidden, rest):
-            observed += f"; {moved} matrices and {divided} others were updated completely"
-        whole = products == _PRODUCTS * moved > 0 and moved == hidden and divided == rest
+        observed, whole = orthogonal_updates(trace, run.model)
         betas = (run.training.beta1, run.training.beta2)
         wrong = faults(trace, run.training.weight_decay, momentum=self.momentum, betas=betas)
-        return self.evidence(observed + wrong, whole and rest == len(trace.parameters) - hidden and not wrong)
+        return self.evidence(observed + wrong, whole and not wrong)

@@ -46,6 +46,7 @@ class Stage(IntEnum):
     COMPILE = auto()
     SHARD = auto()
     OPTIMIZER = auto()
+    DECAY = auto()
     SOURCE = auto()
     BATCH = auto()
     STEP = auto()

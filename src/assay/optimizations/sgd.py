@@ -48,7 +48,7 @@ class Sgd(Optimization):
         "a far higher loss on transformers in long runs; its large rate may lead in the first tens of steps"
     )
     sources: ClassVar = ("arXiv:1512.03385", "arXiv:2010.13154", "arXiv:2402.16788")
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if self.nesterov and not self.momentum:

@@ -31,21 +31,38 @@ class OneByOne(Optimizer):
         """Update `parameter` in place. `state` belongs to this tensor and is empty before its first update."""
 
 
+class Decaying(OneByOne):
+    """An optimizer with decoupled decay, which it calls for each tensor with the direction of its step."""
+
+    cautious = False
+    """True if only elements decay that the step moves towards zero, or not at all (arXiv:2510.12402)."""
+
+    def decay(self, parameter: Tensor, direction: Tensor, group: dict[str, Any]) -> None:
+        """Shrink the weight by η·λ. `direction` has the sign of what the step subtracts."""
+        amount = group["lr"] * group["weight_decay"]
+        if not self.cautious:
+            parameter.mul_(1 - amount)
+        elif amount:
+            # A product of a sign, unlike one of two small numbers, is never rounded to zero.
+            aligned = direction.sign().to(parameter.dtype).mul_(parameter).ge_(0)
+            parameter.mul_(aligned.mul_(-amount).add_(1))
+
+
 class Joined:
     """Optimizer that steps each of its optimizers in turn."""
 
     def __init__(self, optimizers: Sequence[OptimizerLike]) -> None:
-        self._optimizers = tuple(optimizers)
+        self.optimizers = tuple(optimizers)
         self.param_groups: list[dict[str, Any]] = self._groups()
 
     @property
     def state(self) -> Mapping[Any, Any]:
         """State by parameter."""
-        return {parameter: state for one in self._optimizers for parameter, state in one.state.items()}
+        return {parameter: state for one in self.optimizers for parameter, state in one.state.items()}
 
     def step(self) -> None:
         """Update every parameter."""
-        for one in self._optimizers:
+        for one in self.optimizers:
             one.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -73,11 +90,11 @@ class Joined:
         self.param_groups = self._groups()  # loading replaces torch's group objects
 
     def _groups(self) -> list[dict[str, Any]]:
-        return [group for one in self._optimizers for group in one.param_groups]
+        return [group for one in self.optimizers for group in one.param_groups]
 
     def _numbered(self) -> list[tuple[int, OptimizerLike]]:
-        counts = [_parameters(one) for one in self._optimizers]
-        return [(sum(counts[:index]), one) for index, one in enumerate(self._optimizers)]
+        counts = [_parameters(one) for one in self.optimizers]
+        return [(sum(counts[:index]), one) for index, one in enumerate(self.optimizers)]
 
 
 def _parameters(optimizer: OptimizerLike) -> int:

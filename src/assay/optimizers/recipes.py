@@ -1,4 +1,4 @@
-"""Optimizers as recipes, with weight decay on matrices and embeddings only: torch's own, Lion, and Muon beside AdamW.
+"""Optimizers as recipes, with weight decay on matrices and embeddings only: torch's own, Lion, Muon and its kind.
 
 A recipe builds an optimizer from live parameters. An optimizer over a model on the meta device would own nothing once
 that is materialized. Every recipe names its kernel (the plain loop is neither `foreach` nor `fused`), since torch
@@ -10,16 +10,19 @@ decay shrinks a weight by η·λ a step. With a learning rate that is k times as
 as before (arXiv:2302.06675).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.optim._muon import _zeropower_via_newtonschulz
 
 from assay.config import TrainingConfig
 from assay.cost.optimizers.matrix import is_hidden_matrix
-from assay.optimizers.bases import Joined, OneByOne
+from assay.errors import UsageError
+from assay.optimizers.bases import Decaying, Joined
 from assay.step.program import NamedParameters, OptimizerLike, Program
 
 Groups = Sequence[dict[str, Any]]
@@ -130,7 +133,7 @@ def scale_schedule(program: Program, factor: float) -> Program:
     return replace(program, schedule=lambda step: factor * inner(step))
 
 
-class Lion(OneByOne):
+class Lion(Decaying):
     """Lion (arXiv:2302.06675, algorithm 2): steps of equal size in every element, by the sign of a momentum.
 
         u = sign(β₁·m + (1 − β₁)·g)      θ ← θ − η·(u + λ·θ)      m ← β₂·m + (1 − β₂)·g
@@ -147,8 +150,9 @@ class Lion(OneByOne):
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter)
         moment = state["exp_avg"]
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.add_(moment.lerp(gradient, 1 - beta1).sign_(), alpha=-group["lr"])
+        direction = moment.lerp(gradient, 1 - beta1).sign_()
+        self.decay(parameter, direction, group)
+        parameter.add_(direction, alpha=-group["lr"])
         moment.lerp_(gradient, 1 - beta2)
 
 
@@ -157,26 +161,113 @@ def lion(training: TrainingConfig, betas: tuple[float, float]) -> OptimizerRecip
     return lambda parameters: Lion(decay_groups(parameters, training.weight_decay), training.learning_rate, betas)
 
 
-def muon(training: TrainingConfig, momentum: float) -> OptimizerRecipe:
-    """Return Muon for the hidden matrices and AdamW for all else (kellerjordan.github.io/posts/muon, arXiv:2502.16982).
+class Muon(Decaying):
+    """Muon (kellerjordan.github.io/posts/muon) in steps of AdamW's size (arXiv:2502.16982), as torch computes it.
 
-    Muon is torch's. Its steps are scaled to the size of AdamW's, 0.2·√max(rows, columns), so that both share a learning
-    rate and a weight decay. AdamW updates embeddings, output weights, positions, biases and gains.
+    b ← μ·b + (1 − μ)·g      O = NewtonSchulz(μ·b + (1 − μ)·g)      θ ← θ − η·(0.2·√max(rows, columns)·O + λ·θ)
+    """
+
+    def __init__(self, hidden: list[torch.nn.Parameter], **options: float) -> None:
+        super().__init__(hidden, options)
+
+    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Update the momentum, decay the weight, and step along the nearest orthogonal matrix."""
+        momentum = group["momentum"]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        direction = gradient.lerp(state["momentum_buffer"], momentum)
+        direction = _zeropower_via_newtonschulz(direction, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+        direction, size = self.sized(direction, state, group)
+        self.decay(parameter, direction, group)
+        parameter.add_(direction, alpha=-group["lr"] * size)
+
+    def sized(self, orthogonal: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, float]:
+        """Return the direction of the step, and the number that gives it AdamW's size."""
+        return orthogonal, 0.2 * math.sqrt(max(orthogonal.shape))
+
+
+class NorMuon(Muon):
+    """NorMuon (arXiv:2510.05491, algorithm 1): each row of Muon's direction is divided by the root of its mean square.
+
+    v ← β₂·v + (1 − β₂)·mean of O² by row      Ô = O / (√v + ε)      θ ← θ − η·(0.2·√(rows·columns)·Ô/‖Ô‖ + λ·θ)
+    """
+
+    def sized(self, orthogonal: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, float]:
+        """Return the normalized rows at their final size, in the weight's precision; the host reads no norm."""
+        if "second_momentum_buffer" not in state:
+            state["second_momentum_buffer"] = torch.zeros_like(state["momentum_buffer"][:, :1])
+        square, epsilon = state["second_momentum_buffer"], group["eps"]
+        direction = orthogonal.to(square.dtype)
+        rows = torch.linalg.vector_norm(direction, dim=1, keepdim=True, dtype=torch.float32)
+        square.lerp_(rows.square().div_(direction.shape[1]).to(square.dtype), 1 - group["beta2"])
+        factors = 1 / (square.float().sqrt() + epsilon)
+        factors = factors / (torch.linalg.vector_norm(rows * factors) + epsilon)
+        return direction.mul_(factors.to(square.dtype)), 0.2 * math.sqrt(direction.numel())
+
+
+def muon(training: TrainingConfig, momentum: float) -> OptimizerRecipe:
+    """Return Muon for the hidden matrices and AdamW for all else."""
+    return _beside_adamw(training, lambda hidden, **rates: Muon(hidden, momentum=momentum, **rates))
+
+
+def normuon(training: TrainingConfig, momentum: float, beta2: float, epsilon: float) -> OptimizerRecipe:
+    """Return NorMuon for the hidden matrices and AdamW for all else."""
+    return _beside_adamw(
+        training, lambda hidden, **rates: NorMuon(hidden, momentum=momentum, beta2=beta2, eps=epsilon, **rates)
+    )
+
+
+def _beside_adamw(training: TrainingConfig, orthogonal: Callable[..., OptimizerLike]) -> OptimizerRecipe:
+    """Return a recipe whose hidden matrices are updated by `orthogonal`, and embeddings, heads and vectors by AdamW.
+
+    Both have steps of one size, and so share a learning rate and a weight decay.
     """
 
     def recipe(parameters: NamedParameters) -> OptimizerLike:
         hidden = [one for name, one in parameters if is_hidden_matrix(name, one.ndim)]
         rest = [(name, one) for name, one in parameters if not is_hidden_matrix(name, one.ndim)]
+        rates = {"lr": training.learning_rate, "weight_decay": training.weight_decay}
         # Given a single parameter, one of the two optimizers has none.
-        return Joined([*([orthogonal(hidden)] if hidden else []), *([adamw(training)(rest)] if rest else [])])
-
-    def orthogonal(hidden: list[torch.nn.Parameter]) -> OptimizerLike:
-        return torch.optim.Muon(
-            hidden,
-            lr=training.learning_rate,
-            weight_decay=training.weight_decay,
-            momentum=momentum,
-            adjust_lr_fn="match_rms_adamw",
-        )
+        return Joined([*([orthogonal(hidden, **rates)] if hidden else []), *([adamw(training)(rest)] if rest else [])])
 
     return recipe
+
+
+class CautiousAdamW(Decaying):
+    """AdamW in torch's plain arithmetic, which decays an element only if its first moment has its sign."""
+
+    cautious = True
+
+    def __init__(self, groups: Groups) -> None:
+        super().__init__(groups, {})
+
+    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Update both moments, decay by the first one's sign, and step."""
+        beta1, beta2 = group["betas"]
+        if not state:
+            state["step"] = torch.tensor(0.0)
+            state.update({name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")})
+        state["step"] += 1
+        done, mean, square = state["step"].item(), state["exp_avg"], state["exp_avg_sq"]
+        mean.lerp_(gradient, 1 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        self.decay(parameter, mean, group)
+        root = square.sqrt().div_((1 - beta2**done) ** 0.5).add_(group["eps"])
+        parameter.addcdiv_(mean, root, value=-group["lr"] / (1 - beta1**done))
+
+
+def cautious(recipe: OptimizerRecipe) -> OptimizerRecipe:
+    """Return a recipe whose decoupled decay spares elements that the step moves away from zero (arXiv:2510.12402)."""
+    return lambda parameters: _cautious(recipe(parameters))
+
+
+def _cautious(optimizer: OptimizerLike) -> OptimizerLike:
+    if isinstance(optimizer, Joined):
+        return Joined([_cautious(one) for one in optimizer.optimizers])
+    if isinstance(optimizer, Decaying):
+        optimizer.cautious = True
+        return optimizer
+    if type(optimizer) is not torch.optim.AdamW:
+        raise UsageError(f"cautious_decay does not know the decay of {type(optimizer).__name__}; leave one of them out")
+    return CautiousAdamW(optimizer.param_groups)

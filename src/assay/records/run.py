@@ -41,6 +41,15 @@ class _Sparse(Record):
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
 
+class Branch(Record):
+    """The checkpoint of another run with which a run began."""
+
+    run: str
+    """Id of the other run."""
+    step: int
+    """Number of steps that were done."""
+
+
 class TraceSummary(_Sparse):
     """Summary of the traced step."""
 
@@ -95,6 +104,8 @@ class RunResult(Record):
     preset: str | None = None
     """Preset or file from which the configuration was loaded."""
     config: ResolvedRun
+    branch: Branch | None = None
+    """Run and step that this run continues as one of its own; None if it began with initial weights."""
     steps: int = 0
     tokens: int = 0
     documents: int | None = None

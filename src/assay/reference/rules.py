@@ -5,14 +5,14 @@ is part of its rule (`precise`). Such rounding is coarser than what a float64 re
 keeps its own state and receives the same gradients as the program's optimizer, so a replay checks the update alone.
 Sources: AdamW arXiv:1711.05101, Adam arXiv:1412.6980, SGD with momentum as torch documents it; Lion arXiv:2302.06675;
 Adafactor arXiv:1804.04235 in torch's form; Muon kellerjordan.github.io/posts/muon with the step size of
-arXiv:2502.16982.
+arXiv:2502.16982; NorMuon arXiv:2510.05491.
 
 This file imports no torch: a rule only calls methods of its tensors.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from assay.config.base import Frozen
 
@@ -27,6 +27,10 @@ class Rule(Frozen):
 
     weight_decay: float
     """Decay λ of tensors with two or more dimensions; vectors do not decay."""
+    cautious: bool = False
+    """True if decoupled decay spares the elements that a step moves away from zero."""
+    coarse_moments: ClassVar[frozenset[str]] = frozenset()
+    """Names of moments that are computed from numbers in 16 bits, and may differ as much as these do."""
 
     @property
     def rounds_weight(self) -> bool:
@@ -45,6 +49,18 @@ class Rule(Frozen):
     def decay(self, weight: "Tensor") -> float:
         """Weight decay of this tensor: 0 for vectors."""
         return self.weight_decay if weight.ndim >= 2 else 0.0
+
+    def decayed(self, weight: "Tensor", direction: "Tensor", rate: float) -> "Tensor":
+        """Return a weight in float64 after its decoupled decay; the step subtracts a multiple of `direction`.
+
+        Cautious decay (arXiv:2510.12402) shrinks elements whose product with the direction is not negative.
+        """
+        amount = rate * self.decay(weight)
+        if not self.cautious:
+            return weight * (1 - amount)
+        spared = direction.sign() * weight.sign() < 0
+        decayed: Tensor = weight - amount * weight.masked_fill(spared, 0.0)
+        return decayed
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
         """Options that the optimizer's group of a weight must have if it has them, under torch's names."""
@@ -98,7 +114,7 @@ class AdamWRule(Rule):
         state["m"] = self.beta1 * state.get("m", 0.0) + (1 - self.beta1) * g
         state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * g * g
         mean, square = state["m"] / (1 - self.beta1**t), state["v"] / (1 - self.beta2**t)
-        w = w if self.coupled else w * (1 - rate * decay)
+        w = w if self.coupled else self.decayed(w, mean, rate)
         moved: Tensor = w - rate * mean / (square.sqrt() + self.epsilon)
         return moved
 
@@ -151,7 +167,7 @@ class LionRule(Rule):
         w, g, m = self.precise(weight), self.precise(gradient), state.get("m", 0.0)
         step: Tensor = (self.beta1 * m + (1 - self.beta1) * g).sign()
         state["m"] = self.beta2 * m + (1 - self.beta2) * g
-        moved: Tensor = w - rate * (step + self.decay(weight) * w)
+        moved: Tensor = self.decayed(w, step, rate) - rate * step
         return moved
 
 
@@ -216,8 +232,14 @@ class MuonRule(Rule):
         w, g = self.precise(weight), self.precise(gradient)
         state["b"] = self.momentum * state.get("b", 0.0) + (1 - self.momentum) * g
         direction = self._orthogonal((1 - self.momentum) * g + self.momentum * state["b"])
-        moved: Tensor = w * (1 - rate * self.weight_decay) - rate * 0.2 * max(w.shape) ** 0.5 * direction
+        step = self.sized(direction, state)
+        moved: Tensor = self.decayed(w, step, rate) - rate * step
         return moved
+
+    def sized(self, direction: "Tensor", state: State) -> "Tensor":
+        """Return an orthogonal direction at the size of AdamW's steps."""
+        sized: Tensor = direction * 0.2 * max(direction.shape) ** 0.5
+        return sized
 
     def _orthogonal(self, matrix: "Tensor") -> "Tensor":
         tall = matrix.shape[0] > matrix.shape[1]
@@ -231,8 +253,26 @@ class MuonRule(Rule):
         return found
 
 
-if TYPE_CHECKING:
-    from torch import Tensor
+class NorMuonRule(MuonRule):
+    """v ← β₂·v + (1 − β₂)·mean of O² by row; Ô = O/(√v + ε); θ ← θ − η·(0.2·√(rows·columns)·Ô/‖Ô‖ + λ·θ)."""
+
+    beta2: float
+    epsilon: float
+    coarse_moments: ClassVar[frozenset[str]] = frozenset({"v"})
+
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        own = {"beta2": self.beta2, "eps": self.epsilon} if self._hidden(name, weight) else {}
+        return {**super().options(name, weight), **own}
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        rows = entries.get("second_momentum_buffer")
+        return {**super().adopt(entries), **({} if rows is None else {"v": self.precise(rows)})}
+
+    def sized(self, direction: "Tensor", state: State) -> "Tensor":
+        state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * (direction**2).mean(1, keepdim=True)
+        rows = direction / (state["v"].sqrt() + self.epsilon)
+        sized: Tensor = 0.2 * rows.numel() ** 0.5 * rows / (rows.norm() + self.epsilon)
+        return sized
 
 
 class EightBitAdamWRule(AdamWRule):

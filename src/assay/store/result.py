@@ -105,6 +105,7 @@ def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFig
         identity=spec.identity,
         preset=spec.preset,
         config=spec.config,
+        branch=spec.branch,
         predicted=spec.predicted,
         steps=figures.steps,
         tokens=figures.tokens,

@@ -32,7 +32,7 @@ from assay.files import open_regular, read_file, remove_folder, storage_errors, 
 from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
-from assay.records.run import RunResult
+from assay.records.run import Branch, RunResult
 from assay.sealed import open_file, seal_file
 from assay.store.event_log import Log, read_log
 
@@ -61,6 +61,14 @@ class RunSpec(Frozen):
     predicted: Predicted | None = None
     bends: tuple[str, ...] = ()
     """A sentence for each resume that changed the learning rates of the steps to come."""
+    branch: Branch | None = None
+    """Run and step whose checkpoint was copied here before the child started."""
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """A sentence on the run from which this one branched; nothing if it began with initial weights."""
+        said = "branched from the run {one.run} after {one.step} steps, which it did not train itself"
+        return () if self.branch is None else (said.format(one=self.branch),)
 
 
 class RunProcess(Frozen):
@@ -191,10 +199,24 @@ class RunFolder:
 
     def newest_checkpoint(self) -> Path | None:
         """The complete checkpoint with the most steps, or None."""
-        if not self.checkpoints.is_dir():
-            return None
-        complete = [path for path in self.checkpoints.iterdir() if _CHECKPOINT.fullmatch(path.name)]
-        return max(complete, key=lambda path: int(path.name.partition("-")[2]), default=None)
+        return max(self.saved_steps().items(), default=(0, None))[1]
+
+    def saved_steps(self) -> dict[int, Path]:
+        """Complete checkpoints by their number of steps."""
+        found = self.checkpoints.iterdir() if self.checkpoints.is_dir() else ()
+        return {int(one.name.partition("-")[2]): one for one in found if _CHECKPOINT.fullmatch(one.name)}
+
+    def adopt_checkpoint(self, place: Path) -> None:
+        """Copy a checkpoint of another run, as links where the disk has them. Raises `StorageError`."""
+
+        def linked(source: str, target: str) -> None:
+            try:
+                os.link(source, target)
+            except OSError:
+                shutil.copy2(source, target)
+
+        with storage_errors(self.checkpoints):
+            shutil.copytree(place, self.checkpoints / place.name, copy_function=linked)
 
     def stamp(self) -> int:
         """Modification time of `result.json` in nanoseconds; 0 if there is none."""

@@ -170,6 +170,7 @@ class Loop:
         training, position = self.run.training, self.position
         intervals = (training.eval_interval, training.checkpoint_interval)
         due = [interval - position.step % interval for interval in intervals if interval > 0]
+        due += [step - position.step for step in training.keep_steps if step > position.step]
         if training.tokens is not None:
             due.append(math.ceil((training.tokens - position.tokens) / self.run.tokens_per_step))
         return min([self.step.program.figures.read_every, *due])
@@ -225,7 +226,7 @@ class Loop:
         last = done >= training.steps
         if _due(training.eval_interval, done) and not last:
             self.evaluate()
-        if _due(training.checkpoint_interval, done) and not last:
+        if (_due(training.checkpoint_interval, done) or done in training.keep_steps) and not last:
             self.checkpoint()
         self._stop_if_asked()
 

@@ -62,7 +62,7 @@ EVALUATION_ROUNDOFFS = 64.0
 ROW_RATIO = 8.0
 """Largest relative error of one row of a lossy gradient, relative to that of a whole tensor."""
 ROUNDED_STATE_ERROR = 0.05
-"""Largest relative error of a moment that is kept in 8 or 16 bits."""
+"""Largest relative error of a moment that is kept in 8 or 16 bits, or computed from such numbers."""
 STATE_ERROR = 1e-3
 """Largest relative error of a moment in float32: its updates are sums, and the replay gets the same gradients."""
 _POOLED = ("residual", "scale")
@@ -244,7 +244,7 @@ def update(
 
 
 def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
-    """Judge one tensor of an optimizer's state; `rounded` is true if it has fewer than 32 bits."""
+    """Judge one tensor of an optimizer's state; `rounded` is true if fewer than 32 bits decide it."""
     error, size = _norm(found - replayed.double()), _norm(replayed)
     bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
     return Judged("state", name, step, error / size if size else error, over(error, bound))

@@ -37,7 +37,8 @@ def rate_fault(training: TrainingConfig, factor: float, step: int, used: float) 
 def rate(training: TrainingConfig, step: int) -> float:
     """Return the learning rate of a step.
 
-    Linear warm-up from peak/(w + 1) to the peak; then constant, or half a cosine down to the minimum.
+    Linear warm-up from peak/(w + 1) to the peak; then constant, or half a cosine down to the minimum. `wsd` is constant
+    and ends with a line down to the minimum.
     """
     peak, low, warmup = training.learning_rate, training.min_learning_rate, training.warmup_steps
     if step < warmup:
@@ -47,4 +48,7 @@ def rate(training: TrainingConfig, step: int) -> float:
     end = training.decay_steps or training.steps
     if step >= end:
         return low
+    if training.schedule == "wsd":
+        falling = min(max(1, round(end * training.decay_fraction)), end - warmup)
+        return peak - (peak - low) * max(0, step - (end - falling)) / falling
     return low + (peak - low) * (1 + math.cos(math.pi * (step - warmup) / (end - warmup))) / 2

@@ -202,7 +202,7 @@ def _replayed(
         yield judged
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
-            coarse = rule.rounds_state or weight.dtype.itemsize < 4
+            coarse = rule.rounds_state or weight.dtype.itemsize < 4 or key in rule.coarse_moments
             yield nearness.state(step.index, f"{key} of {name}", moments[key], state[key], rounded=coarse)
 
 

@@ -77,7 +77,7 @@ def build_loop(
         windows=windows if own is None or own.held_out is not None else None,
         sample=sample,
         bytes_per_token=data.bytes_per_token if own is None else None,
-        save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks),
+        save=lambda now: checkpoint.save(folder.checkpoints, step, now, spec.identity, ranks, run.training.keep_steps),
         observer=observer,
         saved_at=position.step,
         ranks=ranks,
@@ -85,7 +85,7 @@ def build_loop(
     return Built(
         loop=loop,
         environment=environment(run, machine, device, data.digest),
-        notes=(*spec.bends, *notes, *_notes(data, ranks, own), *_unread(run, optimizations)),
+        notes=(*spec.bends, *spec.origin, *notes, *_notes(data, ranks, own), *_unread(run, optimizations)),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
         initial=initial,

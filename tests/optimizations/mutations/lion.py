@@ -25,10 +25,8 @@ MUTANTS = (
         "Weight decay joins the gradient, so that the sign swallows it.",
         rewritten(
             _UPDATE,
-            (
-                'parameter.mul_(1 - group["lr"] * group["weight_decay"])',
-                "gradient = gradient + group['weight_decay'] * parameter",
-            ),
+            ("    self.decay(parameter, direction, group)\n", ""),
+            ("    direction = ", "    gradient = gradient + group['weight_decay'] * parameter\n    direction = "),
         ),
     ),
     Mutant(

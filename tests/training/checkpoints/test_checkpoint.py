@@ -60,6 +60,21 @@ def test_a_resumed_run_continues_bit_for_bit(corpus: Prepared, tmp_path: Path, s
     assert same(optimizer_state(step), optimizer_state(whole_step))
 
 
+def test_a_constant_rate_that_falls_later_is_the_run_that_fell_there_alone(corpus: Prepared, tmp_path: Path) -> None:
+    falling = {"steps": 8, "warmup_steps": 2, "schedule": "wsd", "decay_fraction": 0.5}
+    stable = tiny({**falling, "schedule": "constant", "keep_steps": [4]}, dropout=0.1)
+    loop_of(stable, step_of(stable, corpus), corpus, tmp_path).advance(6)
+    run = tiny(falling, dropout=0.1)
+    alone, branch = step_of(run, corpus), step_of(run, corpus)
+    torch.manual_seed(run.seed)
+    loop_of(run, alone, corpus, tmp_path / "alone").advance(8)
+    position, _ = checkpoint.resume(tmp_path, branch)
+    assert position.step == 4
+    loop_of(run, branch, corpus, tmp_path, position).advance(4)
+    assert same(weights(branch), weights(alone))
+    assert same(optimizer_state(branch), optimizer_state(alone))
+
+
 def test_a_tied_weight_is_stored_once_and_the_model_can_be_read_alone(corpus: Prepared, tmp_path: Path) -> None:
     step = trained(corpus, tmp_path, 3)
     (place,) = checkpoint.complete(tmp_path)
@@ -85,6 +100,13 @@ def test_the_last_two_are_kept_and_leftovers_are_removed(corpus: Prepared, tmp_p
     assert [place.name for place in checkpoint.complete(tmp_path)] == ["step-00000006", "step-00000004"]
     checkpoint.resume(tmp_path, step_of(RUN, corpus))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000006"]
+
+
+def test_the_steps_to_keep_stay_beside_the_last_two(corpus: Prepared, tmp_path: Path) -> None:
+    step = step_of(RUN, corpus)
+    for done in range(1, 7):
+        checkpoint.save(tmp_path, step, Position(step=done), "test", keep=(2, 3, 9))
+    assert [int(place.name[-2:]) for place in checkpoint.complete(tmp_path)] == [6, 5, 3, 2]
 
 
 def cut_off(path: Path) -> None:

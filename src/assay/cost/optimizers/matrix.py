@@ -1,4 +1,4 @@
-"""Optimizers that treat matrices differently, as the ledger sees them, read off torch 2.13: Muon and Adafactor.
+"""Optimizers that treat matrices differently, as the ledger sees them: Muon, NorMuon, and torch's Adafactor (2.13).
 
 Muon orthogonalizes a momentum by five steps of a Newton–Schulz iteration in bfloat16. Besides copies, it makes m × m
 products of a matrix whose smaller side is m. Adafactor keeps a row and a column in place of a second moment.
@@ -20,6 +20,7 @@ from assay.cost.optimizers.updates import (
     Traffic,
     UpdateRule,
     after_another,
+    comparison_traffic,
     counts,
     each,
     groups,
@@ -40,12 +41,25 @@ def is_hidden_matrix(name: str, dimensions: int) -> bool:
 
 @dataclass(frozen=True)
 class MuonUpdate(UpdateRule):
-    """Torch's Muon for hidden matrices, and then AdamW for the rest."""
+    """Our Muon for hidden matrices, and then AdamW for the rest.
+
+    Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay 4.5.
+    """
+
+    cautious: bool = False
+    """True if decay spares some elements."""
+    label: ClassVar = "Muon"
+    passes: ClassVar = 13.5
+    launches: ClassVar = 9.0
+
+    @property
+    def _others(self) -> AdamWUpdate:
+        return AdamWUpdate(cautious=self.cautious)
 
     def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
         """A momentum for each hidden matrix; AdamW's two moments and step count for every other parameter."""
         hidden, rest = _split(pieces)
-        return (*like(hidden), *AdamWUpdate().state(rest))
+        return (*like(hidden), *self._others.state(rest))
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """Nesterov's momentum, and at the end of an iteration two bfloat16 copies and two products.
@@ -53,20 +67,20 @@ class MuonUpdate(UpdateRule):
         A CPU transposes tall matrices by way of a block.
         """
         hidden, rest = _split(pieces)
-        made = [Instant("Muon", one.name, _iterated(one) + _transposed(one)) for one in hidden.values()]
-        return (*made, *AdamWUpdate().instants(rest))
+        made = [Instant(self.label, one.name, _iterated(one) + _transposed(one)) for one in hidden.values()]
+        return (*made, *self._others.instants(rest))
 
     def instants_on(self, gpu: Gpu, pieces: Pieces) -> tuple[Instant, ...]:
         """Instants as on a CPU, without its block."""
         hidden, rest = _split(pieces)
-        return (*(Instant("Muon", one.name, _iterated(one)) for one in hidden.values()), *AdamWUpdate().instants(rest))
+        made = [Instant(self.label, one.name, _iterated(one)) for one in hidden.values()]
+        return (*made, *self._others.instants(rest))
 
     def traffic(self, pieces: Pieces) -> Traffic:
-        """Passes over a hidden matrix: momentum and Nesterov 3 + 3, bfloat16 copy, norm and scale 3, step and decay
-        4.5.
-        """
+        """Passes over hidden matrices, with those of cautious decay, and AdamW's over the rest."""
         hidden, rest = _split(pieces)
-        return each(hidden, 13.5, 9).plus(AdamWUpdate().traffic(rest))
+        own = each(hidden, self.passes, self.launches).plus(self._others.traffic(rest))
+        return own.plus(comparison_traffic(hidden)) if self.cautious else own
 
     def products(self, pieces: Pieces) -> tuple[Product, ...]:
         """Products of each iteration step: the matrix times its transpose, that squared, and that times the matrix."""
@@ -77,6 +91,24 @@ class MuonUpdate(UpdateRule):
             for short, long in sides
             for inner, columns in ((long, short), (short, short), (short, long))
         )
+
+
+@dataclass(frozen=True)
+class NorMuonUpdate(MuonUpdate):
+    """Our NorMuon for hidden matrices. Passes: Muon's, the copy 1.5, the norms of rows 1, their factors 2, step 0.5.
+
+    The copy takes less than the end of an iteration, where two matrices in bfloat16 are beside one in float32.
+    """
+
+    label: ClassVar = "NorMuon"
+    passes: ClassVar = 18.5
+    launches: ClassVar = 20.0
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Muon's state, and the mean square of every row of a hidden matrix."""
+        hidden, _ = _split(pieces)
+        rows = (replace(one, shape=(one.shape[0], 1)) for one in hidden.values())
+        return (*super().state(pieces), *rows)
 
 
 @dataclass(frozen=True)

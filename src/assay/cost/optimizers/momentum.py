@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, each, groups, in_order, like
+from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, comparison_traffic, each, groups, like
 from assay.cost.tensor import Tensor
 
 
@@ -39,6 +39,8 @@ class SGDUpdate(UpdateRule):
 class LionUpdate(UpdateRule):
     """Our Lion. Passes: decay 2, direction 3 + 2 + 3, momentum 3."""
 
+    cautious: bool = False
+    """True if decay spares some elements."""
     passes: ClassVar = 13.0
     launches: ClassVar = 5.0
 
@@ -47,5 +49,15 @@ class LionUpdate(UpdateRule):
         return like(pieces)
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The signs of one parameter's direction."""
-        return tuple(Instant("Lion", one.name, one.nbytes) for one in in_order(pieces))
+        """The signs of one parameter's direction, and the factors of its elements where decay is cautious."""
+        decayed, spared = groups(pieces)
+        return tuple(
+            Instant("Lion", one.name, made * one.nbytes)
+            for group, made in ((decayed, 1 + self.cautious), (spared, 1))
+            for one in group
+        )
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Passes over every parameter, and those of cautious decay."""
+        own = super().traffic(pieces)
+        return own.plus(comparison_traffic(pieces)) if self.cautious else own

@@ -97,6 +97,8 @@ class AdamWUpdate(UpdateRule):
     Passes: decay 2, first moment 3, second moment 2 + 4, root 2, division 2, sum 2, update 4.
     """
 
+    cautious: bool = False
+    """True if decay spares some elements; the loop is then ours, whose denominator is divided in place."""
     passes: ClassVar = 21.0
     launches: ClassVar = 8.5
 
@@ -106,11 +108,26 @@ class AdamWUpdate(UpdateRule):
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """√v and √v/√(1−β₂ᵗ), and the previous parameter's denominator, which the loop variable still holds."""
+        if self.cautious:
+            return tuple(Instant("CautiousAdamW", one.name, one.nbytes, beside(one)) for one in in_order(pieces))
         return tuple(
             Instant("AdamW", tensor.name, before + 2 * tensor.nbytes, beside(tensor))
             for group in groups(pieces)
             for before, tensor in after_another(group)
         )
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Passes over every parameter, and those of cautious decay."""
+        own = super().traffic(pieces)
+        return own.plus(comparison_traffic(pieces)) if self.cautious else own
+
+
+def comparison_traffic(pieces: Pieces) -> Traffic:
+    """Traffic that cautious decay adds for each decayed parameter: sign 2, product 3, comparison and factor 6, decay 1.
+
+    The plain decay reads and writes a weight; this one reads a factor beside it.
+    """
+    return each({one.name: one for one in groups(pieces)[0]}, 12.0, 5)
 
 
 def beside(tensor: Tensor) -> int:

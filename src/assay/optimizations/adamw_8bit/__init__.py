@@ -84,7 +84,7 @@ class Adamw8Bit(Optimization):
     pays: ClassVar = "moments with 256 levels a block; compilation of the update in the first step"
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
     practice: ClassVar = "language models of up to 1.5 B parameters (arXiv:2110.02861)"
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
     compiles: ClassVar = True
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:

@@ -39,7 +39,7 @@ class AdamwBf16State(Optimization):
     pays: ClassVar = "moments with 8 bits of mantissa; a second moment that changes in jumps"
     sources: ClassVar = ("arXiv:1711.05101", "arXiv:2110.02861")
     practice: ClassVar = "a mixture of 671 B parameters (arXiv:2412.19437)"
-    claims: ClassVar = frozenset({"optimizer"})
+    claims: ClassVar = frozenset({"optimizer", "weight decay"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         return {"16-bit state": "{other} already keeps optimizer state in 16 bits; leave out adamw_bf16_state"}

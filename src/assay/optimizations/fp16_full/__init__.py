@@ -68,7 +68,7 @@ class Fp16Full(Optimization):
     saves: ClassVar = "half of weights, gradients, optimizer state and activations; time where float16 is native"
     pays: ClassVar = "updates smaller than a 4096th of a weight are lost; skipped updates; an AdamW of its own"
     sources: ClassVar = ("arXiv:1710.03740",)
-    claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer"})
+    claims: ClassVar = frozenset({"forward precision", "loss scale", "optimizer", "weight decay"})
     traits: ClassVar = frozenset({"16-bit products", "16-bit state", "host reads"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,10 +55,13 @@ STATE = "state.json"
 _RESTORE = f"restore the model's code, or {START_AGAIN}"
 
 
-def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE) -> Path:
-    """Write the checkpoint of `position` into `folder` and delete all but the last two; every rank must call it.
+def save(
+    folder: Path, step: Step, position: Position, identity: str, ranks: Ranks = ALONE, keep: Collection[int] = ()
+) -> Path:
+    """Write the checkpoint of `position` into `folder`; every rank must call it.
 
-    Returns its folder. Raises `StorageError`, and `WrongValues` if the files differ from the live state.
+    Deletes all but the last two and those of the steps to `keep`. Returns its folder. Raises `StorageError`, and
+    `WrongValues` if the files differ from the live state.
     """
     place = folder / f"step-{position.step:08d}"
     plain, tensors = stateful_parts(step.program.stateful)
@@ -80,7 +83,8 @@ def save(folder: Path, step: Step, position: Position, identity: str, ranks: Ran
     if ranks.rank == 0:
         _flush_folder(folder)
         for old in complete(folder)[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
+            if _step_of(old) not in keep:
+                shutil.rmtree(old, ignore_errors=True)
     plain_now = {"stateful": plain, "generators": streams}
     _same(f"the checkpoint {place.name} does not hold the state of the run", place, plain_now, step, ranks)
     return place
@@ -98,7 +102,11 @@ def _write(tensors: Mapping[str, Tensor], path: Path, ranks: Ranks) -> None:
 def complete(folder: Path) -> list[Path]:
     """Return the complete checkpoints in `folder`, newest first. Incomplete ones have a hidden name."""
     found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-[0-9]+", path.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(found, key=_step_of, reverse=True)
+
+
+def _step_of(place: Path) -> int:
+    return int(place.name.removeprefix("step-"))
 
 
 def resume(folder: Path, step: Step, ranks: Ranks = ALONE, seed: int = 0) -> tuple[Position, list[str]]:
