@@ -99,7 +99,7 @@ def changed(**sections: dict[str, Any]) -> Run:
         ({"model": {"n_expert": 4}}, "no reference for a mixture"),
     ],
 )
-def test_what_cannot_be_masked_is_refused(sections: dict[str, Any], sentence: str) -> None:
+def test_a_run_that_cannot_be_masked_is_refused(sections: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Conflict, match=sentence):
         resolve(MASKED).check(changed(**sections), CPU)
 

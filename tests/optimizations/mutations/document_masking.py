@@ -36,14 +36,13 @@ MUTANTS = (
         "sees the future",
         "A token sees later tokens of its document.",
         rewritten(
-            _MASK,
-            ("other.logical_or_(future(self.context_length, ids.device)[: ids.size(1), : ids.size(1)])", "other"),
+            _MASK, ("self.blocked.logical_or_(future(self.context_length, ids.device)[:length, :length])", "pass")
         ),
     ),
     Mutant(
         "of the first batch",
         "The mask of the first batch is kept for all others.",
-        rewritten(_MASK, ("self.blocked = None", "if self.blocked is not None: return")),
+        rewritten(_MASK, ("(ids,) = given", "(ids,) = self.given = getattr(self, 'given', given)")),
     ),
     Mutant(
         "causal late",

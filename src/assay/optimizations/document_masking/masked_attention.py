@@ -3,6 +3,7 @@
 A token that ends a document is the last of it. Positions go on over a whole row.
 """
 
+import torch
 from torch import Tensor, nn
 
 from assay.config import ModelConfig
@@ -21,14 +22,17 @@ class DocumentMask(PreparedSequences):
         """True for keys that are later than the query or of another document, `[B, 1, T, T]`."""
 
     def read(self, module: nn.Module, given: tuple[Tensor, ...]) -> None:
-        """Make the mask of token ids `[B, T]`, the first argument of a module. The former mask is freed before."""
+        """Write the mask of token ids `[B, T]`, the first argument of a module, in the place of the former one."""
         (ids,) = given
-        self.blocked = None
+        rows, length = ids.shape
         self.sequences += self._ended(ids)
         ends = ids == self.end
         document = ends.cumsum(1) - ends.long()
-        other = document[:, None, :, None] != document[:, None, None, :]
-        self.blocked = other.logical_or_(future(self.context_length, ids.device)[: ids.size(1), : ids.size(1)])
+        if self.blocked is None or self.blocked.shape != (rows, 1, length, length):
+            with torch.inference_mode(False):
+                self.blocked = torch.empty(rows, 1, length, length, dtype=torch.bool, device=ids.device)
+        torch.ne(document[:, None, :, None], document[:, None, None, :], out=self.blocked)
+        self.blocked.logical_or_(future(self.context_length, ids.device)[:length, :length])
 
     def _ended(self, ids: Tensor) -> int:
         """Rows in which a document ends; all of them where counting would wait for a GPU, or for values at all."""
