@@ -9,7 +9,7 @@ from assay.config import Run, Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
-from assay.optimizations.document_masking.masked_attention import DocumentMask
+from assay.step.document_mask import DocumentMask
 from assay.step.program import Step
 from support.runs import SHAPE, VARIANTS, run_with, without
 from support.steps import build_step, micro_batches, traced

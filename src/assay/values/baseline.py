@@ -26,8 +26,7 @@ from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
-from assay.values.by_documents import compute_by_documents
-from assay.values.by_rows import rows_at_once
+from assay.values.by_rows import compute_by_documents, rows_at_once
 from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
 from assay.values.rounding import FusedAttention, Imitated, dtype_of, round_in_place, round_to

@@ -2,8 +2,8 @@
 
 from optimizations.mutations.mutant import Mutant, rewritten
 
-_MASK = "assay.optimizations.document_masking.masked_attention:DocumentMask.read"
-_CORE = "assay.optimizations.document_masking.masked_attention:DocumentAttention.blocked"
+_MASK = "assay.step.document_mask:DocumentMask.read"
+_CORE = "assay.step.document_mask:DocumentAttention.blocked"
 _DOCUMENT = "ends.cumsum(1) - ends.long()"
 
 MUTANTS = (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from assay.values.by_documents import compute_by_documents
+from assay.values.by_rows import compute_by_documents
 from support.runs import VARIANTS, run_with
 from support.steps import build_step
 

@@ -95,7 +95,7 @@ class DocumentMasking(Optimization):
         return replace(cost, tape=tuple(map(masked, cost.tape)), tables=(*cost.tables, documents))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.optimizations.document_masking.masked_attention import DocumentMask, attend_within_documents
+        from assay.step.document_mask import DocumentMask, attend_within_documents
 
         mask = DocumentMask(self._end(run), run.model.context_length)
         attend_within_documents(program.parts[0], run.model, mask)
