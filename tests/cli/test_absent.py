@@ -49,6 +49,19 @@ def test_times_are_asked_of_the_observer_only_if_they_are_wanted(assay: Assay, a
     assert [call["variables"] for call in asked] == [{}, {"ASSAY_ABSENT_TIMES": "1"}]
 
 
+@pytest.mark.parametrize(
+    ("words", "tried"), [(("--compare-allocators",), 5), (("--allocator", "expandable_segments:True"), 2)]
+)
+def test_allocators_are_compared_by_a_run_for_each(
+    assay: Assay, asked: list[dict[str, Any]], words: tuple[str, ...], tried: int
+) -> None:
+    said = assay("absent", "h100", "--steps", "3", *words, "--json", "-", "--", "python", "train.py")
+    assert [call["variables"] for call in asked[:2]] == [{}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}]
+    assert len(asked) == len(said.value["by_settings"]) == tried
+    assert {call["steps"] for call in asked} == {3}
+    assert assay("absent", "h100", *words, "--", "python", "train.py").out.startswith("None of")
+
+
 def test_every_chosen_rank_is_run_with_its_variables(assay: Assay, asked: list[dict[str, Any]]) -> None:
     said = assay("absent", "h100", "--ranks", "16", "--rank", "1,9", "--", "python", "train.py")
     assert said.code == 0
@@ -76,6 +89,11 @@ def test_a_file_is_written_beside_the_text(assay: Assay, asked: list[dict[str, A
         (("h100",), "no script is given; write it after two dashes"),
         (("h100", "--rank", "0", "--", "python", "a.py"), "--rank needs --ranks"),
         (("h100", "--times", "--largest", "--", "python", "a.py"), "--times asks for one run of one process"),
+        (
+            ("h100", "--compare-allocators", "--largest", "--", "python", "a.py"),
+            "allocators are compared by runs of one",
+        ),
+        (("h100", "--allocator", "x", "--", "python", "a.py"), "--allocator is 'x'; write settings such as"),
         (("h100", "--ranks", "1", "--", "python", "a.py"), "--ranks is 1; give 2 to 4096"),
         (("h100", "--read", "a.py=1", "--", "python", "a.py"), "--read is 'a.py=1'; write a line and its value"),
         (("h100", "--largest", "--", "python", "a.py"), "--largest finds a number; write {} in its place"),

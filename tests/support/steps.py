@@ -111,7 +111,7 @@ def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, 
 def forget_tables() -> None:
     """Masks, tables and a gradient that an earlier step left would be missing from what the next one makes."""
     balance._factor.noted = None
-    for table in (attention._future, padding._barred, attention._tables):
+    for table in (attention.future, padding._barred, attention._tables):
         table.cache_clear()
 
 

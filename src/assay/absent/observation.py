@@ -38,6 +38,8 @@ class DevicePeaks(Frozen):
     given_out_bytes: int
     """Memory that the device had given out, to the allocator and others."""
     total_bytes: int
+    given_back: int = 0
+    """Segments that the allocator gave back to the device, each of which a GPU waits for."""
 
 
 class Read(CodeLine):

@@ -20,6 +20,8 @@ OLDEST_TORCH = (2, 11)
 """Oldest torch that was tried."""
 OLDEST_CUDA = 13
 """Oldest CUDA whose structures and functions the sources follow."""
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Variables with settings of torch's allocator; the second is the older name."""
 _LOOK = """
 import importlib.util, json, os, runpy, sys
 found = importlib.util.find_spec("torch")
@@ -146,7 +148,7 @@ def _driver_devices() -> int:
 def check_settings(variables: dict[str, str] | None = None) -> None:
     """Raise `UsageError` if the environment asks for an allocator whose memory is not known here."""
     given = os.environ if variables is None else variables
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+    for name in ALLOCATOR_VARIABLES:
         if "cudaMallocAsync" in given.get(name, ""):
             raise UsageError(
                 f"{name} asks for cudaMallocAsync, whose memory only CUDA knows; unset it for this command"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.api.absent_gpu import absent as absent
+    from assay.api.absent_gpu import absent_allocators as absent_allocators
     from assay.api.absent_gpu import absent_largest as absent_largest
     from assay.api.absent_gpu import absent_ranks as absent_ranks
     from assay.api.absent_gpu import gpu_peak as gpu_peak
@@ -48,6 +49,7 @@ _MODULES = {
     "Stack": "configuration",
     "OwnModel": ".model.own_model",
     "absent": "absent_gpu",
+    "absent_allocators": "absent_gpu",
     "absent_largest": "absent_gpu",
     "absent_ranks": "absent_gpu",
     "accuracy": "estimating",

@@ -1,6 +1,7 @@
 """A GPU that is not there: run an unchanged script on it, and the peak of one step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from assay.api.configuration import Source, Stack, configure, on_device, predictable
@@ -8,6 +9,7 @@ from assay.config.home import Home
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
+    from assay.absent.allocator_runs import AllocatorRuns
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
     from assay.absent.script_answer import AbsentAnswer
@@ -22,14 +24,15 @@ def absent(
     devices: int = 1,
     reads: Sequence[str] = (),
     times: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> "AbsentAnswer":
     """Run a command such as ``["python", "train.py"]`` on an absent GPU, and return its peaks, counts and reads.
 
     `steps` ends the script after so many steps of its optimizer. `reads` states values, as in ``train.py:12=300``.
-    With `times` the operators of the third step are kept, and the answer has the predicted time of a step. The
-    command's Python needs a CUDA build of torch. Raises `UsageError` if the machine or that Python does not allow
-    it.
+    With `times` the operators of the third step are kept, and the answer has the predicted time of a step. `variables`
+    are added to the script's environment. The command's Python needs a CUDA build of torch. Raises `UsageError` if the
+    machine or that Python does not allow it.
     """
     from assay.absent.gpus import absent_device
     from assay.absent.launch import TIMES, run_absent, stated_read
@@ -38,9 +41,36 @@ def absent(
     found = absent_device(device)
     _check_command(command, device)
     stated = [stated_read(one) for one in reads]
-    asked = {TIMES: "1"} if times else {}
+    asked = {**variables, **({TIMES: "1"} if times else {})}
     launched = run_absent(command, found, count=devices, steps=steps, reads=stated, variables=asked, tell=on_progress)
     return AbsentAnswer(found, devices, command, launched)
+
+
+def absent_allocators(
+    device: str,
+    command: Sequence[str],
+    *,
+    settings: Sequence[str] = (),
+    steps: int | None = None,
+    devices: int = 1,
+    reads: Sequence[str] = (),
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> "AllocatorRuns":
+    """Run a command on an absent GPU once for each of several settings of torch's allocator, and compare their peaks.
+
+    `settings` are texts for `PYTORCH_ALLOC_CONF`, such as ``"expandable_segments:True"``. Without any, four usual ones
+    are taken. The first run has torch's defaults. Raises `UsageError` as `absent` does, and if the environment has
+    such settings already.
+    """
+    from assay.absent.allocator_runs import chosen_settings, run_allocators
+
+    def ask(variables: dict[str, str]) -> "AbsentAnswer":
+        on_progress(" ".join(variables.values()) or "torch's defaults")
+        return absent(
+            device, command, steps=steps, devices=devices, reads=reads, variables=variables, on_progress=on_progress
+        )
+
+    return run_allocators(chosen_settings(settings), ask)
 
 
 def absent_largest(

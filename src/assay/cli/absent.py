@@ -1,6 +1,6 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from assay.absent.allocator_runs import AllocatorRuns
     from assay.absent.largest import LargestFit
     from assay.absent.ranks_answer import RanksAnswer
     from assay.absent.script_answer import AbsentAnswer
@@ -39,6 +40,15 @@ _Read = Annotated[
 _Largest = Annotated[
     bool, typer.Option("--largest", help="Find the largest number in the place of {} that fits, by several runs.")
 ]
+_Compare = Annotated[
+    bool, typer.Option("--compare-allocators", help="Compare usual settings of torch's allocator, by a run for each.")
+]
+_Allocator = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SETTINGS", help="Compare these with torch's defaults, in place of the usual ones; repeatable."
+    ),
+]
 _Times = Annotated[
     bool, typer.Option("--times", help="Also predict the time of a step, from the operators of the third one.")
 ]
@@ -57,6 +67,8 @@ def absent(
     rank: _Rank = None,
     read: _Read = None,
     largest: _Largest = False,
+    compare_allocators: _Compare = False,
+    allocator: _Allocator = None,
     times: _Times = False,
     yes: _Yes = False,
     as_json: _Json = None,
@@ -73,29 +85,30 @@ def absent(
         assay absent setup -- .venv/bin/python
         assay absent h100 --steps 3 -- python train.py --batch_size 32
         assay absent a100-40gb --largest -- python train.py --batch_size {}
+        assay absent h100 --compare-allocators -- python train.py
         assay absent h100 --ranks 8 -- python train_fsdp.py
         assay absent rtx4090 --read train.py:12=300 --json answer.json -- python train.py
 
     Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script failed; 5 it does not fit; 130
     interrupted.
     """
-    from assay import api
     from assay.cli.console import note
 
-    found: AbsentAnswer | LargestFit | RanksAnswer
+    found: AbsentAnswer | AllocatorRuns | LargestFit | RanksAnswer
     if device is None:
         _list_devices()
         return
     if device == "setup":
         _set_up(command or ["python"], yes=yes)
         return
+    compared = None if allocator is None and not compare_allocators else allocator or ()
     _check_ranks(ranks, rank, largest=largest)
-    _check_times(times, alone=ranks is None and not largest)
+    _check_alone(times, compared, alone=ranks is None and not largest)
     target = _target(as_json)
     if ranks is not None:
         found = _of_ranks(device, command or (), ranks, rank, devices, steps, read or ())
     else:
-        run = api.absent_largest if largest else partial(api.absent, times=times)
+        run = _run_of_one(largest=largest, compared=compared, times=times)
         found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or (), on_progress=note)
     _say(found, target, alone=as_json == "-")
     raise typer.Exit(found.exit_code)
@@ -140,14 +153,31 @@ def _check_ranks(ranks: int | None, rank: str | None, *, largest: bool) -> None:
         raise UsageError("--largest asks for one process; leave --ranks out")
 
 
-def _check_times(times: bool, *, alone: bool) -> None:
+def _run_of_one(
+    *, largest: bool, compared: Sequence[str] | None, times: bool
+) -> "Callable[..., AbsentAnswer | AllocatorRuns | LargestFit]":
+    """The function that answers for one process; `compared` are settings of the allocator, or None."""
+    from assay import api
+
+    if largest:
+        return api.absent_largest
+    if compared is not None:
+        return partial(api.absent_allocators, settings=compared)
+    return partial(api.absent, times=times)
+
+
+def _check_alone(times: bool, compared: Sequence[str] | None, *, alone: bool) -> None:
     from assay.errors import UsageError
 
-    if times and not alone:
-        raise UsageError("--times asks for one run of one process; leave --largest and --ranks out")
+    if times and not (alone and compared is None):
+        raise UsageError("--times asks for one run of one process; leave --largest, --ranks and allocators out")
+    if compared is not None and not alone:
+        raise UsageError("allocators are compared by runs of one process; leave --largest and --ranks out")
 
 
-def _say(found: "AbsentAnswer | LargestFit | RanksAnswer", target: "Path | None", *, alone: bool) -> None:
+def _say(
+    found: "AbsentAnswer | AllocatorRuns | LargestFit | RanksAnswer", target: "Path | None", *, alone: bool
+) -> None:
     """Print the answer as text, or `alone` as JSON, and write it to a file."""
     from assay.cli.console import note, print_view
     from assay.files import write_file

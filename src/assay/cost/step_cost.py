@@ -40,7 +40,7 @@ class Cost:
     """This rank's shard of each parameter between steps. From backward to the update, its gradient has the same shape
     and dtype."""
     tables: tuple[Tensor, ...]
-    """Constant tensors on the device, such as the mask: neither learned nor part of a batch."""
+    """Tensors on the device throughout, such as the mask: neither learned nor read with a batch."""
     batch: Batch
     optimizer: OptimizerStep = field(default_factory=OptimizerStep)
     backward: Backward = field(default_factory=Backward)
@@ -104,6 +104,7 @@ class Cost:
         return replace(
             self,
             tape=tuple(operation.cut(parts) for operation in self.tape),
+            tables=tuple(one.cut(parts) for one in self.tables),
             batch=self.batch.part(parts),
             buffers=tuple(one.cut(parts) for one in self.buffers),
             sent=tuple(one.cut(parts) if one.collective == "send" else one for one in self.sent),
@@ -162,9 +163,9 @@ class Cost:
     def cut(self, micro_batches: int) -> Self:
         """The ledger with the same batch in `micro_batches` equal parts, one after the other."""
         tape = tuple(operation.cut(micro_batches) for operation in self.tape)
-        return replace(
-            self, tape=tape, batch=self.batch.cut(micro_batches), micro_batches=self.micro_batches * micro_batches
-        )
+        tables = tuple(one.cut(micro_batches) for one in self.tables)
+        batch, parts = self.batch.cut(micro_batches), self.micro_batches * micro_batches
+        return replace(self, tape=tape, tables=tables, batch=batch, micro_batches=parts)
 
     @cached_property
     def values(self) -> dict[str, Tensor]:

@@ -87,10 +87,14 @@ class HandCodedAttention(nn.Module):
         if k.size(1) != q.size(1):
             k, v = (x.repeat_interleave(q.size(1) // k.size(1), dim=1) for x in (k, v))
         q, k, v = (x.contiguous() for x in (q, k, v))
-        length = q.size(-2)
         scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(q.size(-1)))
-        scores = scores.masked_fill(_future(self.context_length, q.device)[:length, :length], float("-inf"))
+        scores = scores.masked_fill(self.blocked(q), float("-inf"))
         return self.dropout(scores.softmax(dim=-1)) @ v
+
+    def blocked(self, q: Tensor) -> Tensor:
+        """Return the mask for queries `[B, heads, T, d]`: True for keys that they do not see."""
+        length = q.size(-2)
+        return future(self.context_length, q.device)[:length, :length]
 
 
 class SdpaAttention(nn.Module):
@@ -114,7 +118,7 @@ class SdpaAttention(nn.Module):
 
 
 @lru_cache(maxsize=4)
-def _future(length: int, device: torch.device) -> Tensor:
+def future(length: int, device: torch.device) -> Tensor:
     """Return the causal mask `[length, length]`, True for keys after the query; one tensor serves all layers."""
     with torch.inference_mode(False):
         return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)

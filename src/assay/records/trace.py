@@ -197,6 +197,8 @@ SIDE_STREAM = "a side stream"
 """Maker of a batch: a copy to the device that overlapped a step."""
 DOCUMENTS = "documents"
 """Maker of a batch: a stream of documents that are tokenized for it."""
+ENDED = "rows in which a document ends"
+"""Sequences of a batch in which a document ends, so that a mask of documents is not only causal."""
 
 
 class TracedOperation(Frozen):

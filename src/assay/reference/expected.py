@@ -123,6 +123,8 @@ class Expected(Frozen):
     """Divisor n of the batch: one sequence in n is trained on."""
     stream: Stream | None = None
     """Source of streamed documents. None: seed and step determine each batch of the prepared corpus."""
+    document_end: int | None = None
+    """Token that ends a document, beyond which no token attends. None: it attends to its whole row."""
     gradients: Closeness = EXACT
     updates: Closeness = REASSOCIATED
     """Closeness of weights after an update to the slow replay of the rule."""

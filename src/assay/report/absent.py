@@ -80,7 +80,7 @@ def headline(answer: AbsentAnswer) -> str:
             "The script used no GPU." if answer.fit is MemoryFit.UNUSED else f"Whether it fits {device} is not known."
         )
     peaks = f"at its peak {format_bytes(answer.peak.reserved_bytes if answer.peak else 0)} are reserved"
-    used = f"{peaks} and {_range(in_use)} of {total} in use"
+    used = f"{peaks} and {format_range(in_use)} of {total} in use"
     if answer.fit in (MemoryFit.YES, MemoryFit.CONDITIONAL):
         return f"It fits {_one(device)}{_condition(answer, in_use[1])}: {used}."
     if answer.fit is MemoryFit.BARELY:
@@ -173,7 +173,7 @@ def _memory(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
     yield "requested", f"{format_bytes(peak.requested_bytes)}{withdrawn}, by tensors and workspaces"
     yield "allocated", f"{format_bytes(peak.allocated_bytes)}{withdrawn}, each rounded up"
     yield "reserved", f"{format_bytes(peak.reserved_bytes)}{withdrawn}, by torch's allocator"
-    yield "in use", f"{_range(in_use)}{withdrawn}, {WITH_CONTEXT}"
+    yield "in use", f"{format_range(in_use)}{withdrawn}, {WITH_CONTEXT}"
 
 
 def _time(answer: AbsentAnswer) -> Iterator[tuple[str, str]]:
@@ -282,7 +282,7 @@ def ranks_headline(answer: RanksAnswer) -> str:
     low, high = answer.nccl_bytes(rank)
     if not high:
         return f"{fits}, and {format_bytes(left)} are left for NCCL's own buffers."
-    nccl = f"NCCL's own buffers, which may take {_range((low, high))}"
+    nccl = f"NCCL's own buffers, which may take {format_range((low, high))}"
     if high > left:
         return f"{fits}, if {nccl}, take less than {format_bytes(left)}."
     return f"{fits}, with room for {nccl}: {format_bytes(left)} are left for them."
@@ -295,7 +295,7 @@ def _ranks(answer: RanksAnswer) -> Table:
     return Table.of(columns, rows, right=columns[2:])
 
 
-def _range(ends: tuple[int, int]) -> str:
+def format_range(ends: tuple[int, int]) -> str:
     """Format a range, or one amount if its ends look alike."""
     return " to ".join(dict.fromkeys(map(format_bytes, ends)))
 
@@ -305,13 +305,13 @@ def _rank(one: AbsentAnswer) -> Iterator[str]:
     peak, in_use = one.peak, one.in_use_bytes
     figures = (peak.requested_bytes, peak.allocated_bytes, peak.reserved_bytes) if peak else ()
     yield from map(format_bytes, figures) if figures else ("", "", "")
-    yield _range(in_use) if in_use else ""
+    yield format_range(in_use) if in_use else ""
 
 
 def _sums(answer: RanksAnswer, rank: int) -> tuple[str, str, str]:
     """NCCL's own buffers of a rank, its calls, and their payload."""
     calls = answer.calls(rank)
-    return _range(answer.nccl_bytes(rank)), str(len(calls)), format_bytes(sum(one.bytes for one in calls))
+    return format_range(answer.nccl_bytes(rank)), str(len(calls)), format_bytes(sum(one.bytes for one in calls))
 
 
 def _collectives(answer: RanksAnswer) -> Iterator[Block]:

@@ -26,7 +26,7 @@ from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
-from assay.values.by_rows import rows_at_once
+from assay.values.by_rows import compute_by_documents, rows_at_once
 from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
 from assay.values.rounding import FusedAttention, Imitated, dtype_of, round_in_place, round_to
@@ -98,7 +98,10 @@ class _Catcher:
 
 
 class Reference:
-    """The baseline program of a run in one dtype. `clip` is the largest gradient norm; 0 turns clipping off."""
+    """The baseline program of a run in one dtype. `clip` is the largest gradient norm; 0 turns clipping off.
+
+    With the token `document_end`, each document of a row is computed by itself.
+    """
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class Reference:
         device: torch.device,
         dtype: torch.dtype,
         clip: float,
+        document_end: int | None = None,
     ) -> None:
         self.device, self._truth, self._clip = device, dtype is torch.float64, clip
         training = run.training.model_copy(update={"gradient_clip": 0.0 if self._truth else clip})
@@ -115,6 +119,8 @@ class Reference:
         program = baseline(run.model_copy(update=changes), data, device)
         for part in program.parts:
             part.to(dtype)
+        if document_end is not None:
+            compute_by_documents(program.parts[0], document_end)
         self.seconds = 0.0
         """Processor time in which steps were computed."""
         self._optimizer: _Catcher | None = None
@@ -258,7 +264,7 @@ class References:
         self._spent = self._stated = 0.0
         self.wide_groups = 0
         """Groups of a lossy run's evaluations, so far, that have float32's loss."""
-        self._built = run, expected.model, data, device
+        self._built, self._document_end = (run, expected.model, data, device), expected.document_end
 
     def build(self) -> None:
         """Build both programs, and find how many rows they compute at once.
@@ -305,12 +311,12 @@ class References:
     @cached_property
     def near(self) -> Reference:
         """The program in float32."""
-        return Reference(*self._built, torch.float32, self._clip)
+        return Reference(*self._built, torch.float32, self._clip, self._document_end)
 
     @cached_property
     def truth(self) -> Reference:
         """The program in float64."""
-        return Reference(*self._built, torch.float64, self._clip)
+        return Reference(*self._built, torch.float64, self._clip, self._document_end)
 
 
 @contextmanager

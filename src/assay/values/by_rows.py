@@ -3,12 +3,16 @@
 A baseline in float64 keeps twice the bytes of one in float32, and no technique saves any of them. Gradients of rows add
 up, so it computes some rows after the others, with their parts of the dropout masks. On a CPU a baseline computes whole
 batches: an exact technique must equal it bit for bit.
+
+Where attention keeps within documents, a baseline computes each document of a row by itself.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.cost import baseline
@@ -17,6 +21,8 @@ from assay.cost.simulation.timeline import replay
 from assay.errors import UsageError
 from assay.estimator.estimate import estimate
 from assay.hardware import detect
+from assay.model import GPT
+from assay.model.attention import Attention
 from assay.optimizations import Unpredicted
 from assay.values.masks import Noise
 
@@ -75,3 +81,36 @@ def forwards_by_rows(
     each = len(noise.masks) // len(batches)
     masks = [mask[part] for number, part in places for mask in noise.masks[each * number : each * (number + 1)]]
     return parts, Noise(noise.states, masks)
+
+
+def compute_by_documents(model: Module, end: int) -> None:
+    """Have a GPT compute each document of a row by itself, without a mask. Its tokens keep their places in the row.
+
+    Documents end with the token `end`. The GPT returns the sum of their losses.
+    """
+    assert isinstance(model, GPT)
+
+    def forward(ids: Tensor, targets: Tensor) -> Tensor:
+        losses = []
+        for row, wanted in zip(ids, targets, strict=True):
+            for first, last in _documents(row.tolist(), end):
+                _place(model, torch.arange(first, last, device=ids.device))
+                losses.append(model.head(model.hidden(row[None, first:last]), wanted[None, first:last]))
+        _place(model, None)
+        return torch.stack(losses).sum()
+
+    model.forward = forward  # type: ignore[method-assign]
+
+
+def _documents(row: list[int], end: int) -> list[tuple[int, int]]:
+    """First and last place, exclusive, of each document of a row."""
+    cuts = [place + 1 for place, token in enumerate(row) if token == end]
+    edges = sorted({0, *cuts, len(row)})
+    return list(pairwise(edges))
+
+
+def _place(model: GPT, positions: Tensor | None) -> None:
+    model.embedding.positions = positions
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.positions = positions

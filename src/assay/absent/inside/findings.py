@@ -110,7 +110,8 @@ class ObserverFindings:
             if peaks["reserved_bytes"] or self.library.most_used(device):
                 total = torch.cuda.get_device_properties(device).total_memory
                 one = {"device": device, **peaks, "given_out_bytes": self.library.most_used(device)}
-                found.append({**one, "total_bytes": total})
+                given_back = int(torch.cuda.memory_stats(device).get("num_device_free", 0))
+                found.append({**one, "total_bytes": total, "given_back": given_back})
         return found
 
     def content(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 _VIEWS = {
+    "absent.allocator_runs.AllocatorRuns": "allocators.AllocatorsView",
     "absent.largest.LargestFit": "absent.LargestView",
     "absent.ranks_answer.RanksAnswer": "absent.RanksView",
     "absent.script_answer.AbsentAnswer": "absent.AbsentView",
