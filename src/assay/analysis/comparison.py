@@ -168,6 +168,7 @@ class _Reading:
         predicted = next((result.predicted for result in results if result.predicted), None)
         reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
         treated = treatment in record.treatments
+        changes = {} if treatment == BASELINE else self._effects(treatment, comparable)
         return Row(
             treatment=treatment,
             label=self.names[treatment],
@@ -177,8 +178,8 @@ class _Reading:
             planned=record.planned,
             finished=len(good),
             metrics=self._figures(treatment),
-            effects={} if treatment == BASELINE else self._effects(treatment, comparable),
-            break_even=repaid(record.of(BASELINE), comparable, self.kept)
+            effects=changes,
+            break_even=repaid(record.of(BASELINE), comparable, self.kept, changes.get(STEP_SECONDS.name))
             if treated and self._has_times(BASELINE, treatment)
             else None,
             predicted=predicted,
