@@ -25,7 +25,7 @@ DIGESTS = {
     "run-start 1": "436504094a06",
     "comparison 1": "18f5137f7fbb",
     "study-plan 1": "b290ac71324e",
-    "answer 1": "2c37d9670358",
+    "answer 1": "3dfed9e568af",
     "estimate 1": "424a7c114924",
     "recommend 1": "be4910768516",
     "capacity 1": "b09c7930da98",

@@ -34,6 +34,7 @@ from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
+from assay.records.timing import host_share
 
 if TYPE_CHECKING:
     import pandas
@@ -182,6 +183,7 @@ class _Reading:
             break_even=repaid(record.of(BASELINE), comparable, self.kept, changes.get(STEP_SECONDS.name))
             if treated and self._has_times(BASELINE, treatment)
             else None,
+            host_share=host_share(block for one in comparable for block in one.result.blocks),
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),

@@ -105,6 +105,8 @@ class Row(Frozen):
     verdicts: Mapping[str, Verdict] = Field(default_factory=dict)
     break_even: BreakEven | None = None
     """Break-even of its first step, if that takes longer than the baseline's."""
+    host_share: float | None = None
+    """Share of its steps' time in which the host queued them, over all runs; None on a CPU and in older records."""
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
@@ -237,6 +239,7 @@ def row_json(row: Row) -> dict[str, Any]:
         },
         "predicted": {**predicted, "change": dict(row.predicted_change)},
         "break_even": row.break_even.model_dump(mode="json") if row.break_even else None,
+        "host_share": row.host_share,
         "evidence": [item.model_dump(mode="json") for item in row.evidence],
         "values": row.values.model_dump(mode="json") if row.values else None,
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],

@@ -58,6 +58,8 @@ class RowJson(TypedDict):
     predicted: RowPredictionJson
     break_even: BreakEven | None
     """Null if its first step costs no more than the baseline's."""
+    host_share: float | None
+    """Share of its steps' time in which the host queued them; null on a CPU and in older records."""
     evidence: list[Evidence]
     values: ValueProof | None
     ranks: list[RankJson]

@@ -199,6 +199,22 @@ def test_a_longer_first_step_is_priced(width: int | None) -> None:
     assert "first step" not in section(text, "activation_checkpointing")
 
 
+def test_a_row_on_a_gpu_says_whether_it_waits_for_the_host() -> None:
+    def on_gpu(share: float) -> dict[str, object]:
+        timed = record().of("sdpa_attention")[0].result.blocks
+        return {"blocks": tuple(one.model_copy(update={"host_seconds": share * one.seconds}) for one in timed)}
+
+    comparison = analyse(record(changes={"sdpa_attention": on_gpu(0.98), "bf16_mixed": on_gpu(0.4)}))
+    shares = {row["treatment"]: row["host_share"] for row in comparison.to_json()["rows"]}
+    assert (shares["sdpa_attention"], shares["bf16_mixed"]) == (pytest.approx(0.98), pytest.approx(0.4))
+    text = printed(comparison, 200)
+    bound = "step waits for the host (the host queues it in 98% of its time)"
+    assert bound in " ".join(section(text, "sdpa_attention").split())
+    assert "step waits for the device" in " ".join(section(text, "bf16_mixed").split())
+    assert "waits for" not in section(text, "activation_checkpointing")
+    assert shares["activation_checkpointing"] is None
+
+
 @pytest.mark.parametrize(
     ("told", "says"),
     [

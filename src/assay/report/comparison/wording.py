@@ -19,7 +19,7 @@ from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.timing import Between
+from assay.records.timing import HOST_BOUND, Between
 from assay.report.blocks import quantity
 from assay.units import format_bytes, format_percent, format_seconds, format_steps
 
@@ -233,6 +233,14 @@ def _earned(found: BreakEven, row: Row) -> str:
     within = "" if found.steps <= found.run_steps else f", which is not within this run of {found.run_steps:,}"
     saved = f"at {format_seconds(found.saved_seconds)} a step"
     return f"earned back after {found.steps:,} steps ({low:,} to {high:,}) {saved}{within}"
+
+
+def waits_for(share: float | None) -> list[str]:
+    """Return whether steps wait for the host or the device, by the share of their time in which they are queued."""
+    if share is None:
+        return []
+    bound = "host" if share > HOST_BOUND else "device"
+    return [f"waits for the {bound} (the host queues it in {share:.0%} of its time)"]
 
 
 def by_rank(row: Row) -> list[str]:
