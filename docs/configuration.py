@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
+from assay.config.attribute_docs import attribute_docs
 from assay.config.model import ModelConfig
 from assay.config.run import DataConfig, Run, TrainingConfig
-from assay.optimizations.card import field_texts
 
 HEAD = """# Configuration
 
@@ -40,7 +40,7 @@ def configuration() -> str:
     for prefix, model in _SECTIONS.items():
         text += f"\n## {prefix.removesuffix('.') or 'The run'}\n\n| key | type | default | meaning |\n"
         text += "| --- | --- | --- | --- |\n"
-        texts = field_texts(model)
+        texts = attribute_docs(model)
         for name, field in model.model_fields.items():
             if f"{name}." not in _SECTIONS:
                 cells = (f"`{prefix}{name}`", _type(field), _default(field), " ".join(texts[name].split()))

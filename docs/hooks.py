@@ -1,7 +1,7 @@
-"""Three additions to the site.
+"""Four additions to the site.
 
 Folders in the navigation stand for their pages, two pages come from outside docs/, and each study that was run has a
-link to its own page, which `make docs` writes beside it.
+link to its own page, which `make docs` writes beside it. JSON schemas are files of the site.
 """
 
 from pathlib import Path
@@ -10,6 +10,9 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from assay.api.schema import SCHEMAS
+from assay.units import json_text
 
 HERE = Path(__file__).parent
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -41,10 +44,12 @@ def _pages(folder: str) -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from the root of the repository."""
+    """Add the pages from the root of the repository, and each JSON schema as `schemas/NAME.json`."""
     for name, source in OUTSIDE.items():
         text = (HERE.parent / source).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, name, content=text))
+    for name, schema in SCHEMAS.items():
+        files.append(File.generated(config, f"schemas/{name}.json", content=json_text(schema.plain(), indent=1)))
     return files
 
 

@@ -42,7 +42,7 @@ PAGES = [
     HERE.parent / "README.md",
     HERE / "tutorial.md",
     *sorted((HERE / "how-to").glob("*.md")),
-    *(HERE / f"{name}.md" for name in ("commands", "own-model", "recommending", "dashboard")),
+    *(HERE / f"{name}.md" for name in ("commands", "own-model", "recommending", "dashboard", "schemas")),
 ]
 """The pages that are walked."""
 _BLOCK = re.compile(r"(?P<notes>(?:<!-- \w+: [^\n]* -->\n)*)```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)

@@ -3,7 +3,8 @@
 import pytest
 
 from assay.analysis.comparison import analyse
-from assay.analysis.row import BreakEven, break_even
+from assay.analysis.effects import Effect
+from assay.analysis.row import break_even
 from assay.records.timing import Quartiles
 from support.comparisons import FACTORS, TREATMENTS, record
 
@@ -23,14 +24,24 @@ def test_the_price_over_the_seconds_saved_a_step() -> None:
         for first in (8.26, 3.0)
     ]
     # 8.26 − 0.06 − (0.3 − 0.1) seconds, at 0.04 seconds a step; the dearer of the two seeds counts.
-    priced = break_even(pairs, 0.1, 0.06)
+    priced = break_even(pairs, 0.1, changed(-0.4, -0.5, -0.2))
     assert priced is not None
     assert priced.price_seconds == pytest.approx(8.0)
+    assert priced.saved_seconds == pytest.approx(0.04)
     assert priced.steps in (200, 201)
-    never = break_even(pairs, 0.1, 0.12)
-    assert never == BreakEven(price_seconds=priced.price_seconds, steps=None)
-    assert break_even(pairs[1:], 0.3, 0.2) is None
-    assert break_even([], 0.1, 0.06) is None
+    assert priced.interval in ((160, 400), (161, 401), (160, 401), (161, 400))
+    assert priced.run_steps == cell.cell.run.training.steps
+    for unsure in (changed(-0.4, -0.9, 0.1), changed(0.2, 0.1, 0.3), None, changed(-0.4, -0.4, -0.4, interval=False)):
+        never = break_even(pairs, 0.1, unsure)
+        assert never is not None
+        assert (never.steps, never.interval, never.saved_seconds) == (None, None, None)
+        assert never.price_seconds == priced.price_seconds
+    assert break_even(pairs[1:], 0.3, changed(-0.3, -0.4, -0.2)) is None
+    assert break_even([], 0.1, changed(-0.4, -0.5, -0.2)) is None
+
+
+def changed(change: float, low: float, high: float, *, interval: bool = True) -> Effect:
+    return Effect(change=change, interval=(low, high) if interval else None, pairs=3)
 
 
 def test_a_row_has_it_where_its_first_step_is_longer() -> None:

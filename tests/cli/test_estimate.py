@@ -2,6 +2,7 @@
 
 import pytest
 
+from assay.api import like_runs
 from cli.conftest import Assay
 
 
@@ -56,3 +57,13 @@ def test_rows_that_cannot_be_are_one_sentence(assay: Assay, words: tuple[str, ..
     said = assay("estimate", "demo", *words)
     assert (said.code, said.out) == (2, "")
     assert says in said.sentence()
+
+
+def test_a_technique_that_is_known_to_lose_is_named_before_the_answer(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(like_runs, "slower_techniques", lambda run, here: [f"{run.optimizations[0].name}: slower"])
+    asked = ("estimate", "demo", "--with", "sdpa_attention")
+    said = assay(*asked)
+    assert (said.code, said.err.splitlines()) == (0, ["sdpa_attention: slower"])
+    assert "slower" not in assay(*asked, "--device", "h100").err

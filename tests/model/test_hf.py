@@ -181,7 +181,7 @@ def test_a_wrong_tensor_is_named(tmp_path: Path, change: object, sentence: str) 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model_type": "mamba"}, "of type 'mamba'; only gpt2, llama, qwen2, qwen3"),
+        ({"model_type": "mamba"}, "of type 'mamba'; only gpt2, llama, mistral, qwen2, qwen3"),
         ({"activation_function": "relu"}, "activation_function='relu'"),
         ({"layer_norm_epsilon": 0}, "norm_eps: Input should be greater than 0"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),

@@ -1,4 +1,4 @@
-"""Against transformers' Llama, Qwen2 and Qwen3: the same logits, losses and gradients in both directions.
+"""Against transformers' Llama, Mistral, SmolLM2 and Qwens: the same logits, losses and gradients in both directions.
 
 Their norms round to float32 and their rotations take powers in another order, which moves logits by 1e-7. So theirs get
 a norm in full precision and our frequencies, and then the logits in float64 agree to 1e-10. A test of its own
@@ -45,14 +45,29 @@ SLOWED = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 12,
 }
+SMOLLM2 = {
+    "hidden_size": 36,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "rope_interleaved": False,
+    "is_llama_config": True,
+    "pretraining_tp": 1,
+}
+"""Shares and further keys of SmolLM and SmolLM2 (HuggingFaceTB/SmolLM2-135M, config.json)."""
 KINDS: dict[str, dict[str, Any]] = {
     "llama": {"model_type": "llama", "rms_norm_eps": 1e-5, "rope_theta": 500_000.0},
     "llama 3.1": {"model_type": "llama", "rope_theta": 500.0, "rope_scaling": SLOWED, "tie_word_embeddings": True},
     "llama with biases": {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 4},
+    "mistral": {"model_type": "mistral", "sliding_window": None, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
+    "mistral with wide heads": {"model_type": "mistral", "sliding_window": 24, "head_dim": 16},
+    "smollm2": {"model_type": "llama", "tie_word_embeddings": True, "rope_theta": 1e5, **SMOLLM2},
     "qwen2": {"model_type": "qwen2", "rope_theta": 1e6, "tie_word_embeddings": True},
     "qwen3": {"model_type": "qwen3", "rope_theta": 1e6, "head_dim": 16, "tie_word_embeddings": True},
     "qwen3 untied": {"model_type": "qwen3", "head_dim": 10, "num_key_value_heads": 1, "rms_norm_eps": 1e-3},
 }
+
+ALONE = {"mistral": "llama", "mistral with wide heads": "llama"}
+"""Family of a model without its file: what it computes is also a Llama."""
 
 
 def _theirs(kind: str, seed: int = 0) -> Any:
@@ -128,7 +143,7 @@ def test_our_model_is_theirs(tmp_path: Path, kind: str) -> None:
     ours = random_model(config, seed=3, std=0.2)
     save_hf(ours.state_dict(), config, tmp_path / "out")
     theirs, notes = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert theirs.config.model_type == KINDS[kind]["model_type"]
+    assert theirs.config.model_type == ALONE.get(kind, KINDS[kind]["model_type"])
     assert not notes["missing_keys"]
     assert not notes["unexpected_keys"]
     _assert_same(ours.double(), _exact(theirs.eval(), config))
@@ -228,6 +243,13 @@ def test_a_copy_of_the_tied_weight_and_old_frequencies_are_passed_over(tmp_path:
         ("llama", {"rope_parameters": {**SLOWED, "factor": 0.5}}, "rotary_factor"),
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 1, "layer_types": None}, "use_sliding_window=True"),
         ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types='sliding_attention'"),
+        ("mistral", {"sliding_window": 23}, "sliding_window=23, which is .* write max_position_embeddings=23 into it"),
+        ("mistral", {"attention_bias": True}, "attention_bias=True; only False"),
+        (
+            "llama",
+            {"model_type": "smollm3", "no_rope_layers": [1, 0]},
+            "'smollm3', in which some layers have no rotary",
+        ),
         ("qwen3", {"attention_bias": True}, "attention_bias=True; only False"),
         ("qwen3", {"num_key_value_heads": 3}, "n_head=4 is not divisible by n_kv_head=3"),
     ],
@@ -263,6 +285,22 @@ def test_a_window_that_reaches_no_layer_is_read(tmp_path: Path, change: dict[str
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     ids = random_ids(plain, rows=2)
     torch.testing.assert_close(again(ids).logits, theirs(ids).logits)
+
+
+def test_keys_that_a_mistral_file_lacks_mean_what_they_mean_to_transformers(tmp_path: Path) -> None:
+    _theirs("mistral").config.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    for name in ("sliding_window", "num_key_value_heads", "rms_norm_eps", "max_position_embeddings"):
+        del values[name]
+    values |= {"num_attention_heads": 16, "head_dim": None}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    theirs = transformers.AutoConfig.from_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=f"has sliding_window={theirs.sliding_window}"):
+        config_from_hf(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**values, "sliding_window": None}))
+    ours = config_from_hf(tmp_path)
+    assert (ours.kv_heads, ours.head_dim) == (theirs.num_key_value_heads, theirs.head_dim)
+    assert (ours.norm_eps, ours.context_length) == (theirs.rms_norm_eps, theirs.max_position_embeddings)
 
 
 def test_keys_of_older_versions_of_transformers_mean_the_same(tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from assay.config import ModelConfig
 from assay.config.hf import config_from_hf
+from assay.model.hf import save_hf
 from assay.store.trained_model import kept_parts, origin
+from support.models import random_ids, random_model
 
 LLAMA = {
     "model_type": "llama",
@@ -92,3 +95,38 @@ def test_a_run_that_began_with_none_keeps_none(tmp_path: Path) -> None:
     gone = ModelConfig(init_from=str(tmp_path / "gone"))
     assert origin(gone) is None
     assert "has no configuration of a checkpoint any more" in kept_parts(gone, None, "float32").differs[0]
+
+
+def exported(folder: Path, out: Path, **values: object) -> dict[str, object]:
+    """The configuration of an export whose context is 128, which transformers reads as the family of the folder."""
+    transformers = pytest.importorskip("transformers")
+    (folder / "config.json").write_text(json.dumps({**LLAMA, **values}))
+    config = started(folder, context_length=128)
+    model = random_model(config, std=0.2)
+    kept = kept_parts(config, text_of("a", "b", "c"), "float32")
+    save_hf(model.state_dict(), config, out, kept.files)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(out).eval()
+    assert theirs.config.model_type == values["model_type"]
+    ids = random_ids(config, rows=2)
+    torch.testing.assert_close(model.logits(ids), theirs(ids).logits, rtol=0, atol=1e-4)
+    return dict(kept.files["config.json"])
+
+
+def test_a_mistral_stays_one_and_its_window_does_not_reach_into_a_longer_context(folder: Path, tmp_path: Path) -> None:
+    mistral = {"model_type": "mistral", "num_key_value_heads": 1}
+    assert exported(folder, tmp_path / "out", sliding_window=64, **mistral)["sliding_window"] is None
+    assert exported(folder, tmp_path / "none", sliding_window=None, **mistral)["sliding_window"] is None
+
+
+def test_a_smollm_stays_one(folder: Path, tmp_path: Path) -> None:
+    values = {"model_type": "llama", "tie_word_embeddings": True, "rope_interleaved": False, "is_llama_config": True}
+    found = exported(folder, tmp_path / "out", **values)
+    assert found.items() >= values.items()
+
+
+def test_a_window_of_qwen2_does_not_reach_into_a_longer_context(folder: Path, tmp_path: Path) -> None:
+    window = {"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 0, "num_key_value_heads": 1}
+    found = exported(folder, tmp_path / "out", model_type="qwen2", layer_types=["sliding_attention"] * 2, **window)
+    assert (found["use_sliding_window"], found["layer_types"]) == (False, ["full_attention"] * 2)
+    unused = {**window, "use_sliding_window": False}
+    assert exported(folder, tmp_path / "plain", model_type="qwen2", **unused)["sliding_window"] == 64

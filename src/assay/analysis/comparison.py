@@ -34,6 +34,7 @@ from assay.records.prediction import Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
+from assay.records.timing import host_share
 
 if TYPE_CHECKING:
     import pandas
@@ -168,6 +169,7 @@ class _Reading:
         predicted = next((result.predicted for result in results if result.predicted), None)
         reference = next((one.result.predicted for one in record.of(BASELINE) if one.result.predicted), None)
         treated = treatment in record.treatments
+        changes = {} if treatment == BASELINE else self._effects(treatment, comparable)
         return Row(
             treatment=treatment,
             label=self.names[treatment],
@@ -177,10 +179,11 @@ class _Reading:
             planned=record.planned,
             finished=len(good),
             metrics=self._figures(treatment),
-            effects={} if treatment == BASELINE else self._effects(treatment, comparable),
-            break_even=repaid(record.of(BASELINE), comparable, self.kept)
+            effects=changes,
+            break_even=repaid(record.of(BASELINE), comparable, self.kept, changes.get(STEP_SECONDS.name))
             if treated and self._has_times(BASELINE, treatment)
             else None,
+            host_share=host_share(block for one in comparable for block in one.result.blocks),
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
             evidence=(good or results)[0].evidence if results else (),

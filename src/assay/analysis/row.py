@@ -2,7 +2,7 @@
 
 A compiler does its work in the first step, which is therefore not among the timed ones. Its price is the excess of that
 step over a steady one, less the same excess of the baseline. The most expensive of several seeds counts, because later
-ones may find compiled code on the disk.
+ones may find compiled code on the disk. Steps earn it back where a step is surely faster: its interval leaves out zero.
 
 A timed figure is the geometric mean over processes, each the geometric mean of its blocks. The baseline's is over both
 of its runs, so that the ratio of two rows is the change printed with it. Bytes and other exact figures are the maximum
@@ -39,20 +39,35 @@ class BreakEven(Frozen):
     """Price of a first step, and the number of steps that earn it back."""
 
     price_seconds: float
+    saved_seconds: float | None
+    """Seconds that a steady step surely saves; None if a saving cannot be told, or if steps are slower."""
     steps: int | None
-    """Number of steps after which the run is ahead of the baseline; None if its steps are not faster."""
+    """Number of steps after which the run is ahead of the baseline; None without a saving."""
+    interval: tuple[int, int] | None
+    """Numbers of steps by both ends of the interval of a step's change."""
+    run_steps: int
+    """Steps that each run of the row trains."""
 
 
-def break_even(both: Iterable[tuple[RunResult, RunResult]], before: float, after: float) -> BreakEven | None:
+def break_even(both: Sequence[tuple[RunResult, RunResult]], before: float, change: Effect | None) -> BreakEven | None:
     """Return the break-even of (baseline, treated) runs; None if no first step costs enough to be reported.
 
-    `before` and `after` are the steady seconds of a step of the baseline and of the treatment.
+    `before` is the steady seconds of the baseline's step, and `change` that of the treatment's against it.
     """
     ahead = [(_ahead(baseline), _ahead(treated)) for baseline, treated in both]
     price = max((own - usual for usual, own in ahead if own is not None and usual is not None), default=0.0)
     if price < _TELLING_STEPS * before:
         return None
-    return BreakEven(price_seconds=price, steps=math.ceil(price / (before - after)) if after < before else None)
+    saved = change is not None and change.interval is not None and change.interval[1] < 0
+    shares = (-change.change, *(-one for one in change.interval)) if change and change.interval and saved else ()
+    steps = [math.ceil(price / (share * before)) for share in shares]
+    return BreakEven(
+        price_seconds=price,
+        saved_seconds=shares[0] * before if shares else None,
+        steps=steps[0] if steps else None,
+        interval=(steps[1], steps[2]) if steps else None,
+        run_steps=both[0][1].config.training.steps,
+    )
 
 
 def _ahead(result: RunResult) -> float | None:
@@ -90,6 +105,8 @@ class Row(Frozen):
     verdicts: Mapping[str, Verdict] = Field(default_factory=dict)
     break_even: BreakEven | None = None
     """Break-even of its first step, if that takes longer than the baseline's."""
+    host_share: float | None = None
+    """Share of its steps' time in which the host queued them, over all runs; None on a CPU and in older records."""
     predicted: Predicted | None
     predicted_change: Mapping[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...]
@@ -148,13 +165,16 @@ def effects(baseline: Sequence[CellResult], treated: Sequence[CellResult], compa
 
 
 def repaid(
-    baseline: Sequence[CellResult], treated: Sequence[CellResult], kept: Mapping[int, Sequence[int]]
+    baseline: Sequence[CellResult],
+    treated: Sequence[CellResult],
+    kept: Mapping[int, Sequence[int]],
+    change: Effect | None,
 ) -> BreakEven | None:
     """Return the cost of the first step beyond the baseline's at the same seed, and when it is earned back."""
     results = {one.cell.seed: one.result for one in reversed(usable(baseline))}
     both = [(results[one.cell.seed], one.result) for one in usable(treated) if one.cell.seed in results]
-    before, after = (_mean(STEP_SECONDS, usable(cells), cells, kept) for cells in (baseline, treated))
-    return None if before is None or after is None else break_even(both, before, after)
+    before = _mean(STEP_SECONDS, usable(baseline), baseline, kept)
+    return None if before is None else break_even(both, before, change)
 
 
 def _figure(
@@ -219,6 +239,7 @@ def row_json(row: Row) -> dict[str, Any]:
         },
         "predicted": {**predicted, "change": dict(row.predicted_change)},
         "break_even": row.break_even.model_dump(mode="json") if row.break_even else None,
+        "host_share": row.host_share,
         "evidence": [item.model_dump(mode="json") for item in row.evidence],
         "values": row.values.model_dump(mode="json") if row.values else None,
         "ranks": [{**one.model_dump(mode="json"), "communication_share": one.communication_share} for one in row.ranks],

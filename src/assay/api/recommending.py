@@ -3,22 +3,19 @@
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.advise.advice import Advice
 from assay.api.configuration import Source, Stack, configure, on_device, predictable, title_of
+from assay.api.like_runs import loss_changes
 from assay.api.result_types import LayoutRecommendation, Recommendation, StudyResult
 from assay.config.home import Home, home_of
 from assay.config.run import Run
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.advise.evidence import LossChange
     from assay.advise.problem import Limits
-    from assay.config import ModelConfig
     from assay.config.run import ResolvedRun
     from assay.estimator.capacity import Capacity, Fitting, Largest
     from assay.hardware import Machine
@@ -104,11 +101,6 @@ def _fitting(run: "Run", one: "Largest", home: Home, tell: Callable[[str], None]
     return Fitting(largest=one, measured_bytes=measured, failure=failure)
 
 
-LIKE = 10
-"""Factor between the parameters of two runs up to which one speaks for the loss of the other."""
-BYTES = 256
-
-
 def machine_of(device: str | None) -> "Machine":
     """Return an absent machine with the rates of its datasheet, or without a name one that only counts arithmetic."""
     from assay.advise.arithmetic import counting
@@ -116,41 +108,6 @@ def machine_of(device: str | None) -> "Machine":
     from assay.hardware.devices import absent_machine
 
     return counting(detect()) if device is None else absent_machine(device)
-
-
-def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]":
-    """Return the catalogue's changes of the loss that speak for a run, preferably those on this device.
-
-    They are of runs on the same kind of device, of which the parameters differ by at most a factor of ten.
-    """
-    from assay.advise.evidence import LossChange
-    from assay.analysis.catalogue import device_of, is_processor, read, shipped_path
-
-    found: dict[str, LossChange] = {}
-    on_cpu, size, device = here.device(run.device) == "cpu", _parameters(run.model), device_of(here)
-    for one in sorted(read(shipped_path()).entries, key=lambda entry: entry.device == device):
-        changed = one.changes.get("val_loss")
-        if changed is None or is_processor(one.device) != on_cpu:
-            continue
-        if abs(log(_parameters_of(one.configuration) / size)) <= log(LIKE):
-            source = f"{one.configuration}, {one.device}, {one.date}"
-            found[one.optimization] = LossChange(changed.change, changed.interval, source)
-    return found
-
-
-@cache
-def _parameters_of(configuration: str) -> int:
-    """Return the parameters of an entry of the catalogue: a preset with its settings."""
-    preset, *words = configuration.split()
-    return _parameters(configure(preset, words).with_vocabulary().model)
-
-
-def _parameters(model: "ModelConfig") -> int:
-    """Return the number of parameters; a vocabulary that no text has determined yet counts as bytes."""
-    from assay.cost import parameter_count
-
-    known = model if model.vocab_size else model.model_copy(update={"vocab_size": BYTES})
-    return parameter_count(known)
 
 
 _GPUS_PER_NODE = 8

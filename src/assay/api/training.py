@@ -69,6 +69,8 @@ def _ready(
     source: Source, overrides: Sequence[str], optimizations: Stack, resume: str | None, home: Home, tell: Listener
 ) -> "tuple[RunFolder | None, ReadyRun]":
     """Return the folder of a resumed run (None for a new one), and the run with its corpus and prediction."""
+    from assay.api.like_runs import slower_techniques
+    from assay.hardware.detect import detect
     from assay.launch.prepare import ready
     from assay.launch.resume import run_to_resume, same_corpus
     from assay.optimizations import check_divided
@@ -82,6 +84,9 @@ def _ready(
     prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
     if folder is not None:
         same_corpus(folder, prepared)
+        return folder, prepared
+    for sentence in slower_techniques(prepared.run, detect()):
+        tell(_event("note", text=sentence))
     return folder, prepared
 
 

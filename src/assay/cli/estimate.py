@@ -217,7 +217,9 @@ def _calibrate(source: str | None, changed: list[str], stacks: list[str], second
 def _step(source: str | None, changed: list[str], stacks: list[str], options: Mapping[str, Any], as_json: bool) -> None:
     """Print the prediction of a stack, and several stacks as rows."""
     from assay import api
+    from assay.api.like_runs import slower_techniques
     from assay.cli.console import note, print_view
+    from assay.hardware.detect import detect
     from assay.report.estimate import EstimateRowsView, EstimateView
 
     device = options["--device"]
@@ -227,4 +229,7 @@ def _step(source: str | None, changed: list[str], stacks: list[str], options: Ma
         print_view(EstimateRowsView(api.estimate_rows(source, *changed, stacks=stacks, device=device)), as_json)
         return
     every = api.estimate_every_rank(source, *changed, optimizations=stacks, device=device)
+    if device is None:
+        for sentence in slower_techniques(every.run, detect()):
+            note(sentence)
     print_view(EstimateView(every, instants=options["--instants"]), as_json)

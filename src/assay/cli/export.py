@@ -23,8 +23,8 @@ def export(
 
     The folder is that of a GPT-2, a Llama, a Qwen2 or a Qwen3, whichever has the model's parts. AutoModelForCausalLM
     and AutoTokenizer of transformers read it, with any tokenizer of a run. A new run starts from these weights with
-    model.init_from=my-model. If the run began with a checkpoint, files of its tokenizer, settings of generation and
-    configuration are kept. What differs is printed.
+    model.init_from=my-model. If the run began with a checkpoint, such as a Mistral, its family stays. Files of its
+    tokenizer, settings of generation and configuration are kept. What differs is printed.
     """
     from pathlib import Path
 

@@ -28,7 +28,7 @@ GROUPS = {
     "start": ("doctor", "optimizations", "recommend", "compare", "train"),
     "predict": ("estimate", "capacity", "cost", "plan", "inference", "mesh", "absent", "accuracy"),
     "measure": ("measure", "anatomy", "gradients", "machine", "study", "scaling"),
-    "keep": ("runs", "data", "sample", "export", "dashboard"),
+    "keep": ("runs", "data", "sample", "export", "schema", "dashboard"),
 }
 """Verbs by what they are for, in the order in which help lists them."""
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)

@@ -40,7 +40,7 @@ def train(
         assay train                                            the preset demo
         assay train shakespeare-char-cpu data.path=input.txt   a preset on your own text
         assay train demo --with sdpa_attention+bf16_mixed      with two optimizations
-        assay train my.yaml model.init_from=my-model           from a GPT-2, Llama or Qwen folder, an export or a run
+        assay train my.yaml model.init_from=my-model           from a folder of Hugging Face, an export or a run
         assay train demo --nproc 2 --with data_parallel        on two processes of this machine
         assay train --resume last training.steps=200           continue the last run
         assay train --resume last --nproc 1                    continue it on one process

@@ -1,6 +1,7 @@
 """Import and export of Hugging Face checkpoints: `config.json` and safetensors, in one file or in shards.
 
-GPT-2 and the family of Llama, Qwen2 and Qwen3 are read and written. Nothing is ever unpickled. If a checkpoint has more
+GPT-2 and the family of Llama, Mistral, Qwen2 and Qwen3 are read. All but Mistral are written, which is a Llama to us;
+`store/trained_model.py` keeps the file of the model that was read. Nothing is ever unpickled. If a checkpoint has more
 positions than the configuration's context, the first ones are used: a causal decoder computes the same on shorter
 inputs. GPT-2 has three dropouts; resid_pdrop is read, and training may change it.
 
@@ -13,7 +14,7 @@ queries, then all keys, then all values, `[3, heads, head_dim]`; assay's is grou
 `[heads, 3, head_dim]`. GPT-2 always has biases: a model without biases is written with zeros, and can be read if they
 are zero or absent.
 
-Linear weights of Llama, Qwen2 and Qwen3 lie as ours do. Queries, keys and values are three matrices there, and one
+Linear weights of this family lie as ours do. Queries, keys and values are three matrices there, and one
 here, whose rows are grouped by key/value head, `[kv_heads, queries per group + 2, head_dim]`.
 """
 

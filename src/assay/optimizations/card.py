@@ -1,11 +1,10 @@
 """An optimization's card as plain data: its class constants, its fields and its module docstring."""
 
-import ast
 import inspect
 import sys
-import textwrap
 
 from assay.config import ResolvedRun
+from assay.config.attribute_docs import attribute_docs
 from assay.config.base import Frozen
 from assay.config.run import Scalar, Spec
 from assay.hardware import Machine
@@ -42,7 +41,7 @@ class Card(Frozen):
 
 def card(kind: type[Optimization]) -> Card:
     """Return the card of an optimization."""
-    texts = field_texts(kind)
+    texts = attribute_docs(kind)
     return Card(
         optimization=kind.name(),
         title=kind.title,
@@ -69,16 +68,3 @@ def availability(kind: type[Optimization], machine: Machine) -> str:
     except Conflict as reason:
         return f"available, but not for every run: {reason}"
     return "available"
-
-
-def field_texts(kind: type[Frozen]) -> dict[str, str]:
-    """Return the docstring under each field's definition, by field name; inherited fields are left out."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(tree, ast.ClassDef)
-    return {
-        ast.unparse(statement.target): str(after.value.value)
-        for statement, after in zip(tree.body, tree.body[1:], strict=False)
-        if isinstance(statement, ast.AnnAssign)
-        and isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-    }

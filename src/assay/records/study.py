@@ -6,9 +6,9 @@ the run folders are gone.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
 from assay.config.base import Frozen, Setting
 from assay.config.run import ResolvedRun
@@ -53,6 +53,10 @@ class Cell(Frozen):
         return self.model_copy(update={"replicate": replicate})
 
 
+_Level = WithJsonSchema({"type": ["string", "number", "boolean", "null"]}, "validation")
+"""JSON schema of a level as a file writes it; it is read as a text."""
+
+
 class Expectation(Frozen):
     """An expected change of one row against the control, or an effect of factors, stated before the study runs."""
 
@@ -60,7 +64,7 @@ class Expectation(Frozen):
 
     row: str = ""
     """Label of the row, as the plan of the study lists it; empty if an effect is expected."""
-    effect: Mapping[str, str] = Field(default_factory=dict, max_length=3)
+    effect: Mapping[str, Annotated[str, _Level]] = Field(default_factory=dict, max_length=3)
     """A level of one factor for its main effect, or of two or three for their interaction; empty for a row."""
     metric: str
     """Name of a metric, such as `step_seconds`, `tensors_peak_bytes` or `val_loss`."""

@@ -1,7 +1,7 @@
 """Times of a run: its steady steps, and its timed blocks, alone and in rounds."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import Field
@@ -138,6 +138,19 @@ class Block(Record):
             return False
         usual = self.usual_gpu_clock_hertz or 0.0
         return bool(self.gpu.slowed_by) or self.gpu.clock_hertz < (1 - CLOCK_FALL) * usual
+
+
+HOST_BOUND = 0.95
+"""Share of a step's time from which on the host's queueing bounds it: the device then waits for the host."""
+
+
+def host_share(blocks: Iterable[Block]) -> float | None:
+    """Return the share of timed steps' seconds in which the host queued them; None on a CPU and in older records."""
+    known = [(one.host_seconds, one.seconds) for one in blocks if one.host_seconds is not None]
+    if not known:
+        return None
+    host, whole = map(sum, zip(*known, strict=True))
+    return float(host / whole)
 
 
 class Between(Frozen):

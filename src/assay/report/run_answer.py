@@ -83,18 +83,12 @@ def _pace(result: "RunResult") -> str:
     return ", ".join([*told, *utilization(result), *waits(result)])
 
 
-HOST_BOUND = 0.95
-"""Share of a step's time from which on the host's queueing bounds it: the device then waits for the host."""
-
-
 def waits(result: "RunResult") -> list[str]:
     """Return whether the steps of a GPU wait for the host or for the device; empty if it is not known."""
-    known = [(one.host_seconds, one.seconds) for one in result.blocks if one.host_seconds is not None]
-    if not known:
-        return []
-    host, whole = map(sum, zip(*known, strict=True))
-    bound = "host" if host > HOST_BOUND * whole else "device"
-    return [f"waits for the {bound} (the host queues it in {host / whole:.0%} of its time)"]
+    from assay.records.timing import host_share
+    from assay.report.comparison.wording import waits_for
+
+    return waits_for(host_share(result.blocks))
 
 
 def _memory(result: "RunResult") -> str:

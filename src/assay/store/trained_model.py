@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.config.hf import CONFIG, config_from_hf, hf_config, is_hugging_face, read_json
+from assay.config.hf.llama import DEFAULTS
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
@@ -97,7 +98,17 @@ def _changed(theirs: Mapping[str, Any], ours: Mapping[str, Any], before: Mapping
     changed = {key: value for key, value in ours.items() if value != before.get(key) and key not in _OF_TRAINING}
     if changed.get(_CONTEXT, 0) < theirs.get(_CONTEXT, 0):  # rotations do not depend on it, and no weight does
         changed.pop(_CONTEXT, None)
-    return changed
+    return changed | _without_window(theirs, changed.get(_CONTEXT, 0))
+
+
+def _without_window(theirs: Mapping[str, Any], context: int) -> dict[str, Any]:
+    """Return the keys that turn off a window that reached no position, and would reach some of a longer context."""
+    window = theirs.get("sliding_window", DEFAULTS.get(theirs["model_type"], {}).get("sliding_window"))
+    if not isinstance(window, int) or context <= window or not theirs.get("use_sliding_window", True):
+        return {}
+    full = {"use_sliding_window": False} if "use_sliding_window" in theirs else {}
+    layers = {"layer_types": ["full_attention"] * len(theirs["layer_types"])} if theirs.get("layer_types") else {}
+    return {"sliding_window": None, **full, **layers}
 
 
 def _same_tokenizer(path: Path, ours: str | None) -> bool:

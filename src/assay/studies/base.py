@@ -10,9 +10,9 @@ To add a kind of study, drop a file with a subclass of `Study` into `studies/kin
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, WithJsonSchema, field_validator, model_validator
 
 from assay.config.loading import load, stack
 from assay.config.run import ResolvedRun, Run
@@ -24,6 +24,10 @@ from assay.studies.design import Treatment, cross_cells, enough
 from assay.studies.factors import NONE, OPTIMIZATIONS, Factor, merge_changes, one_line, override_text, text
 
 __all__ = ["Factor", "Study", "at_levels"]
+
+
+_SEEDS = {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}, "minItems": 1}]}
+"""JSON schema of seeds as a file writes them: their number, or a list of them."""
 
 
 class Study(Stated):
@@ -48,7 +52,7 @@ class Study(Stated):
     """An earlier study (its id, its name or last) and a metric; its best row is the base, at seeds of its own."""
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
-    seeds: int = 3
+    seeds: Annotated[int, WithJsonSchema(_SEEDS)] = 3
     """Number of seeds of every row, which all rows share: the base's and the next ones. A list names them."""
     at_seeds: tuple[int, ...] | None = None
     """Seeds of every row. None: as `seeds` says."""

@@ -8,10 +8,12 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import WithJsonSchema
 
 from assay.errors import short_text
-from assay.studies.factors import text
+from assay.studies.factors import WRITTEN, text
 
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -21,7 +23,7 @@ _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
 }
 _FORM = re.compile(r"(<=|>=|<|>)\s*(\S+)")
 
-Excluded = tuple[dict[str, str], ...]
+Excluded = tuple[dict[str, Annotated[str, WithJsonSchema(WRITTEN, "validation")]], ...]
 """Combinations, each with a value or a condition by key."""
 
 

@@ -22,6 +22,24 @@ ROLE, CONTEXT = "role", "context"
 PLACEBO = "placebo"
 """Key of a level that changes nothing; its value is the label."""
 
+_PLAIN = {"type": ["string", "number", "boolean", "null"]}
+WRITTEN = {"anyOf": [_PLAIN, {"type": "array", "items": _PLAIN}]}
+"""JSON schema of a value as a file writes it, which becomes the text of an override."""
+_LISTED = {"type": "array", "items": {"anyOf": [*WRITTEN["anyOf"], {"type": "object", "required": [PLACEBO]}]}}
+_NAMED = {
+    "type": "object",
+    "not": {"required": [ROLE]},
+    "additionalProperties": {"anyOf": [*WRITTEN["anyOf"], {"type": "object", "additionalProperties": WRITTEN}]},
+}
+_WITH_ROLE = {
+    "type": "object",
+    "properties": {ROLE: {"const": CONTEXT}, "levels": {"anyOf": [_LISTED, _NAMED]}},
+    "required": [ROLE, "levels"],
+    "additionalProperties": False,
+}
+WRITTEN_LEVELS = {"anyOf": [_LISTED, _NAMED, _WITH_ROLE]}
+"""JSON schema of the levels of a factor as a file writes them (`factor`)."""
+
 Changes = Mapping[str, str]
 """Changes of a level: configuration keys and their values as texts of an override, and `optimizations`."""
 

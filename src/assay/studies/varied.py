@@ -1,15 +1,15 @@
 """Studies that vary the factors of a mapping `vary`, without the combinations that `exclude` names."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, InstanceOf, field_validator, model_validator
+from pydantic import Field, InstanceOf, WithJsonSchema, field_validator, model_validator
 
 from assay.config.run import Run
 from assay.errors import UsageError
 from assay.studies.base import Study
-from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
-from assay.studies.factors import Factor, factor, has_role
+from assay.studies.conditions import Excluded, check_excluded, is_excluded, keys_of, read_excluded
+from assay.studies.factors import WRITTEN_LEVELS, Factor, factor, has_role
 
 _MOST = 6
 """Most combinations in one sentence."""
@@ -22,9 +22,9 @@ class Varied(Study):
         "vary": "\n  training.learning_rate: [1e-3, 3e-4]\n  optimizations: [none, lion]"
     }
 
-    vary: dict[str, InstanceOf[Factor]] = Field(min_length=1)
+    vary: dict[str, Annotated[InstanceOf[Factor], WithJsonSchema(WRITTEN_LEVELS)]] = Field(min_length=1)
     """Levels of each factor, by a configuration key, by `optimizations`, or by a name if all its levels are named."""
-    exclude: tuple[dict[str, str], ...] = ()
+    exclude: Excluded = ()
     """Combinations to leave out: levels of some factors, or conditions such as ">= 8", at any levels of the others."""
 
     @model_validator(mode="before")

@@ -1,6 +1,7 @@
 """The table of a comparison on terminals of several widths, and the sentences below it."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -191,9 +192,27 @@ def test_a_longer_first_step_is_priced(width: int | None) -> None:
     text = printed(analyse(record(changes=changes)), width)
     faster = " ".join(section(text, "sdpa_attention").split())
     assert "first step 8.9" in faster
-    assert "earned back after" in faster
-    assert "never earned back: steps are no faster" in " ".join(section(text, "bf16_mixed").split())
+    assert re.search(
+        r"earned back after 1,\d{3} steps \(1,\d{3} to \d,\d{3}\) at 6\.\d+ ms a step, which is not", faster
+    )
+    assert "never earned back: steps are slower" in " ".join(section(text, "bf16_mixed").split())
     assert "first step" not in section(text, "activation_checkpointing")
+
+
+def test_a_row_on_a_gpu_says_whether_it_waits_for_the_host() -> None:
+    def on_gpu(share: float) -> dict[str, object]:
+        timed = record().of("sdpa_attention")[0].result.blocks
+        return {"blocks": tuple(one.model_copy(update={"host_seconds": share * one.seconds}) for one in timed)}
+
+    comparison = analyse(record(changes={"sdpa_attention": on_gpu(0.98), "bf16_mixed": on_gpu(0.4)}))
+    shares = {row["treatment"]: row["host_share"] for row in comparison.to_json()["rows"]}
+    assert (shares["sdpa_attention"], shares["bf16_mixed"]) == (pytest.approx(0.98), pytest.approx(0.4))
+    text = printed(comparison, 200)
+    bound = "step waits for the host (the host queues it in 98% of its time)"
+    assert bound in " ".join(section(text, "sdpa_attention").split())
+    assert "step waits for the device" in " ".join(section(text, "bf16_mixed").split())
+    assert "waits for" not in section(text, "activation_checkpointing")
+    assert shares["activation_checkpointing"] is None
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from assay.errors import UsageError
 CONFIG = "config.json"
 TYPES = {"gpt2": gpt2.read, **dict.fromkeys(llama.TYPES, llama.read)}
 """Function that reads each `model_type`."""
+_OTHERS = {"smollm3": "in which some layers have no rotary positions, and assay rotates in all; name a SmolLM2"}
+"""Reason why a model that looks like one of these is none, by its `model_type`."""
 
 
 def is_hugging_face(folder: Path) -> bool:
@@ -33,6 +35,8 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
     path = Path(folder) / CONFIG
     values = read_json(path)
     kind = values.get("model_type")
+    if isinstance(kind, str) and kind in _OTHERS:
+        raise UsageError(f"{path} describes a model of type {kind!r}, {_OTHERS[kind]}")
     if not isinstance(kind, str) or kind not in TYPES:
         raise UsageError(f"{path} describes a model of type {kind!r}; only {', '.join(TYPES)} can be read")
     try:

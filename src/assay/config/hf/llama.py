@@ -1,9 +1,12 @@
-"""The configurations of Llama, Qwen2 and Qwen3: rotary positions, RMSNorm, SwiGLU and grouped queries.
+"""The configurations of Llama, Mistral, Qwen2 and Qwen3: rotary positions, RMSNorm, SwiGLU and grouped queries.
 
-They are one model with three variations. Llama has biases everywhere or nowhere. Qwen2 has biases on queries, keys and
-values only. Qwen3 normalizes queries and keys, and its heads need not fill the width. Rotations come in two forms: the
-plain ones, and those that Llama 3.1 slowed for longer contexts (`rope_type` "llama3"). Since version 5 transformers
-writes them under `rope_parameters`, before under `rope_theta` and `rope_scaling`; both are read.
+They are one model with variations. Llama has biases everywhere or nowhere. Mistral is a Llama without biases, and may
+have a window, which must reach no position. SmolLM and SmolLM2 are Llamas by their files. Qwen2 has biases on queries,
+keys and values only. Qwen3 normalizes queries and keys, and its heads need not fill the width.
+
+Rotations come in two forms: the plain ones, and those that Llama 3.1 slowed for longer contexts (`rope_type` "llama3").
+Since version 5 transformers writes them under `rope_parameters`, before under `rope_theta` and `rope_scaling`; both are
+read.
 
 Their dropout is of attention's weights only and ours is not, so it is not read.
 """
@@ -15,7 +18,11 @@ from typing import Any
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 
-TYPES = ("llama", "qwen2", "qwen3")
+TYPES = ("llama", "mistral", "qwen2", "qwen3")
+DEFAULTS = {
+    "mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131_072, "sliding_window": 4096},
+}
+"""Values of keys that a file of a family may lack, where they are not those of the others (`MistralConfig`)."""
 
 _ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 _NEEDED = {
@@ -47,6 +54,13 @@ def kind_of(config: ModelConfig) -> str:
 def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the fields of a `ModelConfig`. Raises `UsageError` if our model cannot compute the same function."""
     kind = values["model_type"]
+    values = {**DEFAULTS.get(kind, {}), **values}
+    if kind == "mistral" and not _window_reaches_nothing(values):
+        window = values["sliding_window"]
+        raise UsageError(
+            f"{path} has sliding_window={window!r}, which is shorter than its context, and assay has no windows; "
+            f"for shorter texts, write max_position_embeddings={window!r} into it"
+        )
     for name, has, needed in _restricted(values):
         if has != needed:
             raise UsageError(f"{path} has {name}={has!r}; only {needed!r} can be read")
@@ -111,11 +125,11 @@ def config_values(config: ModelConfig) -> dict[str, Any]:
 def _restricted(values: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
     """Yield (key, value, only value that our models support)."""
     yield "hidden_act", values.get("hidden_act", "silu"), "silu"
-    if not _window_reaches_nothing(values):
+    if values["model_type"] != "mistral" and not _window_reaches_nothing(values):
         yield "use_sliding_window", values.get("use_sliding_window", False), False
         for one in values.get("layer_types") or ():
             yield "layer_types", one, "full_attention"
-    if values["model_type"] == "qwen3":
+    if values["model_type"] in ("qwen3", "mistral"):
         yield "attention_bias", values.get("attention_bias", False), False
 
 
@@ -127,6 +141,8 @@ def _window_reaches_nothing(values: Mapping[str, Any]) -> bool:
     window, context = values.get("sliding_window"), values.get("max_position_embeddings", 2048)
     if isinstance(window, int) and isinstance(context, int) and window >= context:
         return True
+    if values["model_type"] == "mistral":  # all of its layers have the window
+        return window is None
     first, layers = values.get("max_window_layers"), values.get("num_hidden_layers")
     listed = values.get("layer_types")
     if listed is not None:

@@ -35,6 +35,7 @@ from assay.report.comparison.wording import (
     status,
     texts,
     value_check,
+    waits_for,
 )
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
 from assay.report.kit.page import inline
@@ -222,7 +223,11 @@ def _row(row: Row, number: int, shown: list[Metric]) -> dict[str, Any]:
         "values": "" if row.values is None else value_check(row.values),
         "wrong": row.values is not None and not row.values.verdict,
         "not_proven": not_proven(row),
-        "remarks": [*(f"first step {sentence}" for sentence in first_step(row)), *by_rank(row)],
+        "remarks": [
+            *(f"first step {sentence}" for sentence in first_step(row)),
+            *(f"step {sentence}" for sentence in waits_for(row.host_share)),
+            *by_rank(row),
+        ],
     }
 
 

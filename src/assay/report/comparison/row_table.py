@@ -26,6 +26,7 @@ from assay.report.comparison.wording import (
     status,
     texts,
     value_check,
+    waits_for,
 )
 from assay.units import format_bytes
 
@@ -310,6 +311,7 @@ def _remarks(row: Row) -> list[tuple[str, "Text"]]:
         mark, style = ("✓ ", "green") if good else ("✗ ", "red") if row.values.failures else ("", "yellow")
         found.append(("values", _text(mark + value_check(row.values), style)))
     found += [("first step", _text(sentence, "dim")) for sentence in first_step(row)]
+    found += [("step", _text(sentence, "dim")) for sentence in waits_for(row.host_share)]
     found += [("ranks", _text(sentence, "dim")) for sentence in by_rank(row)]
     return found + [("caution", _text(f"! {flag}", "yellow")) for flag in row.flags]
 

@@ -13,13 +13,13 @@ from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.gradients import PROBED
 from assay.analysis.metrics.loss import VAL_LOSS, loss_of
 from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import TOKENS_PER_SECOND, rate_of
-from assay.analysis.row import Figure, Row
+from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND, rate_of
+from assay.analysis.row import BreakEven, Figure, Row
 from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.records.timing import Between
+from assay.records.timing import HOST_BOUND, Between
 from assay.report.blocks import quantity
 from assay.units import format_bytes, format_percent, format_seconds, format_steps
 
@@ -218,9 +218,29 @@ def first_step(row: Row) -> list[str]:
     """Return a sentence on the cost of a longer first step and when it is earned back, if the row has one."""
     if row.break_even is None:
         return []
-    price, steps = format_seconds(row.break_even.price_seconds), row.break_even.steps
-    when = "never earned back: steps are no faster" if steps is None else f"earned back after {steps} steps"
-    return [f"{price} longer than the baseline's, {when}"]
+    return [
+        f"{format_seconds(row.break_even.price_seconds)} longer than the baseline's, {_earned(row.break_even, row)}"
+    ]
+
+
+def _earned(found: BreakEven, row: Row) -> str:
+    """Return when a longer first step is earned back, or why nobody can tell."""
+    if found.steps is None or found.interval is None or found.saved_seconds is None:
+        effect = row.effects.get(STEP_SECONDS.name)
+        slower = effect is not None and effect.interval is not None and effect.interval[0] > 0
+        return "never earned back: steps are slower" if slower else "not known to be earned back: no saving can be told"
+    low, high = found.interval
+    within = "" if found.steps <= found.run_steps else f", which is not within this run of {found.run_steps:,}"
+    saved = f"at {format_seconds(found.saved_seconds)} a step"
+    return f"earned back after {found.steps:,} steps ({low:,} to {high:,}) {saved}{within}"
+
+
+def waits_for(share: float | None) -> list[str]:
+    """Return whether steps wait for the host or the device, by the share of their time in which they are queued."""
+    if share is None:
+        return []
+    bound = "host" if share > HOST_BOUND else "device"
+    return [f"waits for the {bound} (the host queues it in {share:.0%} of its time)"]
 
 
 def by_rank(row: Row) -> list[str]:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from assay.config.base import Setting
 from assay.config.run import ResolvedRun, Run
@@ -69,7 +69,7 @@ class Isoflop(Study):
     """The learning rate of a run is the base's × (width / base's width)^width_exponent × the factor of its steps."""
     steps_exponent: float = STEPS_EXPONENT
     """The factor of a run's steps is (steps / base's steps)^steps_exponent."""
-    check_rate_at: str | None = None
+    check_rate_at: Annotated[str, WithJsonSchema({"type": ["string", "number"]}, "validation")] | None = None
     """Budget at which the smallest and the largest width also train at half and at twice the rate."""
 
     @field_validator("runs", mode="before")

@@ -10,12 +10,12 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from assay.config.base import Setting
 from assay.studies.base import Study
-from assay.studies.conditions import check_excluded, is_excluded, keys_of, read_excluded
-from assay.studies.factors import Factor, one_line, text
+from assay.studies.conditions import Excluded, check_excluded, is_excluded, keys_of, read_excluded
+from assay.studies.factors import WRITTEN, Factor, one_line, text
 
 Number = Annotated[float, Field(strict=False)]
 
@@ -70,13 +70,13 @@ class RandomSearch(Study):
         "trials": "8",
     }
 
-    space: dict[str, Range | tuple[str, ...]] = Field(min_length=1)
+    space: dict[str, Range | tuple[Annotated[str, WithJsonSchema(WRITTEN, "validation")], ...]] = Field(min_length=1)
     """Per configuration key, a list of values, or a range with low, high, scale (log or linear) and integer."""
     trials: int = Field(ge=1, le=1000)
     """Number of rows besides the control."""
     draw_seed: int = 0
     """Seed of the draws."""
-    exclude: tuple[dict[str, str], ...] = ()
+    exclude: Excluded = ()
     """Combinations that are drawn again: a value of some keys, or conditions such as ">= 8"."""
 
     @field_validator("trials", "draw_seed", mode="before")

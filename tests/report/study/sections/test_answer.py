@@ -1,6 +1,10 @@
 """The last lines of a comparison."""
 
+import re
+from typing import Any
+
 from assay.analysis.comparison import Comparison, analyse
+from assay.config import load
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.report.study.view import StudyView
@@ -64,3 +68,25 @@ def test_rows_that_a_person_stopped_are_no_answer_and_the_reason_is_said() -> No
 def test_a_limit_of_time_before_the_first_row_is_said() -> None:
     (said,) = lines(analyse(cut_short(record(seeds=3), ("", 0))))["result"]
     assert said.startswith("No row has finished, so nothing can be compared. The limit of time ended the study before ")
+
+
+def priced(seconds: float, **more: Any) -> str:
+    changes = {"baseline": {"first_step_seconds": 0.1}, "sdpa_attention": {"first_step_seconds": seconds}}
+    return lines(analyse(record(seeds=3, changes=changes, **more)))["result"][0]
+
+
+def test_a_longer_first_step_is_said_with_the_steps_that_earn_it_back() -> None:
+    said = priced(0.9, base=load("demo", ["training.steps=300"]))
+    assert re.search(r" sdpa_attention pays after 1\d\d steps: its first step takes 80\d ms longer; ", said), said
+
+
+def test_a_first_step_that_this_run_does_not_earn_back_is_said() -> None:
+    said = priced(0.9)
+    assert re.search(
+        r"sdpa_attention pays after 1\d\d steps, beyond the end of this run: its first step takes 80\d ms", said
+    )
+
+
+def test_a_saving_that_cannot_be_told_is_never_said_to_pay() -> None:
+    assert "pay" not in priced(0.9, noise=0.3)
+    assert "pay" not in priced(0.12)

@@ -30,6 +30,7 @@ from assay.report.study.section import Section
 from assay.report.study.sections.stated import judgements, refuted_rows
 from assay.report.study.sections.wording import few, in_nats, plain, two_digits, whole_percent
 from assay.report.study.summary import is_wrong
+from assay.units import format_seconds
 
 if TYPE_CHECKING:
     from assay.report.study.view import StudyView
@@ -99,7 +100,17 @@ def _trade_off(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     one = found[0]
     light = _lightest(study, one)
     rivals = _rivals(study, one, f"{study.headline} {light}")
-    return _sentence([light, _worse(study, one), *rivals, climb_finding(study), _low(study, one)])
+    return _sentence([_paid(one), light, _worse(study, one), *rivals, climb_finding(study), _low(study, one)])
+
+
+def _paid(one: StudyAnswer) -> str:
+    """Return the clause on the steps that the fastest row needs to earn back its longer first step."""
+    found = None if one.fastest is None else one.fastest.row.break_even
+    if one.fastest is None or found is None or found.steps is None:
+        return ""
+    beyond = ", beyond the end of this run" if found.steps > found.run_steps else ""
+    price = f"its first step takes {format_seconds(found.price_seconds)} longer"
+    return f"{one.fastest.row.label} pays after {found.steps:,} steps{beyond}: {price}"
 
 
 def _rivals(study: "StudyView", one: StudyAnswer, said: str) -> Iterator[str]:
