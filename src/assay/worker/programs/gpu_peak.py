@@ -31,7 +31,7 @@ def main() -> int:
     """Do the task; returns the exit code."""
     task = json.loads(sys.stdin.readline())
     answer = os.fdopen(take_standard_output(), "w")
-    _begin(task["device"], task.pop("library"))
+    begin_device(task["device"], task.pop("library"))
     import torch
 
     torch.set_num_threads(1)
@@ -43,7 +43,7 @@ def main() -> int:
     return 0
 
 
-def _begin(device: str, library: str | None) -> None:
+def begin_device(device: str, library: str | None) -> None:
     """Load the hooks of a GPU that is not there, then torch."""
     if library is None:
         return
