@@ -30,7 +30,6 @@ from assay.instruments import operations
 from assay.instruments.memory.storage_ledger import Observer, Origin, StorageLedger, owners_of
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.step_counters import Synchronizations
-from assay.own.adapted import is_compiled
 from assay.records.gated import Figure, FigureBlock, StepFigures
 from assay.records.trace import Phase
 from assay.step.program import Step
@@ -74,11 +73,7 @@ def _fake_cpu() -> Iterator[StorageLedger]:
 
 
 def _check(step: Step, device: str) -> None:
-    """Raise `UsageError` if a trace does not see the step."""
-    if is_compiled(step.parts):
-        raise UsageError(
-            "compiled code shows no operators to a trace; let the function return the step without torch.compile"
-        )
+    """Raise `UsageError` if the step is on another device."""
     wanted, place = CPU if device == CPU.type else GPU, step.program.device
     if place.type != wanted.type:
         raise UsageError(

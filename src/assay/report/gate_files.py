@@ -22,6 +22,11 @@ def junit_text(answer: GateAnswer) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def failure_text(answer: GateAnswer) -> str:
+    """Return the answer as text for a failed test."""
+    return plain_text(GateView(answer).blocks())
+
+
 def markdown_text(answer: GateAnswer) -> str:
     """Return the answer as Markdown."""
     lines = ["## Memory gate", ""]

@@ -14,7 +14,7 @@ from typing import Any
 
 from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError
-from assay.records.gated import StepFigures
+from assay.records.gated import CPU, StepFigures
 from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
 from assay.worker.programs.gpu_peak import begin_device
@@ -37,6 +37,7 @@ def main() -> int:
 def _found(name: str, folder: str, device: str) -> StepFigures:
     """Return the figures of the step that a function of the user's makes."""
     from assay.fake.gated_step import gated_step
+    from assay.fake.graph_breaks import breaks_on_cpu, eager_code
 
     if taken := parameters_of(name, folder):
         raise UsageError(f"{name} takes {', '.join(taken)}; a gate needs a function without parameters")
@@ -45,7 +46,11 @@ def _found(name: str, folder: str, device: str) -> StepFigures:
         return checked_step(name, call_function(name, folder))
 
     with blame_user(name, "step"):
-        return gated_step(make, device, Path(folder))
+        with eager_code() as compiled:
+            found = gated_step(make, device, Path(folder))
+        if not compiled or device != CPU:
+            return found
+        return found.model_copy(update={"figures": {**found.figures, "graph_breaks": breaks_on_cpu(make)}})
 
 
 if __name__ == "__main__":
