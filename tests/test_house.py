@@ -33,7 +33,7 @@ FLOORS = {
 """Rooms of each floor, in any of whose folders the noun of a question may be."""
 NOUNS = (
     *("train", "study", "estimate", "plan", "inference", "cost", "accuracy", "capacity", "recommend"),
-    *("anatomy", "measure", "gradients", "laws", "optimal", "batch", "scaling_study", "catalogue"),
+    *("anatomy", "measure", "gradients", "gate", "laws", "optimal", "batch", "scaling_study", "catalogue"),
 )
 """One noun for each question: the name of a file or folder on every floor, in `api` also that of a function."""
 

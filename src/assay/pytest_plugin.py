@@ -44,7 +44,7 @@ def assay_gate(request: pytest.FixtureRequest) -> Gate:
         from assay.errors import UsageError
         from assay.report.gate_files import failure_text
 
-        place = {"lock": lock, "folder": folder}
+        place: dict[str, Any] = {"lock": lock, "folder": folder}
         try:
             if update:
                 api.gate_update([step], [device], **place)

@@ -59,9 +59,7 @@ def gate_check(
 
     tolerance = tolerance_of(allow)
     place, path, known = _opened(steps, lock, folder, None)
-    return GateAnswer(
-        path, tuple(_checks(steps, devices, place, path, known, tolerance, on_progress)), strict=strict
-    )
+    return GateAnswer(path, tuple(_checks(steps, devices, place, path, known, tolerance, on_progress)), strict=strict)
 
 
 def tolerance_of(allow: str | None) -> "Tolerance":
@@ -73,7 +71,7 @@ def tolerance_of(allow: str | None) -> "Tolerance":
         if allow is not None and allow.endswith("%"):
             return Tolerance(fraction=_positive(float(allow[:-1])) / 100)
         return Tolerance(nbytes=0 if allow is None else parse_bytes(allow))
-    except ValueError:
+    except (ValueError, UsageError):
         raise UsageError(f"{allow!r} is no growth; write a share or an amount, as in 1% or 1MB") from None
 
 

@@ -1,7 +1,7 @@
 """`assay gate`: lock what a training step takes, and check that it has not grown."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,17 +35,15 @@ _Strict = Annotated[
     bool, typer.Option("--strict", help="Fail for growth under another version of torch than that of the lock, too.")
 ]
 _Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write the checks as JUnit's XML.")]
-_Markdown = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE.md", help="Write the answer as Markdown.")
-]
+_Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE.md", help="Write the answer as Markdown.")]
 
 
 @app.command()
 def update(steps: _Steps = None, device: _Devices = None, lock: _Lock = None, as_json: Json = False) -> None:
     """Lock the figures of training steps.
 
-    A step is followed on tensors without memory, so a GPU may be absent, and the figures are equal on every processor:
-    the peak of tensors, the bytes saved for backward, FLOPs, and waits of the host.
+    Figures are the peak of tensors, the bytes saved for backward, FLOPs, and waits of the host. A step is followed on
+    tensors without memory, so a GPU may be absent, and the figures are equal on every processor.
 
     \b
         assay gate update train.py:build
@@ -91,7 +89,7 @@ def check(
     for path, _, what, ending in written:
         if path is not None:
             check_target(path, what, (ending,))
-    options = {"allow": allow, "strict": strict, "lock": lock}
+    options: dict[str, Any] = {"allow": allow, "strict": strict, "lock": lock}
     found = api.gate_check(steps or (), device or (), on_progress=note, **options)
     print_view(found, as_json)
     for path, text, _, _ in written:

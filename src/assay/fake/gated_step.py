@@ -1,4 +1,4 @@
-"""What a gate locks of a step of a user's own: its figures on fake tensors, and the blocks of its peak by their origin.
+"""Figures of a user's own step for a gate, found on fake tensors, and the blocks of each by their origin.
 
 The peak is that of tensors alone. Workspaces of libraries are left out, because they differ between processors, and no
 kernel runs. So the figures are equal on every machine. What CUDA's kernels take inside is that of the named GPU.
@@ -25,15 +25,14 @@ from assay.errors import UsageError
 from assay.fake.cuda import WORKSPACES
 from assay.fake.cuda_functions import apply_anew
 from assay.fake.known_values import HostStep, Reported, TracedReads, UnreadNumber, asking_line
-from assay.fake.traced_step import CPU, GPU, FakeMode, blamed, fake_gpu, found_step
+from assay.fake.traced_step import CPU, GPU, FakeMode, blame_line, fake_gpu, found_step
 from assay.instruments import operations
-from assay.instruments.memory.storage_ledger import Observer, Origin, StorageLedger, owners_of
+from assay.instruments.memory.storage_ledger import Origin, StepObserver, StorageLedger, owners_of
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.step_counters import Synchronizations
 from assay.records.gated import Figure, FigureBlock, StepFigures
 from assay.records.trace import Phase
 from assay.step.program import Step
-
 
 _Found = tuple[str, Origin, int]
 """Part of a figure, origin, and size of one block."""
@@ -68,7 +67,7 @@ def _fake_cpu() -> Iterator[StorageLedger]:
         for mode in (FakeMode(allow_non_fake_inputs=True), HostStep(), TracedReads(), Reported()):  # type: ignore[no-untyped-call]
             entered.enter_context(mode)
         ledger = entered.enter_context(StorageLedger(CPU.type))
-        entered.enter_context(blamed("measure the step instead (assay measure)"))
+        entered.enter_context(blame_line("measure the step instead (assay measure)"))
         yield ledger
 
 
@@ -82,7 +81,7 @@ def _check(step: Step, device: str) -> None:
         )
 
 
-class _Seen(Observer):
+class _Seen(StepObserver):
     """Finds the origin of each storage, and notes FLOPs and waits of the host with theirs."""
 
     def __init__(self, step: Step, folder: Path) -> None:
@@ -148,7 +147,7 @@ class _Reports(TorchFunctionMode):
 
 def _older(step: Step) -> Iterator[tuple[int, Origin]]:
     """Yield the identity and the origin of storages that are older than the step."""
-    named = dict(step.named_parameters())
+    named: dict[str, torch.Tensor] = dict(step.named_parameters())
     for part in step.parts:
         named.update({**dict(part.named_parameters()), **dict(part.named_buffers())})
     for name, one in named.items():
@@ -178,7 +177,7 @@ def _blocks(found: Iterable[_Found]) -> Iterator[FigureBlock]:
     """Yield what makes up a figure, with equal layers joined; the largest blocks are first."""
     sums: dict[tuple[str, str, str], tuple[int, int, str]] = {}
     for part, origin, size in found:
-        key = part, re.sub(r"(?<=\.)\d+(?=\.|$)", "*", origin.path), origin.operator
+        key = part, re.sub(r"(^|(?<=\.))\d+(?=\.|$)", "*", origin.path), origin.operator
         count, whole, line = sums.get(key, (0, 0, origin.line))
         if size:
             sums[key] = count + 1, whole + size, line

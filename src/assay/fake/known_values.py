@@ -202,7 +202,9 @@ def place_now() -> str:
 def asking_line(folder: Path) -> str:
     """Return file and line that ask torch for something now, the file as it is below `folder`; empty for an engine."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename.startswith(_TORCHS) or _is_machinery(frame.f_code.co_filename)):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_TORCHS) or _is_machinery(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
     if frame is None:
         return ""
@@ -288,7 +290,11 @@ class HostStep(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         kwargs = kwargs or {}
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-        return func(*args, **kwargs) if any(one.is_meta for one in given) else _with_twin(func, args, kwargs, given, drawn=True)
+        return (
+            func(*args, **kwargs)
+            if any(one.is_meta for one in given)
+            else _with_twin(func, args, kwargs, given, drawn=True)
+        )
 
 
 def _with_twin(

@@ -205,7 +205,7 @@ def fake_gpu(device: AbsentDevice) -> Iterator[CudaLedger]:
         for mode in (FakeMode(allow_non_fake_inputs=True), HostTensors(), TracedReads(), Reported()):  # type: ignore[no-untyped-call]
             entered.enter_context(mode)
         ledger = entered.enter_context(CudaLedger(device))
-        entered.enter_context(blamed("run the step on an absent GPU (--absent)"))
+        entered.enter_context(blame_line("run the step on an absent GPU (--absent)"))
         yield ledger
 
 
@@ -221,7 +221,7 @@ def _blamed() -> Iterator[None]:
 
 
 @contextmanager
-def blamed(remedy: str) -> Iterator[None]:
+def blame_line(remedy: str) -> Iterator[None]:
     """Context in which what torch cannot do on fake tensors is one sentence with its line and a remedy."""
     try:
         with _blamed():

@@ -9,6 +9,7 @@ changed at all, so growth fails only a strict check.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class StepCheck:
     """None if the step was locked for the first time."""
     tolerance: Tolerance = Tolerance()
     absent: GpuPeak | None = None
-    """The same step run on an absent GPU, whose allocator tells more; None where that is not asked for."""
+    """Peak of the step on an absent GPU, whose allocator tells more; None where that is not asked for."""
 
     @property
     def title(self) -> str:
@@ -90,7 +91,7 @@ class StepCheck:
 
     @property
     def verdict(self) -> Verdict:
-        """What the comparison says."""
+        """Result of the comparison."""
         if self.locked is None:
             return "locked"
         if self.other_torch:
@@ -114,9 +115,7 @@ class StepCheck:
             )
             for key in {**here, **there}
         ]
-        return tuple(
-            sorted((one for one in found if one.before != one.after), key=lambda one: one.before - one.after)
-        )
+        return tuple(sorted((one for one in found if one.before != one.after), key=lambda one: one.before - one.after))
 
 
 @dataclass(frozen=True)
@@ -188,12 +187,13 @@ def read_lock(path: Path) -> GateLock:
 
 def write_lock(path: Path, lock: GateLock) -> None:
     """Write a lock with a line for each block, so that a diff of it shows what changed. Raises `StorageError`."""
-    values, lines = lock.model_dump(mode="json"), []
+    values = lock.model_dump(mode="json")
+    lines: list[dict[str, Any]] = []
     for step in values["steps"]:
         for name, blocks in step["found"]["blocks"].items():
             step["found"]["blocks"][name] = [f"@{len(lines) + place}@" for place in range(len(blocks))]
             lines += blocks
-    text = json.dumps(values, indent=1)
-    for place, line in enumerate(lines):
-        text = text.replace(f'"@{place}@"', json.dumps(line), 1)
+    text = re.sub(
+        r'"@(\d+)@"(?=,?$)', lambda found: json.dumps(lines[int(found[1])]), json.dumps(values, indent=1), flags=re.M
+    )
     write_file(path, f"{text}\n".encode())

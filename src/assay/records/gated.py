@@ -1,4 +1,4 @@
-"""What a gate locks of training steps: plain data, which is committed with a project.
+"""Figures of training steps in the lock of a gate: plain data, which is committed with a project.
 
 A figure is the sum of its blocks. A block is what one line of the model makes, in all layers that are alike. Figures
 decide, and blocks explain.

@@ -16,7 +16,14 @@ _TITLES: dict[Figure, str] = {
     "synchronizations": "host waits",
     "graph_breaks": "graph breaks",
 }
-_ROWS, _ORIGIN, _LINE = 8, 33, 18
+_PARTS = {
+    "gradients of activations": "gradient",
+    "activations in use": "in use",
+    "optimizer state": "state",
+    "token ids and targets": "batch",
+}
+"""Short names of parts."""
+_ROWS, _ORIGIN, _LINE = 8, 30, 17
 """Most rows of a table, and widths of its texts, with which it has at most 80 columns."""
 
 
@@ -64,7 +71,7 @@ def _other_torch(check: StepCheck) -> str:
 
 
 def changed_blocks(check: StepCheck) -> Iterator[Block]:
-    """Yield a table of the figures that changed, and one of the blocks of each that grew, or of any under another torch."""
+    """Yield a table of the figures that changed, and the blocks of each that grew, or of any under another torch."""
     pairs = {one: check.pair(one) for one in FIGURES}
     rows = [(_TITLES[one], *_texts(one, *pair)) for one, pair in pairs.items() if pair[0] != pair[1]]
     if rows:
@@ -95,9 +102,10 @@ def _grown_blocks(check: StepCheck, figure: Figure) -> Iterator[Block]:
 def _origin(change: BlockChange) -> str:
     """Return what a block is, in few characters: part, path and operator."""
     block = change.block
-    part = block.part.removeprefix("saved: ") if block.operator else block.part
-    words = " ".join(filter(None, (part, block.path, block.operator.removeprefix("aten."))))
-    return words if len(words) <= _ORIGIN else _end(" ".join(filter(None, words.split(" ")[1:])), _ORIGIN)
+    part = _PARTS.get(block.part, block.part).removeprefix("saved: ")
+    where = " ".join(filter(None, (block.path, block.operator.removeprefix("aten."))))
+    words = f"{part} {where}".strip()
+    return words if len(words) <= _ORIGIN else _end(where or words, _ORIGIN)
 
 
 def _end(text: str, most: int) -> str:
@@ -121,7 +129,10 @@ def _absent(check: StepCheck) -> Iterator[tuple[str, str]]:
     assert found is not None
     yield "run on it", f"torch {found.torch}: {format_bytes(found.requested_peak_bytes)} requested with workspaces"
     if found.allocated_peak_bytes is not None and found.reserved_peak_bytes is not None:
-        yield "", f"{format_bytes(found.allocated_peak_bytes)} allocated, {format_bytes(found.reserved_peak_bytes)} reserved"
+        yield (
+            "",
+            f"{format_bytes(found.allocated_peak_bytes)} allocated, {format_bytes(found.reserved_peak_bytes)} reserved",
+        )
 
 
 def _advice(answer: GateAnswer) -> str:

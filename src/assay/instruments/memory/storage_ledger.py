@@ -60,12 +60,16 @@ class Origin(NamedTuple):
     """File and line of the code that asked for it."""
 
 
-class Observer:
+NOWHERE = Origin()
+"""An origin of which nothing is known."""
+
+
+class StepObserver:
     """Receives each operator of a step; this one keeps nothing."""
 
     def origin(self, phase: Phase, operator: str, path: str) -> Origin:
         """Return the origin of what an operator is about to make in a phase, while the module of this path runs."""
-        return Origin()
+        return NOWHERE
 
     def done(self, phase: Phase, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Note an operator that has run."""
@@ -81,7 +85,7 @@ class LedgerEntry:
     module: str = ""
     """Class of the module whose forward was running."""
     gradient: bool = False
-    origin: Origin = Origin()
+    origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -120,8 +124,8 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._updating = 0
         self._operator = "none"
         self._open = ExitStack()
-        self._origin = Origin()
-        self.observer = Observer()
+        self._origin = NOWHERE
+        self.observer = StepObserver()
 
     def begin(self, modules: Iterable[nn.Module], owners: Owners, tensors: Iterable[torch.Tensor] = ()) -> None:
         """Begin the step of some modules. What is alive now is older, with the part that `owners` gives it.

@@ -14,10 +14,10 @@ from typing import Any
 
 from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError
+from assay.fake import hooks
 from assay.records.gated import CPU, StepFigures
 from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
-from assay.worker.programs.gpu_peak import begin_device
 from assay.worker.programs.own import blame_user, checked_step
 
 
@@ -25,7 +25,7 @@ def main() -> int:
     """Do the task; returns the exit code."""
     task = json.loads(sys.stdin.readline())
     answer = os.fdopen(take_standard_output(), "w")
-    begin_device(task["device"], task.pop("library"))
+    hooks.begin_absent(task["device"], task.pop("library"))
     try:
         print(_found(**task).model_dump_json(), file=answer, flush=True)
     except UsageError as error:
