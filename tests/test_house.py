@@ -23,7 +23,7 @@ PROTOCOLS = ("analysis/metrics", "executors", "studies/kinds", "studies/library"
 """Folders of a protocol that extensions follow, beside the techniques, each of which may be a folder."""
 PUBLIC = Path("api/__init__.py")
 """Every public function is imported through it."""
-MOST = {"small_folders": 1, "one_importer": 64, "file_names": 35, "class_names": 7, "nouns": 9, "participles": 0}
+MOST = {"small_folders": 1, "one_importer": 62, "file_names": 35, "class_names": 7, "nouns": 9, "participles": 0}
 FLOORS = {
     "cli": ("cli",),
     "api": ("api",),
@@ -33,7 +33,7 @@ FLOORS = {
 """Rooms of each floor, in any of whose folders the noun of a question may be."""
 NOUNS = (
     *("train", "study", "estimate", "plan", "inference", "cost", "accuracy", "capacity", "recommend"),
-    *("anatomy", "measure", "gradients", "laws", "optimal", "batch", "scaling_study", "catalogue", "schema"),
+    *("anatomy", "measure", "gradients", "gate", "laws", "optimal", "batch", "scaling_study", "catalogue", "schema"),
 )
 """One noun for each question: the name of a file or folder on every floor, in `api` also that of a function."""
 

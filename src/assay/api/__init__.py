@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from assay.api.estimating import plan as plan
     from assay.api.estimating import token_budget as token_budget
     from assay.api.estimating import write_accuracy as write_accuracy
+    from assay.api.gate import gate_check as gate_check
+    from assay.api.gate import gate_update as gate_update
     from assay.api.measuring import anatomy as anatomy
     from assay.api.measuring import gradients as gradients
     from assay.api.measuring import measure as measure
@@ -61,6 +63,8 @@ _MODULES = {
     "estimate": "estimating",
     "estimate_every_rank": "estimating",
     "estimate_rows": "estimating",
+    "gate_check": "gate",
+    "gate_update": "gate",
     "gpu_peak": "absent_gpu",
     "gradients": "measuring",
     "inference": "estimating",

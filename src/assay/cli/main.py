@@ -27,7 +27,7 @@ from assay.records.status import Exit
 GROUPS = {
     "start": ("doctor", "optimizations", "recommend", "compare", "train"),
     "predict": ("estimate", "capacity", "cost", "plan", "inference", "mesh", "absent", "accuracy"),
-    "measure": ("measure", "anatomy", "gradients", "machine", "study", "scaling"),
+    "measure": ("measure", "anatomy", "gradients", "gate", "machine", "study", "scaling"),
     "keep": ("runs", "data", "sample", "export", "schema", "dashboard"),
 }
 """Verbs by what they are for, in the order in which help lists them."""

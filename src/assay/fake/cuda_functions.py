@@ -95,7 +95,7 @@ def stand_ins(device: AbsentDevice) -> Iterator[None]:
         replaced.enter_context(patch.object(fake_tensor, "init_gpu_context", _nothing))
         # Libraries that look for fake tensors leave the ways that they take on a GPU.
         replaced.enter_context(patch.object(torch._subclasses, "FakeTensor", _NoFakeTensor))
-        replaced.enter_context(patch.object(nn.Module, "_apply", _apply))
+        replaced.enter_context(patch.object(nn.Module, "_apply", apply_anew))
         replaced.enter_context(patch.object(Tensor, "pin_memory", lambda tensor, *_: tensor))
         yield
 
@@ -183,7 +183,7 @@ def _nothing(*_: Any, **__: Any) -> None:
     """Return at once: all is complete, and nothing is kept."""
 
 
-def _apply(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+def apply_anew(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
     """Apply a function to all parameters, their gradients and buffers, as `nn.Module._apply` does.
 
     torch replaces the data of a parameter, which a fake one of another device refuses. Here it becomes another

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.absent.gpus import AbsentDevice
+from assay.absent.gpus import AbsentDevice, absent_device
 from assay.errors import UsageError, one_line
 from assay.files import new_folder
 
@@ -71,6 +71,15 @@ def begin(library: ctypes.CDLL, device: AbsentDevice) -> None:
     """Take the place of a GPU, once torch has been imported."""
     major, minor = device.capability
     library.absent_cuda_begin(ctypes.c_int(major), ctypes.c_int(minor), ctypes.c_long(CUDNN))
+
+
+def begin_absent(name: str, library: str | None) -> None:
+    """Load the hooks of a GPU of this name that is not there, then torch; nothing without a library."""
+    if library is not None:
+        loaded = load(Path(library))
+        import torch  # noqa: F401
+
+        begin(loaded, absent_device(name))
 
 
 def _compiler() -> str:

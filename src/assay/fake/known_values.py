@@ -132,11 +132,20 @@ def _value(twin: torch.Tensor) -> Any:
         return twin.item()
 
 
-def stopped_trace(place: str) -> UsageError:
+class StoppedTrace(UsageError):
+    """A trace that ended at a line, because it hangs on a value."""
+
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def stopped_trace(place: str) -> StoppedTrace:
     """Return the error of a trace that a read has stopped."""
-    return UsageError(
+    return StoppedTrace(
+        place,
         f"{place}; a trace computes no values, so what hangs on it cannot be told: "
-        "leave the read out, or run the step on an absent GPU (--absent)"
+        "leave the read out, or run the step on an absent GPU (--absent)",
     )
 
 
@@ -188,6 +197,21 @@ def place_now() -> str:
     """Return the line that asks torch for something now, as text."""
     frame = _reader()
     return "a thread of autograd" if frame is None else _line(frame)
+
+
+def asking_line(folder: Path) -> str:
+    """Return file and line that ask torch for something now, the file as it is below `folder`; empty for an engine."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_TORCHS) or _is_machinery(frame.f_code.co_filename)
+    ):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    file = Path(frame.f_code.co_filename)
+    inside = file.is_relative_to(folder) and "site-packages" not in file.parts
+    name = file.relative_to(folder) if inside else Path(*file.parts[-2:])
+    return f"{name.as_posix()}:{frame.f_lineno}"
 
 
 def place_of(error: BaseException) -> str:
@@ -258,12 +282,34 @@ class HostTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
 
 
-def _with_twin(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor]) -> Any:
-    """Return the fake result; its twin is computed from those of the arguments, if all of them are known."""
+class HostStep(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps twins in a step of the CPU, whose tensors are all fake. Whole numbers are drawn, as those of rows."""
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        return (
+            func(*args, **kwargs)
+            if any(one.is_meta for one in given)
+            else _with_twin(func, args, kwargs, given, drawn=True)
+        )
+
+
+def _with_twin(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], drawn: bool = False
+) -> Any:
+    """Return the fake result; its twin is computed from those of the arguments, if all of them are known.
+
+    Random numbers are not known, except whole ones if they are `drawn`.
+    """
     twins = [known_twin(one) for one in given]
     made = func(*args, **kwargs)
     results = [one for one in tree_leaves(made) if _is(one)]
-    unfilled = str(func).startswith(_UNFILLED) or torch.Tag.nondeterministic_seeded in func.tags
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    whole = drawn and not any(one.is_floating_point() for one in results)
+    unfilled = str(func).startswith(_UNFILLED) or (random and not whole)
     small = all(one.numel() <= MOST for one in (*given, *results))
     if unfilled or not small or not results or any(one is None for one in twins):
         if func._schema.is_mutable:

@@ -183,7 +183,7 @@ def parameters_of(step: Step) -> int:
     return sum({id(one): one.numel() for _, one in step.named_parameters()}.values())
 
 
-class _FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+class FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     """Fake mode that makes no real tensor on a device that it is told to be there."""
 
     avoid_device_init = True
@@ -192,7 +192,7 @@ class _FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
 @contextmanager
 def _fake() -> Iterator[StorageLedger]:
     """Context in which tensors are fake and their storages are counted, those of the CPU."""
-    with _FakeMode(allow_non_fake_inputs=True), TracedReads(), StorageLedger() as ledger, _blamed():  # type: ignore[no-untyped-call]
+    with FakeMode(allow_non_fake_inputs=True), TracedReads(), StorageLedger() as ledger, _blamed():  # type: ignore[no-untyped-call]
         yield ledger
 
 
@@ -202,10 +202,10 @@ def fake_gpu(device: AbsentDevice) -> Iterator[CudaLedger]:
     with ExitStack() as entered:
         entered.enter_context(stand_ins(device))
         entered.callback(lambda _: None, add_kernels(device.gpu))
-        for mode in (_FakeMode(allow_non_fake_inputs=True), HostTensors(), TracedReads(), Reported()):  # type: ignore[no-untyped-call]
+        for mode in (FakeMode(allow_non_fake_inputs=True), HostTensors(), TracedReads(), Reported()):  # type: ignore[no-untyped-call]
             entered.enter_context(mode)
         ledger = entered.enter_context(CudaLedger(device))
-        entered.enter_context(_blamed_on_gpu())
+        entered.enter_context(blame_line("run the step on an absent GPU (--absent)"))
         yield ledger
 
 
@@ -221,13 +221,12 @@ def _blamed() -> Iterator[None]:
 
 
 @contextmanager
-def _blamed_on_gpu() -> Iterator[None]:
-    """Context in which what torch cannot do on fake tensors of a GPU is one sentence with its line."""
+def blame_line(remedy: str) -> Iterator[None]:
+    """Context in which what torch cannot do on fake tensors is one sentence with its line and a remedy."""
     try:
         with _blamed():
             yield
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise UsageError(
-            f"{place_of(error)} cannot be traced: {type(error).__name__}: {first_line(error)}; "
-            "run the step on an absent GPU (--absent)"
+            f"{place_of(error)} cannot be traced: {type(error).__name__}: {first_line(error)}; {remedy}"
         ) from error

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,24 +84,39 @@ def _task(run: ResolvedRun, device: str, asked: Mapping[str, Any]) -> dict[str, 
 
 
 def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any], seconds: float | None = None) -> GpuPeak:
+    return GpuPeak.model_validate_json(answer_of([python, *_PROGRAM], variables, task, seconds))
+
+
+def answer_of(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    task: Mapping[str, Any],
+    seconds: float | None = None,
+    folder: Path | None = None,
+) -> str:
+    """Run a program that follows a step, in a folder, and return the line of its answer.
+
+    Raises `UsageError` for a fault of the user's code and after so many seconds, `RuntimeError` if it ends without an
+    answer.
+    """
     given = f"{json.dumps(task)}\n"
     try:
         done = subprocess.run(
-            [python, *_PROGRAM], input=given, env=variables, capture_output=True, text=True, timeout=seconds
+            command, input=given, env=variables, capture_output=True, text=True, timeout=seconds, cwd=folder
         )
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"the step took more than {error.timeout:g} s there") from error
     except OSError as error:
-        raise UsageError(f"{short_text(python)} could not be started: {error.strerror}") from error
+        raise UsageError(f"{short_text(command[0])} could not be started: {error.strerror}") from error
     check_alive(done.returncode, "the process of the step")
     last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
     if done.returncode == Status.UNAVAILABLE.exit_code:
         raise UsageError(last)
     if last.startswith(_MISSING):
         raise UsageError(
-            f"{python} has no package {last.removeprefix(_MISSING)}, which assay needs there; install assay in its "
+            f"{command[0]} has no package {last.removeprefix(_MISSING)}, which assay needs there; install assay in its "
             "environment"
         )
     if done.returncode or not done.stdout.strip():
         raise RuntimeError(f"the process of the step ended with exit code {done.returncode}: {last}")
-    return GpuPeak.model_validate_json(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()[-1]

@@ -34,6 +34,7 @@ from assay.instruments.memory.saved_tensors import SavedTensors
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.phase import current_phase
 from assay.records.own import OTHERS
+from assay.records.trace import Phase
 
 WEIGHTS, STATE, GRADIENTS, BUFFERS = "weights", "optimizer state", "gradients", "tables and buffers"
 BATCH, SAVED = "token ids and targets", "saved: "
@@ -49,14 +50,29 @@ Owners = Mapping[int, str]
 """Part by the identity of a storage that was alive before the step."""
 
 
-@dataclass(frozen=True)
-class Peak:
-    """Highest number of bytes alive in a step, and its parts."""
+class Origin(NamedTuple):
+    """Where a storage comes from, as far as it is known."""
 
-    nbytes: int
-    instant: str
-    """Phase and operator that reached it first."""
-    parts: Mapping[str, int]
+    path: str = ""
+    """Name of the parameter or of the module within the model."""
+    operator: str = ""
+    line: str = ""
+    """File and line of the code that asked for it."""
+
+
+NOWHERE = Origin()
+"""An origin of which nothing is known."""
+
+
+class StepObserver:
+    """Receives each operator of a step; this one keeps nothing."""
+
+    def origin(self, phase: Phase, operator: str, path: str) -> Origin:
+        """Return the origin of what an operator is about to make in a phase, while the module of this path runs."""
+        return NOWHERE
+
+    def done(self, phase: Phase, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Note an operator that has run."""
 
 
 @dataclass(eq=False)
@@ -69,6 +85,19 @@ class LedgerEntry:
     module: str = ""
     """Class of the module whose forward was running."""
     gradient: bool = False
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Highest number of bytes alive in a step, and its parts."""
+
+    nbytes: int
+    instant: str
+    """Phase and operator that reached it first."""
+    parts: Mapping[str, int]
+    alive: tuple[tuple[str, LedgerEntry], ...] = ()
+    """Each storage that is alive then, after its part."""
 
 
 class _Change(NamedTuple):
@@ -91,10 +120,12 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._entries: dict[int, tuple[LedgerEntry, object]] = {}
         self._older: list[LedgerEntry] = []
         self._changes: list[_Change] = []
-        self._running: list[str] = []
+        self._running: list[tuple[str, str]] = []
         self._updating = 0
         self._operator = "none"
         self._open = ExitStack()
+        self._origin = NOWHERE
+        self.observer = StepObserver()
 
     def begin(self, modules: Iterable[nn.Module], owners: Owners, tensors: Iterable[torch.Tensor] = ()) -> None:
         """Begin the step of some modules. What is alive now is older, with the part that `owners` gives it.
@@ -117,6 +148,11 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Bytes that are alive now."""
         return sum(entry.nbytes for entry, _ in list(self._entries.values()))
 
+    def name_origins(self, origins: Mapping[int, Origin]) -> None:
+        """Tell where storages come from, by their identity."""
+        for name, (entry, _) in self._entries.items():
+            entry.origin = origins.get(name, entry.origin)
+
     def leave_out(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count some tensors no longer, because outside of a trace their memory is not torch's."""
         for storage in (storage for one in tensors for storage in storages(one)):
@@ -134,7 +170,7 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         `made_in` is their part, or the phase whose part they have.
         """
-        entry = LedgerEntry(nbytes, made_in)
+        entry = LedgerEntry(nbytes, made_in, origin=self._origin)
         self._note(entry)
         return entry
 
@@ -152,16 +188,34 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
             now += change.nbytes
             if now > highest:
                 highest, reached, instant = now, place, change.instant
+        return self._at(reached, highest, instant, without)
+
+    def saved_peak(self) -> tuple[LedgerEntry, ...]:
+        """Return what autograd holds when it holds the most bytes, without parameters."""
+        holders, now, highest = Counter[LedgerEntry](), 0, 0
+        found: tuple[LedgerEntry, ...] = ()
+        moves = [one for one in self._changes if one.holders]
+        for move, after in zip(moves, [*moves[1:], None], strict=True):
+            before = holders[move.entry]
+            holders[move.entry] = before + move.holders
+            now += move.entry.nbytes * ((holders[move.entry] > 0) - (before > 0))
+            if now > highest and (after is None or after.holders < 0):
+                highest, found = now, tuple(one for one, count in holders.items() if count > 0)
+        return found
+
+    def _at(self, reached: int, nbytes: int, instant: str, without: str | None) -> Peak:
+        """Return the instant after so many changes, which has so many bytes."""
         alive, held = Counter(dict.fromkeys(self._older, 1)), Counter[LedgerEntry]()
         for change in self._changes[:reached]:
             if change.entry.made_in == without:
                 continue
             alive[change.entry] += (change.nbytes > 0) - (change.nbytes < 0)
             held[change.entry] += change.holders
+        living = [(_part(one, saved=held[one] > 0), one) for one, count in alive.items() if count > 0]
         parts: Counter[str] = Counter()
-        for entry in (one for one, count in alive.items() if count > 0):
-            parts[_part(entry, saved=held[entry] > 0)] += entry.nbytes
-        return Peak(highest, instant, dict(parts.most_common()))
+        for part, entry in living:
+            parts[part] += entry.nbytes
+        return Peak(nbytes, instant, dict(parts.most_common()), tuple(living))
 
     def __enter__(self) -> Self:
         for handle in (
@@ -184,15 +238,24 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: OpOverload, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self._operator = operations.name_of(func) if isinstance(func, OpOverload) else str(func)
+        phase = current_phase(updating=self._updating > 0)
+        self._origin = self.observer.origin(phase, self._operator, self._path)
         result = func(*args, **(kwargs or {}))
+        self.observer.done(phase, func, args, kwargs or {}, result)
         for one in operations.tensors_in(result):
             for storage in storages(one) if one.device.type == self._device else ():
                 if identity(storage) not in self._entries and storage.resizable():  # or the memory is not torch's
-                    self._note(self._enter(storage, current_phase(updating=self._updating > 0)))
+                    self._note(self._enter(storage, phase))
         return result
 
+    @property
+    def _path(self) -> str:
+        """Path of the module that runs; empty outside of any."""
+        return self._running[-1][1] if self._running else ""
+
     def _enter(self, storage: torch.UntypedStorage, made_in: str) -> LedgerEntry:
-        entry = LedgerEntry(storage.nbytes(), made_in, self._running[-1] if self._running else "no module")
+        module = self._running[-1][0] if self._running else "no module"
+        entry = LedgerEntry(storage.nbytes(), made_in, module, origin=self._origin)
         name = identity(storage)
         self._entries[name] = entry, weakref.ref(storage, lambda _: self._leave(name))
         return entry
@@ -213,17 +276,18 @@ class StorageLedger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _before_update(self, *_: Any) -> None:
         self._updating += 1
-        for gradient in (one.grad for part in self._modules for one in part.parameters()):
-            for storage in () if gradient is None else storages(gradient):
+        for name, parameter in (pair for part in self._modules for pair in part.named_parameters()):
+            for storage in () if parameter.grad is None else storages(parameter.grad):
                 if found := self._entries.get(identity(storage)):
-                    found[0].gradient = True
+                    found[0].gradient, found[0].origin = True, Origin(name)
 
     def _after_update(self, *_: Any) -> None:
         self._updating -= 1
 
     def _follow(self, part: nn.Module) -> Iterable[Any]:
-        for module in part.modules():
-            yield module.register_forward_pre_hook(lambda one, _: self._running.append(type(one).__name__))
+        for path, module in part.named_modules():
+            entered = (type(module).__name__, path)
+            yield module.register_forward_pre_hook(lambda *_, entered=entered: self._running.append(entered))
             yield module.register_forward_hook(lambda *_: self._running.pop() and None, always_call=True)
 
 

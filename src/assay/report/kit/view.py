@@ -37,6 +37,7 @@ _VIEWS = {
     "estimator.inference.Inference": "inference.InferenceView",
     "estimator.projection.Projection": "plan.PlanView",
     "fake.peak.GpuPeak": "gpu_peak.GpuPeakView",
+    "launch.gate.GateAnswer": "gate.GateView",
     "launch.token_budget.TokenBudget": "token_budget.TokenBudgetView",
     "records.anatomy.Anatomy": "anatomy.AnatomyView",
     "records.gradients.GradientProbe": "gradients.GradientsView",

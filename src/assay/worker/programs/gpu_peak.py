@@ -11,12 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from assay.config.run import ResolvedRun
 from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError, first_line
+from assay.fake import hooks
 from assay.fake.peak import GpuPeak
 from assay.platforms import fork_writer, read_fork
 from assay.records.status import Status
@@ -31,7 +31,7 @@ def main() -> int:
     """Do the task; returns the exit code."""
     task = json.loads(sys.stdin.readline())
     answer = os.fdopen(take_standard_output(), "w")
-    _begin(task["device"], task.pop("library"))
+    hooks.begin_absent(task["device"], task.pop("library"))
     import torch
 
     torch.set_num_threads(1)
@@ -41,19 +41,6 @@ def main() -> int:
         print(error, file=sys.stderr)
         return Status.UNAVAILABLE.exit_code
     return 0
-
-
-def _begin(device: str, library: str | None) -> None:
-    """Load the hooks of a GPU that is not there, then torch."""
-    if library is None:
-        return
-    from assay.absent.gpus import absent_device
-    from assay.fake import hooks
-
-    loaded = hooks.load(Path(library))
-    import torch  # noqa: F401
-
-    hooks.begin(loaded, absent_device(device))
 
 
 def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, largest: bool) -> GpuPeak:

@@ -1,0 +1,135 @@
+"""A memory gate: lock what a training step takes, and check later that it has not grown."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.config.base import absolute
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.fake.peak import GpuPeak
+    from assay.launch.gate import GateAnswer, StepCheck, Tolerance
+    from assay.records.gated import GateLock
+
+Tell = Callable[[str], None]
+
+
+def gate_update(
+    steps: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    *,
+    lock: Path | str | None = None,
+    folder: Path | str | None = None,
+    on_progress: Tell = lambda text: None,
+) -> "GateAnswer":
+    """Lock the figures of steps, and return them beside those that were locked before.
+
+    `steps` are functions of your own, ``train.py:build``, each of which returns a function that trains once. A file is
+    found from `folder`, by default the working directory. `devices` are ``cpu``, the default, and GPUs that may be
+    absent. Without steps all of the lock are locked anew. Raises `UsageError`.
+    """
+    from assay.launch.gate import GateAnswer, write_lock
+    from assay.records.gated import GateLock
+
+    place, path, known = _opened(steps, lock, folder, GateLock())
+    checks = tuple(_checks(steps, devices, place, path, known, None, on_progress))
+    write_lock(path, known.with_steps(tuple(one.now for one in checks)))
+    return GateAnswer(path, checks, updated=True)
+
+
+def gate_check(
+    steps: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    *,
+    allow: str | None = None,
+    strict: bool = False,
+    lock: Path | str | None = None,
+    folder: Path | str | None = None,
+    on_progress: Tell = lambda text: None,
+) -> "GateAnswer":
+    """Compare steps with what is locked of them.
+
+    Arguments are those of `gate_update`; without `devices` each step is checked for all that it is locked for.
+    `allow` is a growth of bytes and FLOPs, ``1%``, or of bytes, ``1MB``. With `strict` growth fails also under another
+    version of torch than that of the lock. Raises `UsageError`, also for a step that is not locked.
+    """
+    from assay.launch.gate import GateAnswer
+
+    tolerance = tolerance_of(allow)
+    place, path, known = _opened(steps, lock, folder, None)
+    return GateAnswer(path, tuple(_checks(steps, devices, place, path, known, tolerance, on_progress)), strict=strict)
+
+
+def tolerance_of(allow: str | None) -> "Tolerance":
+    """Return the growth that a text such as ``1%`` or ``1MB`` allows. Raises `UsageError` for another."""
+    from assay.launch.gate import Tolerance
+    from assay.units import parse_bytes
+
+    try:
+        if allow is not None and allow.endswith("%"):
+            return Tolerance(fraction=_positive(float(allow[:-1])) / 100)
+        return Tolerance(nbytes=0 if allow is None else parse_bytes(allow))
+    except (ValueError, UsageError):
+        raise UsageError(f"{allow!r} is no growth; write a share or an amount, as in 1% or 1MB") from None
+
+
+def _positive(number: float) -> float:
+    if not 0 <= number < float("inf"):
+        raise ValueError
+    return number
+
+
+def _opened(
+    steps: Sequence[str], lock: Path | str | None, folder: Path | str | None, empty: "GateLock | None"
+) -> "tuple[Path, Path, GateLock]":
+    """Return the folder of the steps, the path of the lock, and its content; `empty` if there may be none."""
+    from assay.launch.gate import lock_path, read_lock
+
+    place = absolute(Path.cwd() if folder is None else folder)
+    path = lock_path(steps, place) if lock is None else place / lock
+    known = empty if empty is not None and steps and not path.exists() else read_lock(path)
+    return (place if steps else path.parent), path, known
+
+
+def _checks(
+    steps: Sequence[str],
+    devices: Sequence[str],
+    folder: Path,
+    path: Path,
+    known: "GateLock",
+    tolerance: "Tolerance | None",
+    tell: Tell,
+) -> "Iterator[StepCheck]":
+    """Yield each step for each device beside what is locked of it; without a tolerance it may be new."""
+    from assay.launch.gate import StepCheck, Tolerance, name_in_lock, step_figures
+    from assay.records.gated import CPU, LockedStep
+
+    locked = [(one.step, one.step, one.device) for one in known.steps if not devices or one.device in devices]
+    named = [(one, name_in_lock(one, folder, path)) for one in steps]
+    if steps:
+        held = {name: [device for _, one, device in locked if one == name] for _, name in named}
+        update = [CPU] if tolerance is None else []
+        locked = [(given, name, on) for given, name in named for on in devices or held[name] or update or [CPU]]
+    for given, name, device in locked:
+        before = known.of(name, device)
+        if before is None and tolerance is not None:
+            raise UsageError(
+                f"{name} is not locked for {device} in {path}; lock it: assay gate update {given} --device {device}"
+            )
+        tell(f"{name} on {device}")
+        found = LockedStep(step=name, device=device, found=step_figures(given, device, folder, tell))
+        absent = _run_absent(given, device, folder, tell)
+        yield StepCheck(found, None if before is None else before.found, tolerance or Tolerance(), absent)
+
+
+def _run_absent(step: str, device: str, folder: Path, tell: Tell) -> "GpuPeak | None":
+    """Run a step on an absent GPU where the environment for it is named; None elsewhere."""
+    from assay.api.absent_gpu import gpu_peak
+    from assay.launch.gpu_peak import PYTHON
+    from assay.records.gated import CPU
+
+    if device == CPU or not os.environ.get(PYTHON):
+        return None
+    return gpu_peak(step, device=device, way="absent", on_progress=tell)

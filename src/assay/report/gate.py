@@ -1,0 +1,173 @@
+"""Steps beside a lock, as a reader is shown them: the verdicts, the figures that changed, and whose bytes grew."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.launch.gate import FIGURES, BlockChange, GateAnswer, StepCheck
+from assay.records.gated import Figure
+from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.view import Shown
+from assay.units import format_bytes, format_flops
+
+_TITLES: dict[Figure, str] = {
+    "peak_bytes": "peak of tensors",
+    "saved_bytes": "saved for backward",
+    "flops": "FLOPs",
+    "synchronizations": "host waits",
+    "graph_breaks": "graph breaks",
+}
+_PARTS = {
+    "gradients of activations": "gradient",
+    "activations in use": "in use",
+    "optimizer state": "state",
+    "token ids and targets": "batch",
+}
+"""Short names of parts."""
+_ROWS, _ORIGIN, _LINE = 8, 30, 17
+"""Most rows of a table, and widths of its texts, with which it has at most 80 columns."""
+
+
+class GateView(Shown[GateAnswer]):
+    """Steps beside a lock, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield each step's verdict, with what changed of it, and what to do."""
+        for check in self.found.checks:
+            yield headline(self.found, check)
+            yield from changed_blocks(check)
+        if advice := _advice(self.found):
+            yield advice
+
+    def values(self) -> dict[str, Any]:
+        """Return the answer as plain values."""
+        found = self.found
+        return {
+            "lock": str(found.lock),
+            "updated": found.updated,
+            "exit_code": int(found.exit_code),
+            "steps": [_values(found, one) for one in found.checks],
+        }
+
+
+def headline(answer: GateAnswer, check: StepCheck) -> str:
+    """Return the verdict on a step in one line."""
+    figures = check.now.found.figures
+    peak = f"{format_bytes(figures['peak_bytes'])} at the peak"
+    sentences = {
+        "locked": f"locked, {peak}",
+        "unchanged": f"unchanged, {peak}",
+        "shrank": f"takes less than is locked, {peak}",
+        "grew": f"grew: {', '.join(_TITLES[one] for one in check.grown)}",
+        "other torch": _other_torch(check),
+    }
+    return f"{check.title}: {sentences[check.verdict]}"
+
+
+def _other_torch(check: StepCheck) -> str:
+    changed = [_TITLES[one] for one in FIGURES if len(set(check.pair(one))) > 1]
+    was = check.locked.torch if check.locked else ""
+    differ = f"these differ: {', '.join(changed)}" if changed else "no figure differs"
+    return f"locked with torch {was}, checked with {check.now.found.torch}; {differ}"
+
+
+def changed_blocks(check: StepCheck) -> Iterator[Block]:
+    """Yield a table of the figures that changed, and the blocks of each that grew, or of any under another torch."""
+    pairs = {one: check.pair(one) for one in FIGURES}
+    rows = [(_TITLES[one], *_texts(one, *pair)) for one, pair in pairs.items() if pair[0] != pair[1]]
+    if rows:
+        yield Table.of(("figure", "locked", "now", "change"), rows, ("locked", "now", "change"))
+    shown = [one for one, (before, after) in pairs.items() if after > before or (check.other_torch and after != before)]
+    for figure in shown:
+        yield from _grown_blocks(check, figure)
+    if check.absent is not None:
+        yield Facts.of(_absent(check))
+
+
+def _grown_blocks(check: StepCheck, figure: Figure) -> Iterator[Block]:
+    """Yield the blocks of a figure that grew most."""
+    changes = check.changes(figure)
+    grown = [one for one in changes if one.after > one.before] or changes
+    rows = [
+        (_origin(one), _end(one.block.line, _LINE), *_texts(figure, one.before, one.after)[:2]) for one in grown[:_ROWS]
+    ]
+    if rows:
+        heading = f"grew in: {_TITLES[figure]}" if any(one.after > one.before for one in grown) else _TITLES[figure]
+        yield Table.of((heading, "line", "locked", "now"), rows, ("locked", "now"))
+    if more := len(grown) - len(rows):
+        yield f"{more} more blocks grew."
+    if figure == "peak_bytes" and check.locked and check.locked.instant != check.now.found.instant:
+        yield f"The peak was at {check.locked.instant}, and is at {check.now.found.instant}."
+
+
+def _origin(change: BlockChange) -> str:
+    """Return what a block is, in few characters: part, path and operator."""
+    block = change.block
+    part = _PARTS.get(block.part, block.part).removeprefix("saved: ")
+    where = " ".join(filter(None, (block.path, block.operator.removeprefix("aten."))))
+    words = f"{part} {where}".strip()
+    return words if len(words) <= _ORIGIN else _end(where or words, _ORIGIN)
+
+
+def _end(text: str, most: int) -> str:
+    """Return the end of a text of at most so many characters."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"
+
+
+def _texts(figure: Figure, before: int, after: int) -> tuple[str, str, str]:
+    """Return a figure before, after, and its change; exact where rounded texts would be the same."""
+    form = format_bytes if figure.endswith("bytes") else format_flops if figure == "flops" else str
+    was, now = form(before), form(after)
+    if was == now and before != after:
+        was, now = f"{before:,}", f"{after:,}"
+    sign, change = ("+" if after > before else "−"), abs(after - before)
+    return was, now, f"{sign}{form(change)}"
+
+
+def _absent(check: StepCheck) -> Iterator[tuple[str, str]]:
+    """Yield what an absent GPU says of the step."""
+    found = check.absent
+    assert found is not None
+    yield "run on it", f"torch {found.torch}: {format_bytes(found.requested_peak_bytes)} requested with workspaces"
+    if found.allocated_peak_bytes is not None and found.reserved_peak_bytes is not None:
+        yield (
+            "",
+            f"{format_bytes(found.allocated_peak_bytes)} allocated, {format_bytes(found.reserved_peak_bytes)} reserved",
+        )
+
+
+def _advice(answer: GateAnswer) -> str:
+    """Return what to do; empty if there is nothing."""
+    verdicts = {one.verdict for one in answer.checks}
+    if answer.updated:
+        return f"Written to {answer.lock.name}; commit it."
+    if answer.exit_code:
+        return "If this growth is intended, lock it: assay gate update"
+    if "shrank" in verdicts:
+        return "Lock the smaller figures, so that they hold from now on: assay gate update"
+    if "other torch" in verdicts:
+        return "Nothing is decided under another torch; lock its figures (assay gate update), or check with --strict."
+    return ""
+
+
+def _values(answer: GateAnswer, check: StepCheck) -> dict[str, Any]:
+    """Return a step as plain values."""
+    figures = {one: check.pair(one) for one in FIGURES if one in check.now.found.figures}
+    return {
+        "step": check.now.step,
+        "device": check.now.device,
+        "verdict": check.verdict,
+        "failed": answer.fails(check),
+        "torch": check.now.found.torch,
+        "locked_torch": check.locked and check.locked.torch,
+        "figures": {name: {"locked": before, "now": after} for name, (before, after) in figures.items()},
+        "parts": dict(check.now.found.parts),
+        "changed": {
+            name: [
+                {**one.block.model_dump(mode="json", exclude={"size", "count"}), "locked": one.before, "now": one.after}
+                for one in check.changes(name)
+            ]
+            for name, (before, after) in figures.items()
+            if before != after
+        },
+        "absent": check.absent and check.absent.model_dump(mode="json"),
+    }

@@ -1,0 +1,189 @@
+"""`assay gate`: a lock that holds, growth that is named, and files for other programs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.config import Home
+from assay.records.gated import LOCK, FigureBlock, StepFigures
+from cli.conftest import Assay
+from support.absent import needs_cuda_build
+from support.fake_library import shared_library
+
+STEP = """
+import torch
+from torch.nn import functional
+
+
+class MLP(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return self.down(functional.gelu(self.up(x)))
+
+
+def build():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = MLP().to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast(device, torch.bfloat16):
+            loss = model(torch.randn(512, 256, device=device)).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+"""
+GROWN = STEP.replace("self.up(x))", "self.up(x).float())")
+
+
+@pytest.fixture
+def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a step, in the working folder."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    path = Path("train.py")
+    path.write_text(STEP)
+    return path
+
+
+@pytest.fixture
+def peaks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Peaks by device, which a stand-in answers in the place of a process that follows a step."""
+    known = {"cpu": 1000, "h100": 2000}
+
+    def figures(name: str, device: str, *_: Any) -> StepFigures:
+        found = {"peak_bytes": known[device], "saved_bytes": 10, "flops": 10, "synchronizations": 1}
+        block = FigureBlock(
+            part="saved: MLP", path="up", operator="aten.gelu", line="a.py:3", count=1, size=known[device]
+        )
+        return StepFigures.model_validate(
+            {"torch": "2.13.0", "figures": found, "instant": "update", "parts": {}, "blocks": {"peak_bytes": (block,)}}
+        )
+
+    monkeypatch.setattr("assay.launch.gate.step_figures", figures)
+    return known
+
+
+def test_a_lock_has_several_devices_and_growth_of_one_fails(assay: Assay, step: Path, peaks: dict[str, int]) -> None:
+    assert assay("gate", "update", "train.py:build", "--device", "cpu", "--device", "h100").code == 0
+    assert assay("gate", "check").out.count("unchanged") == 2
+    peaks["h100"] = 2500
+    found = assay("gate", "check", "--junit", "gate.xml", "--markdown", "gate.md")
+    assert found.code == 5
+    assert "train.py:build on cpu: unchanged" in found.out
+    assert "train.py:build on h100: grew: peak of tensors" in found.out
+    assert "MLP up gelu\ta.py:3\t1.95 KiB\t2.44 KiB" in found.out
+    assert 'failures="1"' in Path("gate.xml").read_text()
+    assert "| MLP up gelu | a.py:3 | 1.95 KiB | 2.44 KiB |" in Path("gate.md").read_text()
+    assert assay("gate", "check", "--device", "cpu").code == assay("gate", "check", "--allow", "25%").code == 0
+    assert assay("gate", "check", "--allow", "499B").code == 5
+    value = assay("gate", "check", "--json")
+    assert [one["verdict"] for one in value.value["steps"]] == ["unchanged", "grew"]
+    assert value.code == value.value["exit_code"] == 5
+    assert assay("gate", "update", "train.py:build", "--device", "h100").code == 0
+    assert assay("gate", "check").code == 0
+
+
+def test_a_smaller_step_passes_and_says_to_lock_it(assay: Assay, step: Path, peaks: dict[str, int]) -> None:
+    assay("gate", "update", "train.py:build")
+    peaks["cpu"] = 999
+    found = assay("gate", "check")
+    assert found.code == 0
+    assert "takes less than is locked" in found.out
+    assert "assay gate update" in found.out
+
+
+def test_another_torch_passes_with_what_differs_and_fails_a_strict_check(
+    assay: Assay, step: Path, peaks: dict[str, int]
+) -> None:
+    assay("gate", "update", "train.py:build")
+    text = Path(LOCK).read_text()
+    Path(LOCK).write_text(text.replace("2.13.0", "2.11.0").replace("1000", "900"))
+    found = assay("gate", "check")
+    assert found.code == 0
+    assert "locked with torch 2.11.0, checked with 2.13.0; these differ: peak of tensors" in found.out
+    assert "MLP up gelu" in found.out
+    assert assay("gate", "check", "--strict").code == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("check",), "there is no lock"),
+        (("update",), "there is no lock"),
+        (("check", "train.py:build", "--allow", "much"), "1% or 1MB"),
+        (("update", "train.py"), "names no function"),
+        (("update", "train.py:build", "--device", "gtx"), "gtx"),
+        (("check", "train.py:build", "--junit", "gate.txt"), "must end in .xml"),
+    ],
+)
+def test_words_that_cannot_be_done_are_refused(words: tuple[str, ...], said: str, assay: Assay, step: Path) -> None:
+    found = assay("gate", *words)
+    assert found.code == 2
+    assert said in found.err
+    assert not Path(LOCK).exists()
+
+
+def test_a_step_that_is_not_locked_is_refused_with_the_command(assay: Assay, step: Path, peaks: dict[str, int]) -> None:
+    assay("gate", "update", "train.py:build")
+    found = assay("gate", "check", "train.py:other")
+    assert found.code == 2
+    assert "assay gate update train.py:other --device cpu" in found.sentence()
+
+
+@pytest.mark.slow
+def test_growth_is_named_by_module_operator_and_line_for_both_devices(
+    assay: Assay, home: Home, step: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared_library(tmp_path_factory, home.root)
+    both = ("--device", "cpu", "--device", "h100")
+    assert assay("gate", "update", "train.py:build", *both).code == 0
+    kept = Path(LOCK).read_bytes()
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    assert assay("gate", "update", "train.py:build", *both).code == 0
+    assert Path(LOCK).read_bytes() == kept  # of any processor
+    step.write_text(GROWN)
+    found = assay("gate", "check")
+    assert found.code == 5
+    line = 1 + GROWN.splitlines().index("        return self.down(functional.gelu(self.up(x).float()))")
+    assert found.out.count(f"MLP _to_copy\ttrain.py:{line}\t0 B\t2.00 MiB") >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (STEP.replace("def build()", "def build(rows)"), "takes rows"),
+        (STEP.replace("return step", "return MLP()"), "return"),
+        (STEP.replace("optimizer.step()", "pass"), "no optimizer"),
+        (STEP.replace("MLP().to(device)", 'MLP().to("meta")'), "meta"),
+        (STEP.replace("return loss.item()", "return 1 if loss > 2 else 0"), "train.py:26 reads a value"),
+    ],
+)
+def test_a_step_that_cannot_be_followed_is_one_sentence(text: str, said: str, assay: Assay, step: Path) -> None:
+    step.write_text(text)
+    found = assay("gate", "update", "train.py:build")
+    assert found.code == 2
+    assert said in found.sentence()
+
+
+@pytest.mark.slow
+@pytest.mark.absent
+@needs_cuda_build
+def test_an_absent_gpu_says_the_same_of_tensors_and_more_of_the_allocator(
+    assay: Assay, home: Home, step: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared_library(tmp_path_factory, home.root)
+    found = assay("gate", "update", "train.py:build", "--device", "h100", "--json").value["steps"][0]
+    assert found["absent"]["peak_bytes"] == found["figures"]["peak_bytes"]["now"]
+    assert found["absent"]["reserved_peak_bytes"] >= found["absent"]["requested_peak_bytes"]
+    assert "absent" not in json.loads(Path(LOCK).read_text())["steps"][0]["found"]
