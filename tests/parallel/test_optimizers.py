@@ -20,8 +20,11 @@ STACKS = (
     ("pipeline_parallel", "muon"),
     ("tensor_parallel", "fused_adamw"),
     ("zero_optimizer", "lion"),
+    ("fully_sharded", "cautious_decay"),
+    ("zero_optimizer", "cautious_decay"),
+    ("pipeline_parallel", "normuon"),
 )
-RESUMED = ("adamw_bf16_state", "muon")
+RESUMED = ("adamw_bf16_state", "muon", "normuon")
 
 
 def run_of(stack: tuple[str, ...], ranks: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from support.random_data import RandomData
 from support.runs import run_with
 from support.swapped import proof_of, traced_with
 
-NAMES = ("adafactor", "adam", "adamw_bf16_state", "foreach_adamw", "fused_adamw", "lion", "muon", "sgd")
+NAMES = ("adafactor", "adam", "adamw_bf16_state", "foreach_adamw", "fused_adamw", "lion", "muon", "normuon", "sgd")
 Spoil = Callable[[OptimizerLike], None]
 
 

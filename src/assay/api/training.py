@@ -54,8 +54,8 @@ def train(
     if branch is None:
         folder, prepared = _ready(source, overrides, optimizations, resume, place, tell)
     else:
-        alone = resume is None and not specs_of(optimizations)
-        folder, prepared = None, _branched(branch, _only_overrides(source, overrides), place, tell, alone=alone)
+        by_itself = resume is None and not specs_of(optimizations)
+        folder, prepared = None, _branched(branch, _only_overrides(source, overrides), place, tell, by_itself)
     prepared = replace(prepared, preset=prepared.preset or preset_of(source), name=name)
     alone = prepared.run.ranks == 1
     with start(prepared, place, resume=folder, timeout=timeout, sample=alone) as child:
@@ -90,16 +90,16 @@ def _ready(
     return folder, prepared
 
 
-def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener, *, alone: bool) -> "ReadyRun":
+def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener, by_itself: bool) -> "ReadyRun":
     """Return a run that begins with a checkpoint of another, with its corpus and prediction.
 
-    Raises `UsageError` unless the branch is asked for alone.
+    Raises `UsageError` unless the branch is asked for by itself.
     """
     from assay.launch.branch import run_to_branch
     from assay.launch.prepare import ready
     from assay.launch.resume import same_corpus
 
-    if not alone:
+    if not by_itself:
         raise UsageError("a branch is a new run with the techniques of the other; leave out --with and --resume")
     other, begun, run = run_to_branch(home, branch, overrides)
     prepared = ready(run, home, lambda message, fraction: tell(_event("prepare", message=message, fraction=fraction)))
