@@ -75,12 +75,10 @@ class Muon(Optimization):
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.cost import parameters
         from assay.cost.optimizers.matrix import is_hidden_matrix
         from assay.proofs.optimizer_updates import faults, updated_by
 
-        matrices = {name for name, one in parameters(run.model).items() if is_hidden_matrix(name, len(one.shape))}
-        hidden = len(matrices.intersection(one.name for one in trace.parameters))
+        hidden = sum(is_hidden_matrix(one.name, len(one.whole_shape)) for one in trace.trained)
         products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
         observed = f"{products} products updated {hidden} hidden matrices; AdamW updated {rest} other parameters"
         # Muon's update adds its step; AdamW's divides by the root of its second moment.
@@ -90,4 +88,4 @@ class Muon(Optimization):
         whole = products == _PRODUCTS * moved > 0 and moved == hidden and divided == rest
         betas = (run.training.beta1, run.training.beta2)
         wrong = faults(trace, run.training.weight_decay, momentum=self.momentum, betas=betas)
-        return self.evidence(observed + wrong, whole and rest == len(trace.parameters) - hidden and not wrong)
+        return self.evidence(observed + wrong, whole and rest == len(trace.trained) - hidden and not wrong)

@@ -115,8 +115,8 @@ class _Caster:
                 how = Gradient.NONE if gradients[position] is Gradient.NONE else Gradient.FRESH
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
         # A function that widens its arguments holds the copies until it returns.
-        lifts = dtype == "float32"
-        held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
+        copies = [self.casts[name] for name in operation.holds if name in self.casts] if dtype == "float32" else []
+        held = (name for name in copies if self.values[name].dtype == dtype)
         return alter(
             operation.reading(renamed),
             holds=(*operation.holds, *held),
@@ -125,7 +125,8 @@ class _Caster:
 
     def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str, how: Gradient) -> str:
         if parameter.name not in self.copies:
-            cached = operation.autocast == ""
+            # Torch caches copies of what is trained only.
+            cached = operation.autocast == "" and parameter.name not in self.cost.frozen
             # A cast keeps the order of elements.
             kept = how if how is Gradient.TRANSPOSED else Gradient.INPLACE
             name = self._cast(operation, parameter, dtype, held=cached, how=kept)
