@@ -18,6 +18,7 @@ from assay.optimizations.stack import (
     mesh_of,
     numerics_of,
     resolve_run,
+    model_weights,
     trained_model,
 )
 
@@ -44,5 +45,6 @@ __all__ = [
     "resolve",
     "resolve_run",
     "search",
+    "model_weights",
     "trained_model",
 ]

@@ -175,6 +175,10 @@ def _replayed(
     kept = partial(_kept, states, rule, name)
     state = kept(recorded.first)
     for step in steps:
+        if not expected.trains(name):
+            kept = name not in step.gradients and torch.equal(step.before[name], step.after[name])
+            yield Judged("update", name, step.index, 0.0, 0.0 if kept else math.inf)
+            continue
         if name not in step.gradients:
             yield Judged("update", name, step.index, float("inf"), float("inf"))
             continue
