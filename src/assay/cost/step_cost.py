@@ -209,6 +209,12 @@ class Cost:
         """Shards that the optimizer updates."""
         return self.trained if self.optimizer.shards is None else self.optimizer.shards
 
+    @property
+    def spared_bytes(self) -> int:
+        """Bytes of the gradients and of the optimizer state that frozen weights would have."""
+        frozen = {name: one for name, one in self.pieces.items() if name in self.frozen}
+        return sum(one.nbytes for one in (*frozen.values(), *self.optimizer.rule.state(frozen)))
+
     @cached_property
     def optimizer_state(self) -> tuple[Tensor, ...]:
         """Tensors that the optimizer keeps between steps on the device."""

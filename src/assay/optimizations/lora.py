@@ -115,8 +115,7 @@ class Lora(Optimization):
         right = {one.name for one in trace.trained if one.whole_shape == shapes.get(one.name)}
         observed = (
             f"{numbers} of {total} parameters trained, in {len(right)} of {len(shapes)} matrices of adapters of rank "
-            f"{self.rank}; {len(updated)} weights updated, {len((trained | updated) - right)} of them or of those trained "
-            "in no adapter"
+            f"{self.rank}; {len((trained | updated) - right)} other weights trained or updated"
         )
         return self.evidence(observed, right == shapes.keys() == trained == updated)
 
