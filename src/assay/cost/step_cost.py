@@ -202,7 +202,9 @@ class Cost:
     @cached_property
     def trained(self) -> dict[str, Tensor]:
         """This rank's shards of the parameters that have a gradient."""
-        return {name: one for name, one in self.pieces.items() if name not in self.frozen} if self.frozen else self.pieces
+        return (
+            {name: one for name, one in self.pieces.items() if name not in self.frozen} if self.frozen else self.pieces
+        )
 
     @property
     def updated(self) -> dict[str, Tensor]:

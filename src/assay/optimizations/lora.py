@@ -60,7 +60,12 @@ class Lora(Optimization):
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "gradients and optimizer state of all weights but the adapters; a third of the products"
     pays: ClassVar = "another training, of few parameters; two thin products beside each layer; saved activations stay"
-    sources: ClassVar = ("arXiv:2106.09685", "arXiv:2305.14314", "github.com/microsoft/LoRA", "github.com/huggingface/peft")
+    sources: ClassVar = (
+        "arXiv:2106.09685",
+        "arXiv:2305.14314",
+        "github.com/microsoft/LoRA",
+        "github.com/huggingface/peft",
+    )
     claims: ClassVar = frozenset({"trained weights"})
 
     @property

@@ -25,7 +25,7 @@ def without_gradients_of_frozen(tape: Tape, trained: Collection[str]) -> Tape:
         gradients = tuple([how if name in reached else Gradient.NONE for name, how in pairs])
         if any(how is not Gradient.NONE for how in gradients):
             reached.update([one.name for one in operation.outputs])
-            kept.append(operation if gradients == operation.gradients else _partly(operation, gradients))
+            kept.append(_partly(operation, gradients) if Gradient.NONE in gradients else operation)
         else:
             kept.append(_without_backward(operation, gradients))
     return tuple(kept)
@@ -47,7 +47,7 @@ def _partly(operation: Operation, gradients: tuple[Gradient, ...]) -> Operation:
         unsaved = {name for name, other in zip(factors, (by_weight, by_x), strict=True) if other is Gradient.NONE}
         back = flops.forward * sum(how is not Gradient.NONE for how in (by_x, by_weight))
         flops = Flops(flops.forward, back, _padding(operation, back))
-    elif operation.name == _LOSS_IN_CHUNKS:
+    elif operation.name == _LOSS_IN_CHUNKS and gradients[1] is Gradient.NONE:
         flops = Flops(flops.forward, 2 * flops.forward, flops.padding)  # the logits anew, and the input's gradient
     elif is_composed_norm(operation) and gradients[1] is Gradient.NONE:
         factor = operation.extras[-1]
