@@ -54,6 +54,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "compile": WIDE,
     **dict.fromkeys(("adafactor", "adam", "adamw_8bit", "adamw_bf16_state", "foreach_adamw"), MANY_WEIGHTS),
     **dict.fromkeys(("fused_adamw", "lion", "muon", "sgd"), MANY_WEIGHTS),
+    "lora": MANY_WEIGHTS,
     "optimizer_in_backward": ("training.gradient_clip=0", *MANY_WEIGHTS),
     **dict.fromkeys(("loader_workers", "pinned_prefetch", "streaming", "deferred_metrics"), MANY_TOKENS),
     **dict.fromkeys(("data_parallel", "fully_sharded", "zero_optimizer"), WIDE),

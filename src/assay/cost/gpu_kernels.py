@@ -72,7 +72,7 @@ def efficient_backward(heads: int, length: int, depth: int, itemsize: int) -> in
 
 @lru_cache(maxsize=64)
 def norm_backward(rows: int, width: int, itemsize: int, parameters: int, gpu: Gpu) -> int:
-    """Return the bytes of partial gradients of a norm's trained parameters, if there are any and it has many short rows.
+    """Return the bytes of partial gradients of a norm's trained parameters, if it has many short rows.
 
     Source: `layer_norm_kernel.cu`, `LaunchGammaBetaBackwardCUDAKernel`.
     """

@@ -43,8 +43,6 @@ class Cost:
     tables: tuple[Tensor, ...]
     """Constant tensors on the device, such as the mask: neither learned nor part of a batch."""
     batch: Batch
-    frozen: frozenset[str] = frozenset()
-    """Names of the parameters that are not trained: they have no gradient, and no optimizer state."""
     optimizer: OptimizerStep = field(default_factory=OptimizerStep)
     backward: Backward = field(default_factory=Backward)
     sharding: Sharding = field(default_factory=Sharding)
@@ -72,8 +70,8 @@ class Cost:
 
     def __post_init__(self) -> None:
         """Keep the tape of frozen weights as autograd runs it, whichever technique wrote its operations."""
-        if self.frozen:
-            trained = self.parameters.keys() - self.frozen
+        if self.backward.frozen:
+            trained = self.parameters.keys() - self.backward.frozen
             object.__setattr__(self, "tape", without_gradients_of_frozen(self.tape, trained))
 
     @property
@@ -202,9 +200,8 @@ class Cost:
     @cached_property
     def trained(self) -> dict[str, Tensor]:
         """This rank's shards of the parameters that have a gradient."""
-        return (
-            {name: one for name, one in self.pieces.items() if name not in self.frozen} if self.frozen else self.pieces
-        )
+        frozen = self.backward.frozen
+        return {name: one for name, one in self.pieces.items() if name not in frozen} if frozen else self.pieces
 
     @property
     def updated(self) -> dict[str, Tensor]:
@@ -214,7 +211,7 @@ class Cost:
     @property
     def spared_bytes(self) -> int:
         """Bytes of the gradients and of the optimizer state that frozen weights would have."""
-        frozen = {name: one for name, one in self.pieces.items() if name in self.frozen}
+        frozen = {name: one for name, one in self.pieces.items() if name in self.backward.frozen}
         return sum(one.nbytes for one in (*frozen.values(), *self.optimizer.rule.state(frozen)))
 
     @cached_property

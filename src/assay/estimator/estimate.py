@@ -147,7 +147,7 @@ class Estimate:
     @property
     def adapter_parameters(self) -> int:
         """Number of parameters that are trained beside frozen weights; 0 if the weights themselves are trained."""
-        return sum(one.elements for one in self.cost.trained.values()) if self.cost.frozen else 0
+        return sum(one.elements for one in self.cost.trained.values()) if self.cost.backward.frozen else 0
 
     @property
     def gradient_bytes(self) -> int:

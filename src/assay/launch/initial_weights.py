@@ -22,7 +22,7 @@ from assay.config.home import Home
 from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT, ModelConfig
 from assay.config.run import Run
 from assay.cost.parameters import parameters
-from assay.cost.rewrites.adapters import is_adapter as is_adapter_matrix
+from assay.cost.rewrites.low_rank import is_adapter as is_adapter_matrix
 from assay.errors import UsageError
 from assay.launch.tensor_files import StoredTensor, non_finite_in, tensors_in
 from assay.optimizations import trained_model

@@ -16,9 +16,9 @@ from assay.optimizations.stack import (
     check_divided,
     expected_of,
     mesh_of,
+    model_weights,
     numerics_of,
     resolve_run,
-    model_weights,
     trained_model,
 )
 
@@ -40,11 +40,11 @@ __all__ = [
     "forget",
     "is_own",
     "mesh_of",
+    "model_weights",
     "numerics_of",
     "optimizations_of",
     "resolve",
     "resolve_run",
     "search",
-    "model_weights",
     "trained_model",
 ]

@@ -2,19 +2,19 @@
 
     y = W·x + (alpha / rank)·B·A·x        A: rank × in, B: out × rank, B = 0 at the start        (arXiv:2106.09685)
 
-The loss is that of another training: other parameters move, few of them, from the same start. It is meant for weights
-that are trained already (`model.init_from`); beside random weights, which stay random, adapters learn little.
+The loss is that of another training: few parameters move, from the same start. LoRA is meant for weights that are
+trained already (`model.init_from`). Beside random weights, which stay random, adapters learn little.
 
-What it saves are gradients and optimizer state, which only the adapters have. Saved activations stay: gradients flow
-through every frozen layer down to the first adapter, and each adapter saves its layer's input as the weight itself did.
-Only a linear layer without an adapter, and norms composed of operators, save less. So where activations and logits fill
-the memory, as at a large batch, LoRA needs nearly as much as full training; checkpointing helps there. A step still
-multiplies by all weights in forward and for the gradients of activations; it spares the products for weight gradients, a
-third of the work, and adds thin ones.
+Only adapters have gradients and optimizer state, which is what LoRA saves. Saved activations stay. Gradients flow
+through every frozen layer down to the first adapter, and each adapter saves its layer's input as the weight did.
+Mixed precision also saves 16-bit copies of frozen weights. So where activations and logits fill the memory, LoRA needs
+nearly as much as full training, and checkpointing helps there. A step still multiplies by all weights, forward and
+backward. It spares the products for gradients of weights, a third of the work, and adds thin ones.
 
-Queries, keys and values are one matrix here, so they share an adapter, as in PEFT's `c_attn` of GPT-2. `assay export` and
-`assay sample` merge adapters: W + (alpha / rank)·B·A. Checkpoints have both, so `--resume` continues. Not here yet: 4-bit
-base weights (QLoRA), dropout on adapters, adapters of a mixture's experts, compiled adapters, and several ranks.
+Queries, keys and values are one matrix here and share an adapter, as in PEFT's `c_attn` of GPT-2. Checkpoints have both
+kinds of weights, so `--resume` continues. `assay export` and `assay sample` merge them: W + (alpha / rank)·B·A. The
+value check compares losses and gradients with those of the merged model. Not here yet: 4-bit base weights (QLoRA),
+dropout on adapters, mixtures of experts, compiled adapters, and several ranks.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config import ModelConfig, ResolvedRun
-from assay.cost.rewrites.adapters import adapt_ledger, adapted_layers
+from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
-from assay.reference.adapters import Adapters
 from assay.reference.expected import REASSOCIATED, Expected
+from assay.reference.merged_weights import Adapters
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,7 +100,7 @@ class Lora(Optimization):
         return adapt_ledger(cost, adapted_layers(run.model, self.targets), self.rank)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.model.adapters import adapt, begin_adapters
+        from assay.model.adapted_linear import adapt, begin_adapters
 
         for part in program.parts:
             adapt(part, adapted_layers(run.model, self.targets), self.rank, self.scale)

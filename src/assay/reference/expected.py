@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 
 from assay.config.base import Frozen
 from assay.config.model import ModelConfig
-from assay.reference.adapters import Adapters
+from assay.reference.merged_weights import Adapters
 from assay.reference.rules import Rule
 
 Kind = Literal["exact", "reassociated", "lossy"]

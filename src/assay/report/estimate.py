@@ -160,15 +160,11 @@ def _step(every: EveryRank) -> Table:
 
 
 def _spared(answer: "Estimate") -> Iterator[str]:
-    """Say what frozen weights leave out, and what stays, because the second is often most of the memory."""
-    cost, saved = answer.cost, answer.timeline.saved_bytes
-    if spared := cost.spared_bytes:
-        left = cost.gradient_bytes + cost.optimizer_state_bytes
-        yield (
-            f"Frozen weights leave out {format_bytes(spared)} of {format_bytes(spared + left)} of gradients and "
-            f"optimizer state. Activations saved for backward stay: {format_bytes(saved)}, beside a peak of "
-            f"{format_bytes(answer.timeline.peak.nbytes)}."
-        )
+    """Say what frozen weights leave out, and what stays."""
+    if spared := answer.cost.spared_bytes:
+        whole = format_bytes(spared + answer.cost.gradient_bytes + answer.cost.optimizer_state_bytes)
+        yield f"Frozen weights leave out {format_bytes(spared)} of {whole} of gradients and optimizer state."
+        yield f"What is saved for backward stays: {format_bytes(answer.timeline.saved_bytes)}."
 
 
 def _device(answer: "Estimate") -> dict[str, str]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from assay.config.hf import CONFIG, config_from_hf, hf_config, is_hugging_face, read_json
 from assay.config.home import Home
 from assay.config.model import ModelConfig
-from assay.cost.rewrites.adapters import is_adapter
-from assay.errors import UsageError
 from assay.config.run import Run
+from assay.cost.rewrites.low_rank import is_adapter
+from assay.errors import UsageError
 from assay.optimizations import model_weights, trained_model
 from assay.records.status import Status
 from assay.store.lookup import find

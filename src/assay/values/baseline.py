@@ -22,8 +22,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from assay.config import ModelConfig, ResolvedRun
 from assay.data import Prepared
 from assay.model.moe import MixtureMLP
-from assay.reference.adapters import Adapters
 from assay.reference.expected import Expected, Rounding
+from assay.reference.merged_weights import Adapters
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
 from assay.training.build import baseline, build
 from assay.training.loop import train_step
@@ -365,7 +365,7 @@ def _square(gradient: Tensor, error: Tensor) -> float:
 
 
 def _norm_of(gradients: Mapping[str, Tensor]) -> float:
-    return sum(float((one * one).sum()) for one in gradients.values()) ** 0.5
+    return math.sqrt(sum(float((one * one).sum()) for one in gradients.values()))
 
 
 def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:

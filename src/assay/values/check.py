@@ -18,7 +18,7 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
-from assay.model.adapters import initial_adapter
+from assay.model.adapted_linear import initial_adapter
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy

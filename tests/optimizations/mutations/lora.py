@@ -3,7 +3,7 @@
 from optimizations.mutations.mutant import Mutant, applied, rewritten
 
 _ADAPT, _FORWARD, _BEGIN = (
-    f"assay.model.adapters:{one}" for one in ("adapt", "AdaptedLinear.forward", "initial_adapter")
+    f"assay.model.adapted_linear:{one}" for one in ("adapt", "AdaptedLinear.forward", "initial_adapter")
 )
 
 

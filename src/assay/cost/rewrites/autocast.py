@@ -126,7 +126,7 @@ class _Caster:
     def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str, how: Gradient) -> str:
         if parameter.name not in self.copies:
             # Torch caches copies of what is trained only.
-            cached = operation.autocast == "" and parameter.name not in self.cost.frozen
+            cached = operation.autocast == "" and parameter.name not in self.cost.backward.frozen
             # A cast keeps the order of elements.
             kept = how if how is Gradient.TRANSPOSED else Gradient.INPLACE
             name = self._cast(operation, parameter, dtype, held=cached, how=kept)

@@ -1,9 +1,9 @@
 """A tape on which some weights are frozen: they get no gradient, and nothing is saved for one.
 
-The rules are autograd's. An operation has a node only if one of its inputs leads to a trained weight, so nothing below
-the first of these has a backward. A linear layer saves its input for the gradient of its weight alone, and its weight for
-that of its input alone. A norm composed of operators multiplies by its weight last, and saves the factor for the weight's
-gradient alone; a norm that is a kernel of its own saves as ever.
+The rules are autograd's. An operation has a node only if one of its inputs depends on a trained weight. So nothing
+below the first of these has a backward. A linear layer saves its input for the gradient of its weight alone, and its
+weight for that of its input alone. A norm composed of operators multiplies by its weight last, and saves the factor for
+that weight's gradient alone. A norm that is a kernel of its own saves the same as ever.
 """
 
 from collections.abc import Collection

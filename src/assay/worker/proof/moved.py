@@ -47,7 +47,8 @@ def unmoved_parameters(step: Step, initial: Mapping[str, int], rate: float, *, n
 
     Parameters of 16 bits are left out unless `narrow` is true.
 
-    Frozen weights must stay, and `frozen_that_moved` looks at them. An expert or a router that no token used has no gradient. So without weight decay, experts and routers may stay.
+    An expert or a router that no token used has no gradient. So without weight decay, experts and routers may stay.
+    Frozen weights must stay (`frozen_that_moved`).
     """
     decays = any(group.get("weight_decay", 0.0) for group in step.optimizer.param_groups)
     return [

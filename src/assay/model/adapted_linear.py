@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from assay.cost.rewrites.adapters import B, is_adapter
+from assay.cost.rewrites.low_rank import B, is_adapter
 
 Initialize = Callable[[str, torch.Size], Tensor]
 

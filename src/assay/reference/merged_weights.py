@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.config.base import Frozen
 from assay.config.model import ModelConfig
-from assay.cost.rewrites.adapters import A, B, adapters, is_adapter
+from assay.cost.rewrites.low_rank import A, B, adapters, is_adapter
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -63,8 +63,8 @@ def adapt_ledger(cost: Cost, adapted: Iterable[str], rank: int) -> Cost:
             yield from (one,) if layer is None else _beside(one, layer, values, cost.kernels.number_bytes)
 
     tape, pieces = tuple(rewritten()), _with_adapters(cost.pieces, layers_of, rank)
-    frozen = cost.frozen.union(cost.parameters)
-    return replace(cost, tape=tape, parameters=learned, frozen=frozen).holding(pieces)
+    backward = replace(cost.backward, frozen=cost.backward.frozen.union(cost.parameters))
+    return replace(cost, tape=tape, parameters=learned, backward=backward).holding(pieces)
 
 
 def _with_adapters(named: dict[str, Tensor], layers_of: dict[str, str], rank: int) -> dict[str, Tensor]:
