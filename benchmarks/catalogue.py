@@ -53,7 +53,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "bf16_mixed": WIDE,
     "compile": WIDE,
     **dict.fromkeys(("adafactor", "adam", "adamw_8bit", "adamw_bf16_state", "foreach_adamw"), MANY_WEIGHTS),
-    **dict.fromkeys(("cautious_decay", "fused_adamw", "lion", "muon", "normuon", "sgd"), MANY_WEIGHTS),
+    **dict.fromkeys(("cautious_decay", "fused_adamw", "lion", "lora", "muon", "normuon", "sgd"), MANY_WEIGHTS),
     "optimizer_in_backward": ("training.gradient_clip=0", *MANY_WEIGHTS),
     **dict.fromkeys(("loader_workers", "pinned_prefetch", "streaming", "deferred_metrics"), MANY_TOKENS),
     **dict.fromkeys(("data_parallel", "fully_sharded", "zero_optimizer"), WIDE),

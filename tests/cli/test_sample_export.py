@@ -11,11 +11,16 @@ import torch
 from safetensors.torch import load_file
 
 from assay.config import Home
+from assay.config.run import Spec
 from assay.data import load_tokenizer
 from assay.model.weights import load_model
+from assay.optimizations import resolve_run
+from assay.training.checkpoints import checkpoint
+from assay.training.step_record import Position
 from assay.worker.ending import add_sample
 from assay.worker.result import RunFindings
 from cli.conftest import Assay
+from support.steps import build_step
 from support.trained import Trained
 
 
@@ -136,6 +141,29 @@ def test_a_run_without_a_checkpoint_says_what_to_do(assay: Assay, trained: Train
         assert said.code == 2
         assert f"`assay train --resume {folder.id}`" in said.sentence()
     assert not (tmp_path / "out").exists()
+
+
+def test_adapters_are_merged_where_a_model_is_read_and_are_no_start_of_a_run(
+    assay: Assay, trained: Trained, home: Home, tmp_path: Path
+) -> None:
+    folder = trained()
+    spec = folder.spec()
+    run = resolve_run(spec.config.model_copy(update={"optimizations": (Spec(name="lora", fields={"rank": 2}),)}))
+    folder.prepare(spec.model_copy(update={"config": run}))
+    step = build_step(run)
+    for name, one in step.named_parameters():
+        if name.endswith("lora_B"):
+            torch.nn.init.normal_(one)
+    checkpoint.save(folder.checkpoints, step, Position(step=3), "abcdef")
+    said = assay("export", "last", str(tmp_path / "out"), "--format", "safetensors")
+    assert "4 adapters are merged into the weights: W + (alpha / rank)·B·A" in said.err
+    ids = torch.arange(8).reshape(1, 8)
+    merged = load_model(tmp_path / "out", run.model)
+    torch.testing.assert_close(merged.logits(ids), step.parts[0].logits(ids))
+    assert assay("sample", "last", "--tokens", "3").code == 0
+    refused = assay("train", "demo", "model.init_from=last", "--with", "lora")
+    assert refused.code == 2
+    assert "has adapters beside its weights" in refused.sentence()
 
 
 def test_an_export_is_what_transformers_reads(assay: Assay, trained: Trained, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, Module, Tanh
 
+from assay.optimizations.stack import expected_of
 from assay.reference.expected import Rounding
 from assay.values.baseline import Reference
 from assay.values.masks import Noise
@@ -18,7 +19,8 @@ DRAWS = 400
 
 def test_the_spread_is_that_of_rounding_errors_whose_signs_are_drawn(tmp_path: Path) -> None:
     run = own_run(tmp_path, "bf16_mixed")
-    truth = Reference(run, run.model, RandomData(run), CPU, torch.float64, 0.0)  # type: ignore[arg-type]
+    expected = expected_of(run)
+    truth = Reference(run, expected, RandomData(run), CPU, torch.float64, 0.0)  # type: ignore[arg-type]
     weights, noise = truth.weights(), Noise({"cpu": torch.get_rng_state()})
     generator = torch.Generator().manual_seed(0)
     weights = {

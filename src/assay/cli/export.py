@@ -42,8 +42,10 @@ def export(
         files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
         facts = {"run": found.run, "steps": found.steps, "notes": list(found.notes), "folder": str(place)}
         origin = {"source": kept.source and str(kept.source), "kept": list(kept.kept), "differs": list(kept.differs)}
-        print_json({**facts, "format": form, "files_bytes": files, **origin})
+        print_json({**facts, "format": form, "files_bytes": files, "merged_adapters": done.adapters, **origin})
     else:
+        if done.adapters:
+            note(f"{done.adapters} adapters are merged into the weights: W + (alpha / rank)·B·A")
         if kept.kept:
             note(f"kept of {kept.source}, byte for byte: {', '.join(kept.kept)}")
         if kept.differs:

@@ -72,11 +72,11 @@ def efficient_backward(heads: int, length: int, depth: int, itemsize: int) -> in
 
 @lru_cache(maxsize=64)
 def norm_backward(rows: int, width: int, itemsize: int, parameters: int, gpu: Gpu) -> int:
-    """Return the bytes of partial gradients of a norm's one or two parameters, if it has many short rows.
+    """Return the bytes of partial gradients of a norm's trained parameters, if it has many short rows.
 
     Source: `layer_norm_kernel.cu`, `LaunchGammaBetaBackwardCUDAKernel`.
     """
-    if rows <= _TALL or width // _COLUMNS_OF_BLOCK >= gpu.multiprocessors // 2:
+    if not parameters or rows <= _TALL or width // _COLUMNS_OF_BLOCK >= gpu.multiprocessors // 2:
         return 0
     parts = min(_over(rows, _ROWS_OF_BLOCK), _MOST_BLOCKS // _over(width, _COLUMNS_OF_BLOCK))
     summed = Reduction((parts, width), (width, 1), (0,), max(itemsize, _FLOAT32))

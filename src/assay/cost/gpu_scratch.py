@@ -44,7 +44,7 @@ def backward_scratch(operation: Operation, values: Values, gpu: Gpu) -> int:
     if operation.name in _NORMS:
         x = values[operation.inputs[0]]
         rows = x.elements // x.shape[-1]
-        parameters = len(operation.inputs) - 1
+        parameters = sum(how is not Gradient.NONE for how in operation.gradients[1:])
         parts = kernels.norm_backward(rows, x.shape[-1], DTYPE_BYTES[x.dtype], parameters, gpu)
         return parts + _copied(operation, values)
     if operation.name == "aten.embedding":

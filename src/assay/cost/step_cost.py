@@ -20,6 +20,7 @@ from assay.cost.mixture import between_steps
 from assay.cost.operation import Operation
 from assay.cost.optimizers.updates import COUNT, Instant, OnHost, UpdateRule
 from assay.cost.pipeline_schedules import Action
+from assay.cost.rewrites.frozen import without_gradients_of_frozen
 from assay.cost.simulation.lifetimes import Lifetimes, lifetimes_of
 from assay.cost.step_parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
 from assay.cost.tape import Tape, replace_site
@@ -66,6 +67,12 @@ class Cost:
     """Axes over which this rank's gradients are summed after the last backward of a step."""
     sent: tuple[Communication, ...] = ()
     """Communications of this rank in a step, without those of operations and groups; `cost.work` lists all."""
+
+    def __post_init__(self) -> None:
+        """Keep the tape of frozen weights as autograd runs it, whichever technique wrote its operations."""
+        if self.backward.frozen:
+            trained = self.parameters.keys() - self.backward.frozen
+            object.__setattr__(self, "tape", without_gradients_of_frozen(self.tape, trained))
 
     @property
     def place(self) -> Mapping[str, int]:
@@ -191,10 +198,22 @@ class Cost:
         """Bytes of this rank's weights, padding included."""
         return sum(tensor.nbytes for tensor in self.pieces.values()) + self.sharding.padding_bytes
 
+    @cached_property
+    def trained(self) -> dict[str, Tensor]:
+        """This rank's shards of the parameters that have a gradient."""
+        frozen = self.backward.frozen
+        return {name: one for name, one in self.pieces.items() if name not in frozen} if frozen else self.pieces
+
     @property
     def updated(self) -> dict[str, Tensor]:
         """Shards that the optimizer updates."""
-        return self.pieces if self.optimizer.shards is None else self.optimizer.shards
+        return self.trained if self.optimizer.shards is None else self.optimizer.shards
+
+    @property
+    def spared_bytes(self) -> int:
+        """Bytes of the gradients and of the optimizer state that frozen weights would have."""
+        frozen = {name: one for name, one in self.pieces.items() if name in self.backward.frozen}
+        return sum(one.nbytes for one in (*frozen.values(), *self.optimizer.rule.state(frozen)))
 
     @cached_property
     def optimizer_state(self) -> tuple[Tensor, ...]:
@@ -222,7 +241,7 @@ class Cost:
     @property
     def norms(self) -> tuple[Instant, ...]:
         """The norm of each gradient, whose numbers are then stacked; the norm of these is a figure of the step."""
-        pieces, number = self.pieces.values(), DTYPE_BYTES["float32"]
+        pieces, number = self.trained.values(), DTYPE_BYTES["float32"]
         stacked = Instant("aten.stack", "", 2 * len(pieces) * number, kept_bytes=number)
         if self.kernels.gpu is not None:
             chunks = norms_of_list(one.elements for one in pieces)
@@ -249,7 +268,7 @@ class Cost:
     @cached_property
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that wait for the update when backward has ended."""
-        return 0 if self.optimizer.in_backward else sum(tensor.nbytes for tensor in self.pieces.values())
+        return 0 if self.optimizer.in_backward else sum(tensor.nbytes for tensor in self.trained.values())
 
     @cached_property
     def optimizer_state_bytes(self) -> int:

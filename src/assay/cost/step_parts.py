@@ -46,6 +46,8 @@ class Backward:
     """Kinds of operations whose results recomputed modules save too, so that these operations run once."""
     noise_bytes: int = 0
     """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
+    frozen: frozenset[str] = frozenset()
+    """Names of the parameters that are not trained: they have no gradient, and no optimizer state."""
     accumulated_together: tuple[str, ...] = ()
     """Modules whose weight gradients are all accumulated when the module's backward has finished."""
 

@@ -145,6 +145,11 @@ class Estimate:
         return active_parameter_count(trained_model(self.run))
 
     @property
+    def adapter_parameters(self) -> int:
+        """Number of parameters that are trained beside frozen weights; 0 if the weights themselves are trained."""
+        return sum(one.elements for one in self.cost.trained.values()) if self.cost.backward.frozen else 0
+
+    @property
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that are alive after backward, until the update."""
         return self.cost.gradient_bytes
@@ -244,6 +249,7 @@ class Estimate:
             "requested_peak_bytes": asdict(self.requested_bytes),
             "parameters": self.parameters,
             "active_parameters": self.active_parameters,
+            "adapter_parameters": self.adapter_parameters,
             "tokens_per_step": self.run.tokens_per_step,
             "parameter_bytes": self.cost.parameter_bytes,
             "gradient_bytes": self.gradient_bytes,

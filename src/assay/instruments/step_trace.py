@@ -72,6 +72,7 @@ def describe_shard(name: str, parameter: torch.Tensor) -> HeldParameter:
         shape=tuple(local(parameter).shape),
         whole_shape=tuple(parameter.shape),
         dtype=dtype_name(parameter.dtype),
+        trained=parameter.requires_grad,
     )
 
 

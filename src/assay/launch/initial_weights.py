@@ -22,6 +22,7 @@ from assay.config.home import Home
 from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT, ModelConfig
 from assay.config.run import Run
 from assay.cost.parameters import parameters
+from assay.cost.rewrites.low_rank import is_adapter as is_adapter_matrix
 from assay.errors import UsageError
 from assay.launch.tensor_files import StoredTensor, non_finite_in, tensors_in
 from assay.optimizations import trained_model
@@ -44,6 +45,11 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
     folder = _folder(source, home)
     theirs, hugging_face = _model(folder), is_hugging_face(folder)
     found = tensors_in(_files(folder, hugging_face=hugging_face))
+    if any(map(is_adapter_matrix, found)):
+        raise UsageError(
+            f"model.init_from={source} has adapters beside its weights; `assay export RUN FOLDER --format safetensors` "
+            "merges them, and that folder can be named"
+        )
     model = run.model.model_copy(update={"init_from": str(folder)})
     if theirs is not None:
         model = adopt_shape(model, theirs)

@@ -84,16 +84,17 @@ class _InPieces(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         x, weight, targets = ctx.saved_tensors
-        by_x, by_weight = torch.empty_like(x), torch.zeros_like(weight)
+        by_x, by_weight = torch.empty_like(x), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         for rows, wanted, out in zip(*(one.tensor_split(ctx.chunks) for one in (x, targets, by_x)), strict=True):
             logits = (rows @ weight.t()).to(gradient.dtype)
             by_logits = torch.log_softmax(logits, dim=-1).exp_()
             del logits
             by_logits = _less_targets(by_logits, wanted, gradient).to(weight.dtype)
             torch.mm(by_logits, weight, out=out)
-            by_weight.addmm_(by_logits.t(), rows)
+            if by_weight is not None:
+                by_weight.addmm_(by_logits.t(), rows)
             del by_logits
         return by_x, by_weight, None, None
 

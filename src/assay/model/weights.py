@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,13 @@ WEIGHTS = "model.safetensors"
 Beside = Mapping[str, Mapping[str, Any] | bytes]
 """Files beside weights by name: objects of JSON, or bytes."""
 NOTHING: Beside = {}
+
+Settle = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Weights of a checkpoint → those of the model that was trained."""
+
+
+def _as_they_are(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    return weights
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:
@@ -74,18 +81,19 @@ def check_state(state: Mapping[str, Tensor], config: ModelConfig, source: object
     return {name: state[name] for name in shapes}
 
 
-def read_weights(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
+def read_weights(folder: Path | str, config: ModelConfig, settle: Settle = _as_they_are) -> dict[str, Tensor]:
     """Read parameters by assay's names from the `model.safetensors` of a checkpoint or an export.
 
-    Raises `UsageError` if the file cannot be read or does not fit `config`.
+    `settle` makes the model's own weights of a checkpoint's. Raises `UsageError` if the file cannot be read or does not
+    fit `config`.
     """
     path = Path(folder) / WEIGHTS
-    return check_state(read_safetensors(path), config, path)
+    return check_state(settle(read_safetensors(path)), config, path)
 
 
-def load_model(folder: Path | str, config: ModelConfig) -> GPT:
+def load_model(folder: Path | str, config: ModelConfig, settle: Settle = _as_they_are) -> GPT:
     """Load the model with the weights of `folder`, on the CPU, in evaluation mode. Raises `UsageError`."""
-    state = read_weights(folder, config)
+    state = read_weights(folder, config, settle)
     with torch.device("meta"):
         model = GPT(config)
     model.load_state_dict(state, strict=False, assign=True)

@@ -66,9 +66,9 @@ class Adafactor(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import decay_at, faults, updated_by
 
-        roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.parameters)
+        roots, parameters = trace.count("aten.rsqrt_", phase="update"), len(trace.trained)
         steps = min(roots, updated_by(trace, "aten.add_.Tensor"))
-        state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
+        state, weights = trace.memory.whole_optimizer_state_bytes, trace.trained_bytes
         wrong = faults(trace, decay_at(run.training, self.learning_rate))
         observed = (
             f"{steps} of {parameters} parameters updated by row and column factors, "

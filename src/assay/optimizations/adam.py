@@ -59,10 +59,10 @@ class Adam(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
-        updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.parameters)
+        updates, parameters = trace.count("addcdiv_", phase="update"), len(trace.trained)
         joined = trace.count("aten.add.Tensor", phase="update") - trace.count("aten.reciprocal", phase="update")
         shrunk = trace.count("aten.mul_", phase="update") - trace.count("aten.lerp_", phase="update")
-        matrices, wrong = sum(len(one.whole_shape) >= 2 for one in trace.parameters), adamw_faults(trace, run.training)
+        matrices, wrong = sum(len(one.whole_shape) >= 2 for one in trace.trained), adamw_faults(trace, run.training)
         observed = f"weight decay added to {joined} of {updates} gradients, and applied to {shrunk} weights directly"
         whole = 0 < updated_by(trace, "aten.addcdiv_") == parameters == updates
         if not whole or joined != matrices:

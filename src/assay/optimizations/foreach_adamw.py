@@ -63,7 +63,7 @@ class ForeachAdamw(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
-        calls, parameters = trace.count("_foreach_addcdiv", phase="update"), len(trace.parameters)
+        calls, parameters = trace.count("_foreach_addcdiv", phase="update"), len(trace.trained)
         listed = updated_by(trace, "aten._foreach_addcdiv_.ScalarList", "aten._foreach_addcdiv_.Scalar")
         apart = trace.count(".addcdiv", "_fused_adam", phase="update")
         wrong = adamw_faults(trace, run.training)

@@ -93,7 +93,7 @@ class FusedAdamw(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
-        calls, parameters = trace.count("_fused_adamw_", phase="update"), len(trace.parameters)
+        calls, parameters = trace.count("_fused_adamw_", phase="update"), len(trace.trained)
         fused, apart = updated_by(trace, "aten._fused_adamw_"), trace.count("addcdiv", phase="update")
         wrong = adamw_faults(trace, run.training)
         observed = f"{calls} fused kernels updated {fused} of {parameters} parameters, {apart} updates were not fused"

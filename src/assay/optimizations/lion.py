@@ -67,9 +67,9 @@ class Lion(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import decay_at, faults, updated_by
 
-        signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.parameters)
+        signs, parameters = trace.count("aten.sign_", phase="update"), len(trace.trained)
         moved = min(signs, updated_by(trace, "aten.add_.Tensor"))
-        state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
+        state, weights = trace.memory.whole_optimizer_state_bytes, trace.trained_bytes
         wrong = faults(trace, decay_at(run.training, self.learning_rate), betas=(self.beta1, self.beta2))
         observed = (
             f"{moved} of {parameters} parameters updated by signs, "

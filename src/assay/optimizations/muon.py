@@ -75,7 +75,7 @@ class MuonAndAdamw(Optimization):
         from assay.proofs.optimizer_updates import faults
         from assay.proofs.orthogonal_updates import orthogonal_updates
 
-        observed, whole = orthogonal_updates(trace, run.model)
+        observed, whole = orthogonal_updates(trace)
         betas = (run.training.beta1, run.training.beta2)
         wrong = faults(trace, run.training.weight_decay, momentum=self.momentum, betas=betas)
         return self.evidence(observed + wrong, whole and not wrong)

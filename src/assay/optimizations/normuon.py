@@ -86,8 +86,8 @@ class Normuon(Optimization):
         from assay.proofs.optimizer_updates import faults
         from assay.proofs.orthogonal_updates import hidden_matrices, orthogonal_updates
 
-        observed, whole = orthogonal_updates(trace, run.model)
-        hidden = hidden_matrices(trace, run.model)
+        observed, whole = orthogonal_updates(trace)
+        hidden = hidden_matrices(trace)
         rows = sum(one.whole_shape[0] for one in trace.parameters if one.name in hidden)
         width = {one.name: one.whole_bytes // prod(one.whole_shape) for one in trace.parameters}
         kept = sum(

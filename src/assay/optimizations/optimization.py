@@ -21,6 +21,8 @@ from assay.records.evidence import Evidence
 from assay.records.trace import Trace
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from assay.cost import Cost
     from assay.cost.mesh_layout import Layout
     from assay.hardware import Machine
@@ -143,6 +145,10 @@ class Optimization(Setting):
     def trained(self, model: ModelConfig) -> ModelConfig:
         """Configuration of the model that training produces, where it differs from the run's `model`."""
         return model
+
+    def model_weights(self, weights: Mapping[str, Tensor], model: ModelConfig) -> Mapping[str, Tensor]:
+        """Weights of that model, from those of a checkpoint."""
+        return weights
 
     def cuts(self) -> int:
         """Number of equal micro-batches into which it cuts a rank's sequences."""

@@ -73,10 +73,10 @@ class Sgd(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import faults, updated_by
 
-        state, weights = trace.memory.whole_optimizer_state_bytes, trace.memory.whole_parameter_bytes
+        state, weights = trace.memory.whole_optimizer_state_bytes, trace.trained_bytes
         adaptive = trace.count("addcdiv", "_fused_adam", "sign", "rsqrt", phase="update")
         # Decay is added to gradients of matrices, Nesterov's momentum to all; clipping adds an epsilon to their norm.
-        parameters, sums = len(trace.parameters), trace.count("aten.add.Tensor", phase="update")
+        parameters, sums = len(trace.trained), trace.count("aten.add.Tensor", phase="update")
         sums -= trace.count("aten.reciprocal", phase="update")
         ahead = sums > parameters if self.weight_decay else sums >= parameters
         moved = updated_by(trace, "aten.add_.Tensor")

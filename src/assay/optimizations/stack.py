@@ -1,5 +1,6 @@
 """Questions about a run's whole stack of optimizations: its mesh, its promises, and whether it can run."""
 
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from assay.optimizations.discovery import catalogue, optimizations_of
 from assay.optimizations.optimization import Conflict, Numerics
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from assay.hardware import Machine
     from assay.reference.expected import Expected
 
@@ -39,6 +42,13 @@ def trained_model(run: Run) -> ModelConfig:
     for one in optimizations_of(run):
         model = one.trained(model)
     return model
+
+
+def model_weights(run: Run, weights: "Mapping[str, Tensor]") -> "Mapping[str, Tensor]":
+    """Return the weights of that model, from those of a checkpoint of the run."""
+    for one in optimizations_of(run):
+        weights = one.model_weights(weights, run.model)
+    return weights
 
 
 def expected_of(run: ResolvedRun) -> "Expected":

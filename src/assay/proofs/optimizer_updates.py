@@ -37,8 +37,8 @@ def faults(trace: Trace, weight_decay: float, **settings: Setting) -> str:
     """
     found = list(_of_groups(trace, weight_decay, settings))
     grouped = {name for group in trace.optimizer.groups for name in group.parameters}
-    if left := len({one.name for one in trace.parameters} - grouped):
-        found.append(f"{left} of {len(trace.parameters)} parameters are in no parameter group")
+    if left := len({one.name for one in trace.trained} - grouped):
+        found.append(f"{left} of {len(trace.trained)} parameters are in no parameter group")
     if len(counts := {one.steps for one in trace.optimizer.updates if one.steps is not None}) > 1:
         found.append(f"the update counts of parameters differ: {min(counts):g} to {max(counts):g}")
     return "".join(f", but {one}" for one in found)
@@ -56,7 +56,7 @@ def decay_at(training: TrainingConfig, learning_rate: float) -> float:
 
 
 def _of_groups(trace: Trace, weight_decay: float, settings: dict[str, Setting]) -> Iterable[str]:
-    matrices = {one.name for one in trace.parameters if len(one.whole_shape) >= 2}
+    matrices = {one.name for one in trace.trained if len(one.whole_shape) >= 2}
     groups, rate = trace.optimizer.groups, trace.optimizer.learning_rate
     wrong = sum(
         not _same(group.settings.get("weight_decay", 0.0), weight_decay if name in matrices else 0.0)

@@ -39,7 +39,7 @@ def held_in_16_bits(dtype: str, trace: Trace) -> tuple[str, bool]:
     narrow = sum(one.dtype == dtype for one in trace.parameters)
     wide = sum(memory.whole_state_bytes.get(one, 0) for one in ("float32", "float64"))
     # Allowed in 32 bits: update counts, and the scales and tables of state that is narrower still.
-    spared = _COUNT_BYTES * len(trace.parameters) + memory.whole_parameter_bytes // 4
+    spared = _COUNT_BYTES * len(trace.trained) + trace.trained_bytes // 4
     observed = (
         f"{low} of {total} matmuls and {narrow} of {len(trace.parameters)} weights in {dtype}{_beside(unfused)}; "
         f"{memory.parameter_bytes} bytes of weights, {memory.gradient_bytes} of gradients and "

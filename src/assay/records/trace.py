@@ -266,6 +266,8 @@ class HeldParameter(Frozen):
     """Shape of this rank's shard."""
     whole_shape: tuple[int, ...] = ()
     dtype: str = "float32"
+    trained: bool = True
+    """False for a frozen weight, which has no gradient."""
 
 
 class Trace(Frozen):
@@ -303,6 +305,16 @@ class Trace(Frozen):
     synchronizations: Mapping[str, int]
     """Number of times by phase that the host waited for the device (`item`, `nonzero`, a blocking copy); `figures`: for
     the step's figures. Reads of an optimizer's update counts do not count: they are on the host for any device."""
+
+    @property
+    def trained(self) -> tuple[HeldParameter, ...]:
+        """Parameters of this rank that are not frozen."""
+        return tuple(one for one in self.parameters if one.trained)
+
+    @property
+    def trained_bytes(self) -> int:
+        """Bytes of these parameters, with sharded ones counted whole."""
+        return sum(one.whole_bytes for one in self.trained)
 
     @property
     def blocks(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 
 from assay.config.base import Frozen
 from assay.config.model import ModelConfig
+from assay.reference.merged_weights import Adapters
 from assay.reference.rules import Rule
 
 Kind = Literal["exact", "reassociated", "lossy"]
@@ -121,6 +122,8 @@ class Expected(Frozen):
     """Ratio of a step's learning rate to the run's schedule."""
     batch_divisor: int = 1
     """Divisor n of the batch: one sequence in n is trained on."""
+    adapters: Adapters | None = None
+    """Adapters, the only parameters that are trained; None: every parameter is."""
     stream: Stream | None = None
     """Source of streamed documents. None: seed and step determine each batch of the prepared corpus."""
     document_end: int | None = None
@@ -134,6 +137,10 @@ class Expected(Frozen):
     """False if dropout's masks are drawn where they cannot be kept: by compiled code, a captured graph or cuDNN."""
     unstated: tuple[str, ...] = ()
     """Techniques that do not state their values; a run with any of them is not checked."""
+
+    def trains(self, name: str) -> bool:
+        """True for a parameter that is trained, and not frozen."""
+        return self.adapters is None or self.adapters.trains(name)
 
     def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
         """Return a copy with looser bounds."""

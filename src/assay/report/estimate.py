@@ -50,6 +50,7 @@ class EstimateView(Shown[EveryRank]):
         """
         yield headline(self.found)
         yield _step(self.found)
+        yield from _spared(self.found.fullest)
         yield from ranks_report(self.found)
         if self._instants:
             yield from _instants(self.found.fullest)
@@ -139,6 +140,8 @@ def _step(every: EveryRank) -> Table:
     fullest = every.fullest
     idle = fullest.active_parameters < fullest.parameters
     active = f", {format_count(fullest.active_parameters)} of them active per token" if idle else ""
+    if beside := fullest.adapter_parameters:
+        active += f", all frozen; trained are {format_count(beside)} beside them"
     of = "" if len(every.ranks) == 1 else f"rank {fullest.cost.rank} of {len(every.ranks)}, with the highest peak"
     rows = {
         **_device(fullest),
@@ -154,6 +157,14 @@ def _step(every: EveryRank) -> Table:
         "work": _work(fullest),
     }
     return Table.of(("one optimizer step", of), (rows | _time(every)).items())
+
+
+def _spared(answer: "Estimate") -> Iterator[str]:
+    """Say what frozen weights leave out, and what stays."""
+    if spared := answer.cost.spared_bytes:
+        whole = format_bytes(spared + answer.cost.gradient_bytes + answer.cost.optimizer_state_bytes)
+        yield f"Frozen weights leave out {format_bytes(spared)} of {whole} of gradients and optimizer state."
+        yield f"What is saved for backward stays: {format_bytes(answer.timeline.saved_bytes)}."
 
 
 def _device(answer: "Estimate") -> dict[str, str]:

@@ -15,13 +15,17 @@ from assay.config.hf import CONFIG, config_from_hf, hf_config, is_hugging_face, 
 from assay.config.hf.llama import DEFAULTS
 from assay.config.home import Home
 from assay.config.model import ModelConfig
+from assay.config.run import Run
+from assay.cost.rewrites.low_rank import is_adapter
 from assay.errors import UsageError
-from assay.optimizations import trained_model
+from assay.optimizations import model_weights, trained_model
 from assay.records.status import Status
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from assay.data import Tokenizer
     from assay.model import GPT
 
@@ -144,6 +148,8 @@ class Exported:
     """A sentence if there is no tokenizer to write, because the prepared corpus is gone."""
     kept: Kept
     """Parts of the checkpoint that the run began with."""
+    adapters: int = 0
+    """Number of low-rank adapters that are merged into the weights."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,7 @@ class Trained:
     """The run's id."""
     config: ModelConfig
     checkpoint: Path
+    trained_by: Run
     steps: int
     """Training steps before the checkpoint."""
     data_folder: Path
@@ -164,7 +171,11 @@ class Trained:
         """Load the model on the CPU, in evaluation mode. Raises `UsageError`."""
         from assay.model.weights import load_model
 
-        return load_model(self.checkpoint, self.config)
+        return load_model(self.checkpoint, self.config, self.settle)
+
+    def settle(self, weights: "Mapping[str, Tensor]") -> "Mapping[str, Tensor]":
+        """Return the model's weights of the checkpoint's; adapters are merged."""
+        return model_weights(self.trained_by, weights)
 
     def tokenizer(self) -> "Tokenizer":
         """Load the tokenizer of the training corpus. Raises `UsageError`."""
@@ -186,7 +197,13 @@ class Trained:
         save = {"hf": save_hf, "safetensors": save_weights}.get(form)
         if save is None:
             raise UsageError(f"there is no format {form!r}; choose hf or safetensors")
-        weights, complaint, text = read_weights(self.checkpoint, self.config), None, None
+        adapters: list[str] = []
+
+        def settle(stored: "Mapping[str, Tensor]") -> "Mapping[str, Tensor]":
+            adapters.extend(filter(is_adapter, stored))
+            return self.settle(stored)
+
+        weights, complaint, text = read_weights(self.checkpoint, self.config, settle), None, None
         beside: dict[str, Any] = {}
         try:
             tokenizer = self.tokenizer()
@@ -197,7 +214,7 @@ class Trained:
         kept = kept_parts(self.config, text, dtype) if form == "hf" else Kept()
         own = {} if _TOKENIZER in kept.files else beside
         save(weights, self.config, folder, {**own, **kept.files})
-        return Exported(complaint, kept)
+        return Exported(complaint, kept, len(adapters) // 2)
 
 
 def find_trained(home: Home, name: str) -> Trained:
@@ -225,5 +242,6 @@ def find_trained(home: Home, name: str) -> Trained:
             damaged.append(str(error))
             continue
         notes = tuple(f"{said}; the older checkpoint of step {steps} is used" for said in damaged)
-        return Trained(folder.id, trained_model(spec.config), place, steps, folder.data_folder(spec), notes)
+        data = folder.data_folder(spec)
+        return Trained(folder.id, trained_model(spec.config), place, spec.config, steps, data, notes)
     raise UsageError(f"the run {folder.id} has only damaged checkpoints; {how}")

@@ -5,28 +5,26 @@ generator of their own, so nothing else of the run depends on them.
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 
-from assay.config.model import ModelConfig
 from assay.config.sampling import PROMPT, SEED, TEMPERATURE, TOKENS
 from assay.data import Tokenizer
+from assay.model import GPT
 from assay.model.generate import generate, pieces
-from assay.model.weights import load_model
 from assay.records.run import SampledText
 
 LONGEST = 200
 """Most characters of the text."""
 
 
-def sample(checkpoint: Path, config: ModelConfig, tokenizer: Tokenizer) -> SampledText:
-    """Continue a line break by at most 200 characters, with the weights of a checkpoint, on the CPU.
+def sample(model: GPT, tokenizer: Tokenizer) -> SampledText:
+    """Continue a line break by at most 200 characters, on the CPU.
 
-    Raises `UsageError` if the weights cannot be read, or if the model's outputs are not finite.
+    Raises `UsageError` if the model's outputs are not finite.
     """
     given = tokenizer.encode(PROMPT).tolist()
-    drawn = generate(load_model(checkpoint, config), given, TOKENS, TEMPERATURE, seed=SEED)
+    drawn = generate(model, given, TOKENS, TEMPERATURE, seed=SEED)
     text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, drawn)
     return SampledText(prompt=PROMPT, text=_beginning(text), temperature=TEMPERATURE, seed=SEED)
 

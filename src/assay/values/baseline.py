@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from assay.config import ModelConfig, ResolvedRun
+from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model.moe import MixtureMLP
 from assay.reference.expected import Expected, Rounding
@@ -100,27 +100,29 @@ class _Catcher:
 class Reference:
     """The baseline program of a run in one dtype. `clip` is the largest gradient norm; 0 turns clipping off.
 
-    With the token `document_end`, each document of a row is computed by itself.
+    Documents and adapters are as `expected`: each document of a row may be computed by itself, and the plain model has
+    adapters merged into its weights, of which the gradients are those of the adapters.
     """
 
     def __init__(
         self,
         run: ResolvedRun,
-        model: ModelConfig,
+        expected: Expected,
         data: Prepared,
         device: torch.device,
         dtype: torch.dtype,
         clip: float,
-        document_end: int | None = None,
     ) -> None:
-        self.device, self._truth, self._clip = device, dtype is torch.float64, clip
-        training = run.training.model_copy(update={"gradient_clip": 0.0 if self._truth else clip})
+        model, adapters = expected.model, expected.adapters
+        self.device, self._model, self._adapters, self._clip = device, model, adapters, clip
+        self._clips = dtype is torch.float64 or adapters is not None
+        training = run.training.model_copy(update={"gradient_clip": 0.0 if self._clips else clip})
         changes = {"optimizations": (), "model": model, "training": training, "ranks": 1, "batch_divisor": 1}
         program = baseline(run.model_copy(update=changes), data, device)
         for part in program.parts:
             part.to(dtype)
-        if document_end is not None:
-            compute_by_documents(program.parts[0], document_end)
+        if expected.document_end is not None:
+            compute_by_documents(program.parts[0], expected.document_end)
         self.seconds = 0.0
         """Processor time in which steps were computed."""
         self._optimizer: _Catcher | None = None
@@ -132,7 +134,10 @@ class Reference:
 
     def warm(self, tokens: int) -> None:
         """Take a step on one row of so many tokens, because the first step of a process is slower than the others."""
-        weights, row = dict(self._step.named_parameters()), torch.zeros(1, tokens, dtype=torch.long)
+        weights: dict[str, Tensor] = dict(self._step.named_parameters())
+        if self._adapters is not None:
+            weights |= {name: torch.zeros(shape) for name, shape in self._adapters.shapes(self._model).items()}
+        row = torch.zeros(1, tokens, dtype=torch.long)
         self.at(weights, [(row, row)], Noise({"cpu": torch.get_rng_state()}), dropout=False)
         self.seconds = 0.0
 
@@ -173,9 +178,13 @@ class Reference:
         with given_masks(noise.masks if dropout else None):
             record = train_step(replace(self._step, program=program), 0)
         caught = self._optimizer.caught if self._optimizer is not None else {}
-        gradients = _clipped(caught, self._clip) if self._truth else caught
+        found, log_norm = caught, record.log_gradient_norm
+        if self._adapters is not None and caught:
+            found = self._adapters.gradients(caught, weights)
+            log_norm = math.log(_norm_of(found) or math.nan)
+        gradients = _clipped(found, self._clip) if self._clips else found
         self.seconds += processor_seconds(self.device) - began
-        return Computed(record.loss, gradients, record.log_gradient_norm)
+        return Computed(record.loss, gradients, log_norm)
 
     def disturbed_at(
         self,
@@ -207,6 +216,8 @@ class Reference:
 
     def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Noise) -> None:
         """Set weights, buffers and the global random state."""
+        if self._adapters is not None:
+            weights = self._adapters.merged(weights)
         with torch.no_grad():
             for name, buffer in ((name, one) for part in self._step.parts for name, one in part.named_buffers()):
                 if name in buffers:
@@ -264,7 +275,7 @@ class References:
         self._spent = self._stated = 0.0
         self.wide_groups = 0
         """Groups of a lossy run's evaluations, so far, that have float32's loss."""
-        self._built, self._document_end = (run, expected.model, data, device), expected.document_end
+        self._built = (run, expected, data, device)
 
     def build(self) -> None:
         """Build both programs, and find how many rows they compute at once.
@@ -272,7 +283,8 @@ class References:
         On a CPU, programs whose rows are tokens take a step.
         """
         _ = self.near, self.truth, self.rows
-        _, model, _, device = self._built
+        _, expected, _, device = self._built
+        model = expected.model
         if device.type == "cpu" and model.own is None:
             self.near.warm(model.context_length)
             self.truth.warm(model.context_length)
@@ -305,18 +317,18 @@ class References:
     @cached_property
     def rows(self) -> int | None:
         """Rows of a batch that references compute at once; None if they compute them all."""
-        run, model, _, device = self._built
-        return rows_at_once(run, model, device)
+        run, expected, _, device = self._built
+        return rows_at_once(run, expected.model, device)
 
     @cached_property
     def near(self) -> Reference:
         """The program in float32."""
-        return Reference(*self._built, torch.float32, self._clip, self._document_end)
+        return Reference(*self._built, torch.float32, self._clip)
 
     @cached_property
     def truth(self) -> Reference:
         """The program in float64."""
-        return Reference(*self._built, torch.float64, self._clip, self._document_end)
+        return Reference(*self._built, torch.float64, self._clip)
 
 
 @contextmanager
@@ -355,8 +367,12 @@ def _square(gradient: Tensor, error: Tensor) -> float:
     return float((gradient * error.to(gradient)).square().sum())
 
 
+def _norm_of(gradients: Mapping[str, Tensor]) -> float:
+    return math.sqrt(sum(float((one * one).sum()) for one in gradients.values()))
+
+
 def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:
-    norm = sum(float((one * one).sum()) for one in gradients.values()) ** 0.5
+    norm = _norm_of(gradients)
     factor = clip / (norm + _CLIP_EPSILON) if 0 < clip < norm else 1.0
     return {name: one * factor for name, one in gradients.items()}
 

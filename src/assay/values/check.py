@@ -18,6 +18,7 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
+from assay.model.adapted_linear import initial_adapter
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
@@ -324,10 +325,11 @@ class Check:
 
     def _initial(self) -> list[str]:
         """Compare the first recorded weights with the seed's, which a reference has before its first step."""
-        if self.run.model.init_from is not None:
-            return []
-        own = self.references.near.weights()
         found = self.recorded.tensors("weight", 0)
+        own = self.references.near.weights() if self.run.model.init_from is None else {}
+        adapters = self.expected.adapters
+        shapes = {} if adapters is None else adapters.shapes(self.expected.model)
+        own |= {name: initial_adapter(name, torch.Size(shape), self.run.seed) for name, shape in shapes.items()}
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()

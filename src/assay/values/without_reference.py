@@ -145,9 +145,10 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     """
     steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
     states = _states(recorded)
-    return [
-        one for name in (steps[0].before if steps else ()) for one in _replayed(recorded, states, steps, name, expected)
-    ]
+    names = list(steps[0].before) if steps else []
+    frozen = [_stayed(step, name) for name in names if not expected.trains(name) for step in steps]
+    trained = filter(expected.trains, names)
+    return [*frozen, *(one for name in trained for one in _replayed(recorded, states, steps, name, expected))]
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,12 @@ class _Step:
         before, after = (recorded.tensors("weight", place) for place in (index, index + 1))
         now = rate(run.training, index) * expected.rate_factor
         return cls(index, now, before, after, recorded.tensors("gradient", index))
+
+
+def _stayed(step: _Step, name: str) -> Judged:
+    """Judge a frozen weight, which has no gradient and stays as it is, bit for bit."""
+    stays = name not in step.gradients and torch.equal(step.before[name], step.after[name])
+    return Judged("update", name, step.index, 0.0, 0.0 if stays else math.inf)
 
 
 def _replayed(

@@ -101,7 +101,7 @@ def add_sample(findings: RunFindings, folder: RunFolder) -> None:
         return
     try:
         found = find_trained(Home(folder.path.parent.parent), folder.id)
-        findings.sample = sample(found.checkpoint, found.config, found.tokenizer())
+        findings.sample = sample(found.model(), found.tokenizer())
     except (UsageError, RuntimeError, MemoryError) as error:
         findings.notes.append(f"no text was sampled: {first_line(error)}")
 

@@ -33,7 +33,7 @@ from assay.training.evaluation import evaluate
 from assay.training.loop import read, take_step
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
-from assay.worker.proof.moved import digests, state_fault, unmoved_parameters
+from assay.worker.proof.moved import digests, frozen_that_moved, state_fault, unmoved_parameters
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
 from support.random_data import RandomData
@@ -118,6 +118,7 @@ def _end(step: Step, run: Run, ranks: Ranks, found: Account, first: Trace, initi
     found.fail(
         SECOND, *(f"{name} never moved" for name in unmoved_parameters(step, initial, max(rate(0), rate(done - 1))))
     )
+    found.fail(SECOND, *(f"frozen {name} moved" for name in frozen_that_moved(step, initial)))
     found.fail(SECOND, state_fault(step, done))
     record = ValueRecord(step, run, ranks, Corpus(run), done)
     record.evaluate()

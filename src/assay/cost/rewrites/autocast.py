@@ -118,8 +118,8 @@ class _Caster:
                 renamed[name] = self._cast(operation, value, dtype, held=False, how=how)
         # The caller holds an argument until the call returns, and a function that widens its arguments their copies.
         given = (name for name in renamed if name in self.made)
-        lifts = dtype == "float32"
-        held = (self.casts[name] for name in operation.holds if lifts and name in self.casts)
+        copies = [self.casts[name] for name in operation.holds if name in self.casts] if dtype == "float32" else []
+        held = (name for name in copies if self.values[name].dtype == dtype)
         return alter(
             operation.reading(renamed),
             holds=(*operation.holds, *given, *held),
@@ -128,7 +128,8 @@ class _Caster:
 
     def _copy_of_parameter(self, operation: Operation, parameter: Tensor, dtype: str, how: Gradient) -> str:
         if parameter.name not in self.copies:
-            cached = operation.autocast == ""
+            # Torch caches copies of what is trained only.
+            cached = operation.autocast == "" and parameter.name not in self.cost.backward.frozen
             # A cast keeps the order of elements.
             kept = how if how is Gradient.TRANSPOSED else Gradient.INPLACE
             name = self._cast(operation, parameter, dtype, held=cached, how=kept)

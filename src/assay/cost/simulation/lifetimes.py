@@ -89,7 +89,9 @@ def lifetimes_of(
             dying.setdefault(index, []).append(name)
     recomputed, together = backward.recomputed, backward.accumulated_together
     inside, lasting = _positions(tape, {*recomputed, *together}), {*learned, *tables}
-    segments = tuple(_segment(tape, site, inside[site], base, lasting, backward) for site in recomputed)
+    # A module above which nothing is trained saves nothing, and has no backward in which it could be recomputed.
+    saving = [site for site in recomputed if any(tape[index].saves for index in inside[site])]
+    segments = tuple(_segment(tape, site, inside[site], base, lasting, backward) for site in saving)
     begins = (inside[site][0] for site in together)
     ordered = tuple(sorted(segments, key=lambda segment: segment.first))
     return Lifetimes(base, last_use, returned, readers, dying, ordered, frozenset(begins))

@@ -74,7 +74,8 @@ def passes(cost: Cost, speeds: Speeds) -> tuple[Launches, Launches]:
     further: Launches = ()
     if cost.micro_batches > 1:
         host = MODULES * BACKWARD_LAUNCH_SECONDS
-        sums = (gradient_sum(one.nbytes, one.dtype) for one in cost.parameters.values())
+        trained = (one for name, one in cost.parameters.items() if name not in cost.backward.frozen)
+        sums = (gradient_sum(one.nbytes, one.dtype) for one in trained)
         further = (*first, *(Queued(host, speeds.seconds(kernel)) for kernel in sums))
     return (_replayed(first), _replayed(further)) if cost.replayed else (first, further)
 

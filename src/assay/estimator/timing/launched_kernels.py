@@ -243,7 +243,7 @@ def _pieces(operation: Operation, cost: Cost) -> Kernels:
 
 
 def _pieces_back(operation: Operation, cost: Cost) -> Kernels:
-    """Each chunk again, its gradient, two products, and the sum of the weight's gradients."""
+    """Each chunk again, its gradient, a product for each factor, and the sum of the weight's gradients."""
     chunks, product, numbers = _piece(operation, cost)
     weight = cost.values[operation.inputs[1]]
     for _ in range(chunks):
@@ -252,8 +252,10 @@ def _pieces_back(operation: Operation, cost: Cost) -> Kernels:
         yield Kernel(_LOSS, "float32", 4 * 4 * numbers, back=True)
         if product.dtype in _HALF:
             yield Kernel(NARROWING, product.dtype, 6 * numbers)
-        yield from (product._replace(back=True),) * 2
-        yield gradient_sum(weight.nbytes, weight.dtype)
+        yield product._replace(back=True)
+        if operation.gradients[1] is not Gradient.NONE:
+            yield product._replace(back=True)
+            yield gradient_sum(weight.nbytes, weight.dtype)
 
 
 def _piece(operation: Operation, cost: Cost) -> tuple[int, Kernel, int]:

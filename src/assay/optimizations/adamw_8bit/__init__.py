@@ -85,6 +85,7 @@ class Adamw8Bit(Optimization):
     sources: ClassVar = ("arXiv:2110.02861", "https://github.com/pytorch/ao/tree/main/torchao/optim")
     practice: ClassVar = "language models of up to 1.5 B parameters (arXiv:2110.02861)"
     claims: ClassVar = frozenset({"optimizer", "weight decay"})
+    traits: ClassVar = frozenset({"8-bit state"})
     compiles: ClassVar = True
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
@@ -121,16 +122,16 @@ class Adamw8Bit(Optimization):
         from assay.proofs.optimizer_updates import adamw_faults, compiled_updates, updated_by
 
         # The number of elements decides how a weight's moments are kept.
-        numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.parameters}
-        pieces = {one.name: Tensor(one.name, (numbers[one.name],), one.dtype) for one in trace.parameters}
+        numbers = {one.name: one.whole_bytes // DTYPE_BYTES[one.dtype] for one in trace.trained}
+        pieces = {one.name: Tensor(one.name, (numbers[one.name],), one.dtype) for one in trace.trained}
         expected = sum(one.nbytes for one in EightBitAdamWUpdate().state(pieces))
         # Counted at the storages, because an 8-bit moment reports the dtype of its weight.
-        state, wide = trace.memory.optimizer_state_bytes, 2 * trace.memory.parameter_bytes
+        state, wide = trace.memory.optimizer_state_bytes, 2 * trace.trained_bytes
         observed = f"{state} bytes of state; two moments as wide as the weights take {wide}, in 8 bits {expected}"
         # The update is compiled, unless a dispatch mode had to see its operators.
         moved = max(compiled_updates(trace), updated_by(trace, "aten.copy_"))
         wrong = adamw_faults(trace, run.training)
-        if moved != len(trace.parameters):
-            observed += f"; {moved} of {len(trace.parameters)} parameters updated"
-        whole = moved == len(trace.parameters) and abs(state - expected) <= _SLACK * expected and state < wide
+        if moved != len(trace.trained):
+            observed += f"; {moved} of {len(trace.trained)} parameters updated"
+        whole = moved == len(trace.trained) and abs(state - expected) <= _SLACK * expected and state < wide
         return self.evidence(observed + wrong, whole and not wrong)

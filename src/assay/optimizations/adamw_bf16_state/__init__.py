@@ -68,12 +68,12 @@ class AdamwBf16State(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import adamw_faults, updated_by
 
-        updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.parameters)
+        updates, parameters = updated_by(trace, "aten.addcdiv_"), len(trace.trained)
         state = trace.memory.whole_optimizer_state_bytes - 4 * parameters  # one step count for each parameter
-        observed = f"{state} bytes of two moments for {trace.memory.whole_parameter_bytes} bytes of weights"
+        observed = f"{state} bytes of two moments for {trace.trained_bytes} bytes of weights"
         if updates != parameters:
             observed += f"; {updates} of {parameters} parameters updated"
-        moments = sum(2 * 2 * prod(one.whole_shape) for one in trace.parameters)
+        moments = sum(2 * 2 * prod(one.whole_shape) for one in trace.trained)
         narrow = trace.memory.whole_state_bytes.get("bfloat16", 0) == state == moments
         wrong = adamw_faults(trace, run.training)
         return self.evidence(observed + wrong, 0 < updates == parameters and narrow and not wrong)

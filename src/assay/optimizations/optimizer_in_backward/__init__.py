@@ -59,7 +59,7 @@ class OptimizerInBackward(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         from assay.proofs.optimizer_updates import whole_updates
 
-        largest, parameters = max((one.held_bytes for one in trace.parameters), default=0), len(trace.parameters)
+        largest, parameters = max((one.held_bytes for one in trace.trained), default=0), len(trace.trained)
         whole = min(trace.optimizer.updates_in_backward, whole_updates(trace))
         most, left = trace.memory.gradients_together_bytes, trace.memory.gradient_bytes
         observed = (

@@ -44,7 +44,8 @@ def zero_padding(initialize: Callable[[str, torch.Size], Tensor], tokens: int) -
 
 
 def _widen(module: nn.Embedding | nn.Linear, rows: int) -> None:
-    module.weight = nn.Parameter(module.weight.new_empty((rows, *module.weight.shape[1:])))
+    weight = module.weight
+    module.weight = nn.Parameter(weight.new_empty((rows, *weight.shape[1:])), weight.requires_grad)
 
 
 def _logits(projection: nn.Linear, tokens: int, x: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from assay.training.probes import ActivationNorms
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect, Unread, WrongValues, is_out_of_memory
 from assay.worker.observer import RunObserver
-from assay.worker.proof.moved import digests, state_digests, state_fault, unmoved_parameters
+from assay.worker.proof.moved import digests, frozen_that_moved, state_digests, state_fault, unmoved_parameters
 from assay.worker.proof.values import ValueCheck
 from assay.worker.result import RunFindings
 
@@ -76,6 +76,8 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks, watched: i
     fault = state_fault(loop.step, updates)
     if stayed:
         fault = f"{len(stayed)} parameters kept their initial values through the run, {stayed[0]} among them"
+    if moved := frozen_that_moved(loop.step, initial):
+        fault = f"{len(moved)} frozen parameters changed in the run, {moved[0]} among them"
     _raise_first(ranks, fault)
 
 

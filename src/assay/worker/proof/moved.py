@@ -48,17 +48,25 @@ def unmoved_parameters(step: Step, initial: Mapping[str, int], rate: float, *, n
     Parameters of 16 bits are left out unless `narrow` is true.
 
     An expert or a router that no token used has no gradient. So without weight decay, experts and routers may stay.
+    Frozen weights must stay (`frozen_that_moved`).
     """
     decays = any(group.get("weight_decay", 0.0) for group in step.optimizer.param_groups)
     return [
         name
         for name, one in step.named_parameters()
-        if local(one).numel()
+        if one.requires_grad
+        and local(one).numel()
         and (narrow or one.element_size() > 2)
         and (decays or not (".experts." in name or ".router." in name))
         and _shows(local(one).detach(), rate)
         and initial.get(name) == _digest(one)
     ]
+
+
+def frozen_that_moved(step: Step, initial: Mapping[str, int]) -> list[str]:
+    """Names of the frozen parameters that are not what they were."""
+    frozen = [(name, one) for name, one in step.named_parameters() if not one.requires_grad]
+    return [name for name, one in frozen if initial.get(name) != _digest(one)]
 
 
 def state_fault(step: Step, updates: int) -> str:

@@ -1,0 +1,128 @@
+"""Freeze all weights, and train a low-rank correction beside the linear layers of the blocks (LoRA).
+
+    y = W·x + (alpha / rank)·B·A·x        A: rank × in, B: out × rank, B = 0 at the start        (arXiv:2106.09685)
+
+The loss is that of another training: few parameters move, from the same start. LoRA is meant for weights that are
+trained already (`model.init_from`). Beside random weights, which stay random, adapters learn little.
+
+Only adapters have gradients and optimizer state, which is what LoRA saves. Saved activations stay. Gradients flow
+through every frozen layer down to the first adapter, and each adapter saves its layer's input as the weight did.
+Mixed precision also saves 16-bit copies of frozen weights. So where activations and logits fill the memory, LoRA needs
+nearly as much as full training, and checkpointing helps there. A step still multiplies by all weights, forward and
+backward. It spares the products for gradients of weights, a third of the work, and adds thin ones.
+
+Queries, keys and values are one matrix here and share an adapter, as in PEFT's `c_attn` of GPT-2. Checkpoints have both
+kinds of weights, so `--resume` continues. `assay export` and `assay sample` merge them: W + (alpha / rank)·B·A. The
+value check compares losses and gradients with those of the merged model. Not here yet: 4-bit base weights (QLoRA),
+dropout on adapters, mixtures of experts, compiled adapters, and several ranks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from assay.config import ModelConfig, ResolvedRun
+from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers
+from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
+from assay.records.evidence import Evidence
+from assay.records.trace import Trace
+from assay.reference.expected import REASSOCIATED, Expected
+from assay.reference.merged_weights import Adapters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from assay.cost import Cost
+    from assay.hardware import Machine
+    from assay.step.program import Program
+
+
+_CODED = 4096
+"""Numbers from which torchao keeps a moment in 8 bits."""
+
+
+class Lora(Optimization):
+    """Low-rank adapters beside frozen weights."""
+
+    rank: PositiveInt = 8
+    """Rank r of an adapter: A has r rows, and B has r columns."""
+    alpha: PositiveFloat = 16.0
+    """Numerator of the factor alpha / rank on the adapter's result."""
+    targets: Literal["all-linear", "attention", "mlp"] = "all-linear"
+    """Linear layers of the blocks that have an adapter: `attention` as in the paper, `mlp`, or both (PEFT's
+    `target_modules=all-linear`)."""
+
+    title: ClassVar = "low-rank adapters (LoRA)"
+    stage: ClassVar = Stage.MODEL
+    numerics: ClassVar = Numerics.DIFFERENT_TRAINING
+    saves: ClassVar = "gradients and optimizer state of all weights but the adapters; a third of the products"
+    pays: ClassVar = "another training, of few parameters; two thin products beside each layer; saved activations stay"
+    sources: ClassVar = (
+        "arXiv:2106.09685",
+        "arXiv:2305.14314",
+        "github.com/microsoft/LoRA",
+        "github.com/huggingface/peft",
+    )
+    claims: ClassVar = frozenset({"trained weights"})
+
+    @property
+    def scale(self) -> float:
+        """Factor on an adapter's result."""
+        return self.alpha / self.rank
+
+    def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
+        wide = max(prod(one) for one in self._adapters(run.model).shapes(run.model).values())
+        few = "{other} codes matrices of 4,096 numbers or more, and these adapters have fewer; use adamw_bf16_state"
+        return ({} if wide >= _CODED else {"8-bit state": few}) | {
+            "compiler": "lora is not compiled here, and {other} compiles its layers; leave one of them out",
+            "tied weights": "lora keeps given weights frozen, and {other} replaces the head's; leave one of them out",
+            "weights of another kind": "lora adapts plain linear layers, and {other} replaces them; use bf16_mixed",
+        }
+
+    def check(self, run: ResolvedRun, machine: "Machine") -> None:
+        if run.ranks > 1:
+            raise Conflict("lora runs on one device only; with several ranks train all weights")
+        if run.model.n_expert is not None:
+            raise Conflict("lora adapts dense models only; leave out lora or model.n_expert")
+        smallest = min(run.model.n_embd, run.model.hidden, run.model.heads_width)
+        if self.rank > smallest:
+            raise Conflict(f"lora:rank={self.rank} is no low rank for layers of {smallest}; choose at most {smallest}")
+
+    def remarks(self, run: ResolvedRun) -> tuple[str, ...]:
+        if run.model.init_from is not None:
+            return ()
+        return ("lora trains adapters beside random weights, which learns little; set model.init_from to trained ones",)
+
+    def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
+        return adapt_ledger(cost, adapted_layers(run.model, self.targets), self.rank)
+
+    def apply(self, program: "Program", run: ResolvedRun) -> "Program":
+        from assay.model.adapted_linear import adapt, begin_adapters
+
+        for part in program.parts:
+            adapt(part, adapted_layers(run.model, self.targets), self.rank, self.scale)
+        initialize = begin_adapters(program.weights.initialize, run.seed)
+        return replace(program, weights=replace(program.weights, initialize=initialize))
+
+    def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
+        return expected.changed(adapters=self._adapters(run.model)).loosened(gradients=REASSOCIATED)
+
+    def model_weights(self, weights: "Mapping[str, Tensor]", model: ModelConfig) -> "Mapping[str, Tensor]":
+        return {name: one.to(weights[name].dtype) for name, one in self._adapters(model).merged(weights).items()}
+
+    def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
+        numbers, total = (sum(prod(one.whole_shape) for one in some) for some in (trace.trained, trace.parameters))
+        trained, updated = ({one.name for one in some} for some in (trace.trained, trace.optimizer.updates))
+        shapes = self._adapters(run.model).shapes(run.model)
+        right = {one.name for one in trace.trained if one.whole_shape == shapes.get(one.name)}
+        observed = (
+            f"{numbers} of {total} parameters trained, in {len(right)} of {len(shapes)} matrices of adapters of rank "
+            f"{self.rank}; {len((trained | updated) - right)} other weights trained or updated"
+        )
+        return self.evidence(observed, right == shapes.keys() == trained == updated)
+
+    def _adapters(self, model: ModelConfig) -> Adapters:
+        return Adapters(layers=adapted_layers(model, self.targets), rank=self.rank, scale=self.scale)
