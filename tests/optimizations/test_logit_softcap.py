@@ -28,7 +28,7 @@ def test_it_is_predicted_and_trained_as_a_model_that_is_configured_so(others: tu
 
 def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
     tokens = 4 * SHAPE.context_length
-    assert_proven_only_where_applied(CAP, f"the tanh of {tokens * SHAPE.vocabulary} logits in 1 pieces")
+    assert_proven_only_where_applied(CAP, f"the tanh of {tokens * SHAPE.vocabulary} logits in 1 calls")
 
 
 def test_a_trained_model_is_read_as_a_capped_one(tmp_path: Path) -> None:

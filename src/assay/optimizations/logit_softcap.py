@@ -10,7 +10,6 @@ a cap makes numbers, and ranks that split the vocabulary are not supported: both
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PositiveFloat
@@ -91,8 +90,10 @@ class LogitSoftcap(Optimization):
         bent = [one for one in trace.operations if one.phase == "forward" and one.name.startswith("aten.tanh")]
         # Each reads a number and writes one for each logit.
         logits = sum(one.bytes // (2 * DTYPE_BYTES[one.dtype]) for one in bent)
-        observed = f"the tanh of {logits} logits in {len(bent)} pieces"
+        # A loop of a compiler shows its operators without bytes.
+        fused = bool(bent) and not any(one.bytes for one in bent)
+        observed = f"the tanh of {'all' if fused else logits} logits in {len(bent)} calls"
         if run.model.n_layer - 1 not in trace.blocks:
             return self.evidence(f"{observed}: another rank computes the loss", not bent)
         tokens = trace.batch.sequences * run.model.context_length // trace.ranks.get("cp", 1)
-        return self.evidence(observed, logits == prod((tokens, run.model.vocabulary)))
+        return self.evidence(observed, fused or logits == tokens * run.model.vocabulary)

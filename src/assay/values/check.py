@@ -326,12 +326,13 @@ class Check:
         """Compare the first recorded weights with the seed's, which a reference has before its first step."""
         if self.run.model.init_from is not None:
             return []
-        own = self.references.near.weights()
+        own, factors = self.references.near.weights(), self.expected.initial_factors
         found = self.recorded.tensors("weight", 0)
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()
-            if name not in found or not torch.equal(one.to(found[name]), found[name])
+            if name not in found
+            or not torch.equal((one * factors.get(name, 1.0)).to(found[name]), found[name])
         ][:1]
 
 

@@ -104,9 +104,10 @@ class ZeroOptimizer(Optimization):
     def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
         from assay.cost.parameters import parameters
         from assay.cost.rewrites.replicated_step import replica_ledger
+        from assay.optimizations.stack import trained_model
 
         # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.
-        untied = run.model.model_copy(update={"tie_embeddings": False})
+        untied = trained_model(run).model_copy(update={"tie_embeddings": False})
         return divide_update(replica_ledger(cost), parameters(untied))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
