@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ModelConfig, ResolvedRun
 from assay.cost.layers import squared_relu
-from assay.cost.step_cost import Cost
 from assay.cost.operation import Operation
+from assay.cost.step_cost import Cost
 from assay.cost.tape import Tape, Writer
 from assay.cost.tensor import alter
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage

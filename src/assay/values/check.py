@@ -331,8 +331,7 @@ class Check:
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()
-            if name not in found
-            or not torch.equal((one * factors.get(name, 1.0)).to(found[name]), found[name])
+            if name not in found or not torch.equal((one * factors.get(name, 1.0)).to(found[name]), found[name])
         ][:1]
 
 

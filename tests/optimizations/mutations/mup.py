@@ -40,7 +40,9 @@ MUTANTS = (
     Mutant(
         "head by the root",
         "The projection to the vocabulary starts as matrices of blocks do.",
-        rewritten(_APPLY, ("initial.get(name, 1.0)", "min(1.0, initial.get(name, 1.0) ** 0 * self._ratio(run) ** 0.5)")),
+        rewritten(
+            _APPLY, ("initial.get(name, 1.0)", "min(1.0, initial.get(name, 1.0) ** 0 * self._ratio(run) ** 0.5)")
+        ),
     ),
     Mutant(
         "head at the run's rate",

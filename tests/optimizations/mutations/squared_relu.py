@@ -47,7 +47,9 @@ MUTANTS = (
     Mutant(
         "first block only",
         "Only the first block has it.",
-        rewritten(_APPLY, ("module.activation = Square()", "module.activation = Square()\n                return program")),
+        rewritten(
+            _APPLY, ("module.activation = Square()", "module.activation = Square()\n                return program")
+        ),
     ),
     Mutant("leaky", "Negative inputs leak through.", _as(lambda x: F.relu(x) ** 2 + 0.01 * x.clamp(max=0.0))),
     Mutant("plain late", "Late in the run the ReLU is not squared.", _as(torch.relu, late=True), late=True),
