@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from assay.config import Spec
 from assay.model import ChunkedCrossEntropy as InPieces
-from assay.model.loss import Projection
+from assay.model.loss import VocabularyProjection
 from assay.training.evaluation import evaluate
 from support.configured import assert_as_configured, assert_proven_only_where_applied, assert_read_back, assert_refused
 from support.peaks import assert_exact
@@ -37,7 +37,7 @@ def test_a_trained_model_is_read_as_a_capped_one(tmp_path: Path) -> None:
 
 def test_logits_are_those_of_the_formula() -> None:
     torch.manual_seed(0)
-    projection = Projection(6, 17, 1.5).double()
+    projection = VocabularyProjection(6, 17, 1.5).double()
     x = 10 * torch.randn(5, 6, dtype=torch.float64)
     plain = F.linear(x, projection.weight).tolist()
     wanted = [[1.5 * math.tanh(one / 1.5) for one in row] for row in plain]
@@ -48,7 +48,7 @@ def test_logits_are_those_of_the_formula() -> None:
 @pytest.mark.parametrize("chunks", [2, 5, 13, 16])
 def test_chunks_have_the_loss_and_gradients_of_the_whole(chunks: int) -> None:
     torch.manual_seed(0)
-    projection = Projection(6, 17, 0.7).double()
+    projection = VocabularyProjection(6, 17, 0.7).double()
     x, targets = torch.randn(13, 6, dtype=torch.float64, requires_grad=True), torch.randint(17, (13,))
     targets[3] = -100
     found = []
@@ -85,7 +85,7 @@ def test_the_peak_is_the_measured_one(stack: str) -> None:
     assert_exact(WORDS, 4, stack)
 
 
-def test_what_it_cannot_do_is_refused() -> None:
+def test_padded_and_divided_logits_are_refused() -> None:
     padding, split = Spec(name="vocab_padding"), Spec(name="tensor_parallel")
     assert_refused(CAP, "model.logit_softcap=30 is set already", logit_softcap=30.0)
     assert_refused(CAP, "set model.vocab_size to the padded size", padding)

@@ -45,7 +45,7 @@ def _moved(width: int, *specs: Spec) -> tuple[float, float]:
     return found, words
 
 
-def test_what_a_step_changes_does_not_grow_with_the_width() -> None:
+def test_the_changes_of_a_step_do_not_grow_with_the_width() -> None:
     """The coordinate check of the paper's appendix D.1, over an eightfold width."""
     mup = Spec(name="mup", fields={"base_width": WIDTHS[0]})
     for kind, plain, kept in zip(
@@ -108,7 +108,7 @@ def test_the_peak_is_the_measured_one(stack: str) -> None:
         ("for dense models on one device", {"tie_embeddings": False, "n_expert": 4}),
     ],
 )
-def test_what_it_cannot_do_is_refused(says: str, model: dict[str, object]) -> None:
+def test_other_models_are_refused(says: str, model: dict[str, object]) -> None:
     assert_refused(MUP, says, **model)
 
 

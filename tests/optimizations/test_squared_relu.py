@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from assay.config import Spec
-from assay.model.activation import SquaredReLU
+from assay.model.activation import SquaredReluModule
 from support.configured import assert_as_configured, assert_proven_only_where_applied, assert_read_back, assert_refused
 from support.peaks import assert_exact
 from support.runs import SHAPE
@@ -31,7 +31,7 @@ def test_a_trained_model_is_read_with_it(tmp_path: Path) -> None:
 
 def test_values_and_derivatives_are_those_of_the_formula() -> None:
     x = torch.tensor([-2.0, -1e-9, 0.0, 1e-9, 3.0], dtype=torch.float64, requires_grad=True)
-    found = SquaredReLU()(x)
+    found = SquaredReluModule()(x)
     (slope,) = torch.autograd.grad(found.sum(), x)
     assert found.tolist() == [0, 0, 0, 1e-9 * 1e-9, 9]
     assert slope.tolist() == [0, 0, 0, 2e-9, 6]

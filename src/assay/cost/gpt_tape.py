@@ -156,7 +156,7 @@ class Forward:
             inner = layers.product(site, gate, self._linear(site.at("up"), x))
         else:
             up = self._linear(site.at("up"), x)
-            inner = layers.activated(site.at("activation"), up, self.config)
+            inner = layers.activation(site.at("activation"), up, self.config)
         return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)), holds=(x,))
 
     def _head(self, site: Writer, x: Tensor) -> None:

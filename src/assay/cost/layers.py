@@ -141,7 +141,7 @@ def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
     return out
 
 
-def activated(tape: Writer, x: Tensor, config: ModelConfig) -> Tensor:
+def activation(tape: Writer, x: Tensor, config: ModelConfig) -> Tensor:
     """The nonlinearity of an MLP that is not gated."""
     if config.activation == "squared_relu":
         return squared_relu(tape, x)

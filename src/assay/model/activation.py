@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from assay.config import ModelConfig
 
 
-class SquaredReLU(nn.Module):
+class SquaredReluModule(nn.Module):
     """`max(0, x)²` (arXiv:2109.08668). A product, and no power, which autocast would widen on a GPU."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -19,5 +19,5 @@ def build_activation(config: ModelConfig) -> nn.Module:
     if config.activation == "swiglu":
         return nn.SiLU()
     if config.activation == "squared_relu":
-        return SquaredReLU()
+        return SquaredReluModule()
     return nn.GELU("tanh" if config.activation == "gelu_tanh" else "none")

@@ -21,7 +21,7 @@ from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.model.activation import build_activation
 from assay.model.attention import Attention
 from assay.model.balance import note_factor
-from assay.model.loss import ChunkedCrossEntropy, Projection, cross_entropy
+from assay.model.loss import ChunkedCrossEntropy, VocabularyProjection, cross_entropy
 from assay.model.moe import MixtureMLP
 
 
@@ -74,7 +74,7 @@ def build_mlp(config: ModelConfig) -> nn.Module:
 TIED = ((HEAD_WEIGHT, EMBEDDING_WEIGHT),)
 """(alias, owner) of the weights that are one parameter if embeddings are tied."""
 
-Loss = Callable[[Projection, Tensor, Tensor], Tensor]
+Loss = Callable[[VocabularyProjection, Tensor, Tensor], Tensor]
 """(projection to the vocabulary, `x [n, n_embd]`, targets `[n]`) → the summed loss, a scalar."""
 
 
@@ -122,7 +122,7 @@ class Head(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = build_norm(config) if config.norm_position == "pre" else nn.Identity()
-        self.projection = Projection(config.n_embd, config.vocabulary, config.logit_softcap)
+        self.projection = VocabularyProjection(config.n_embd, config.vocabulary, config.logit_softcap)
         self.cross_entropy: Loss = cross_entropy
 
     @property

@@ -43,7 +43,7 @@ NOT_COUNTED = -100
 """Target index that cross-entropy ignores."""
 
 
-class Projection(nn.Linear):
+class VocabularyProjection(nn.Linear):
     """The projection to the vocabulary, without a bias; a cap c bends its logits to c·tanh(logits/c)."""
 
     def __init__(self, width: int, vocabulary: int, cap: float | None = None) -> None:
@@ -72,7 +72,7 @@ class ChunkedCrossEntropy:
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
 
-    def __call__(self, projection: Projection, x: Tensor, targets: Tensor) -> Tensor:
+    def __call__(self, projection: VocabularyProjection, x: Tensor, targets: Tensor) -> Tensor:
         """Return the summed loss in nats of `x [n, n_embd]` and `targets [n]`."""
         weight = projection.weight
         if torch.is_autocast_enabled(x.device.type):

@@ -4,8 +4,8 @@ A logit within a third of the cap c is nearly unchanged, and one far beyond it h
 grow without bound, and the loss stays finite at large learning rates. Gemma 2 uses c = 30, and the speedruns of
 modded-nanogpt 15 to 30. The capped model is another model: evaluation, sampling and checkpoints
 (`model.logit_softcap`) have the cap as well. The tanh of all logits is saved for backward, beside their
-log-probabilities. With chunks of the loss there are only those of one chunk. A padded vocabulary has logits of −∞, which
-a cap makes numbers, and ranks that split the vocabulary are not supported: both are refused.
+log-probabilities. With chunks of the loss there are only those of one chunk. A padded vocabulary has logits of −∞,
+which a cap makes numbers, and ranks that split the vocabulary are not supported: both are refused.
 """
 
 from collections.abc import Mapping
@@ -73,11 +73,11 @@ class LogitSoftcap(Optimization):
         return replace(cost, tape=(*cost.tape[:at], *writer.operations, *after))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.model.loss import Projection
+        from assay.model.loss import VocabularyProjection
 
         for part in program.parts:
             for module in part.modules():
-                if isinstance(module, Projection):
+                if isinstance(module, VocabularyProjection):
                     module.cap = self.cap
         return program
 

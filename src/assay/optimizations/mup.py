@@ -1,9 +1,9 @@
 """Keep the best learning rate as a model becomes wider: maximal update parametrization (arXiv:2203.03466).
 
-With k = base_width/n_embd, matrices of blocks start with a standard deviation of √k times the model's and learn at k
-times the rate, and the projection to the vocabulary has k times both (table 3 of the paper, for Adam). Embeddings,
-biases and gains stay as they are. Then a step changes every hidden state by about as much at any width, and a rate that
-was found at the base width serves a wider model. At the base width it is the plain program. Decay is divided by k where
+Let k = base_width/n_embd. Matrices of blocks start √k times as large as the model's and learn at k times the rate. The
+projection to the vocabulary has k times both (table 3 of the paper, for Adam). Embeddings, biases and gains stay as
+they are. A step then changes every hidden state by about as much at any width. So a rate that was found at the base
+width serves a wider model. At the base width it is the plain program. Decay is divided by k where
 the rate has k, so that a step shrinks weights as before. Heads keep their width and grow in number, so the scale of
 attention stays; the paper's 1/d is for heads that widen. A tied embedding would need both rates, and is refused. The
 optimizer is AdamW in more groups, and takes the same memory.

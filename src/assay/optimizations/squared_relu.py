@@ -2,8 +2,8 @@
 
 Primer's search found it as the simplest change that lowers the loss, and the speedruns of modded-nanogpt use it. About
 half of the hidden units are exactly zero. Backward needs the ReLU's result, which takes the place of the input that
-GELU saves, so a step saves as many bytes. The square has two gradients, one for each factor, and their sum: backward has
-three tensors of the hidden width where GELU's has one. The model is another one, and its checkpoint says so
+GELU saves, so a step saves as many bytes. The square has two gradients, one for each factor, and their sum: backward
+has three tensors of the hidden width where GELU's has one. The model is another one, and its checkpoint says so
 (`model.activation=squared_relu`). A gated MLP has no GELU, and is refused.
 """
 
@@ -60,12 +60,12 @@ class SquaredReLU(Optimization):
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from torch.nn import GELU
 
-        from assay.model.activation import SquaredReLU as Square
+        from assay.model.activation import SquaredReluModule
 
         for part in program.parts:
             for module in list(part.modules()):
                 if isinstance(getattr(module, "activation", None), GELU):
-                    module.activation = Square()
+                    module.activation = SquaredReluModule()
         return program
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:

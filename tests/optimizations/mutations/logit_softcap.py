@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from assay.config import Run
-from assay.model.loss import Projection
+from assay.model.loss import VocabularyProjection
 from assay.step.program import Program
 from optimizations.mutations.mutant import Break, Mutant, applied, rewritten
 
@@ -26,7 +26,9 @@ def _bent(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
     """Logits bent in another way."""
 
     def alter(program: Program, run: Run, *clock: Any) -> Program:
-        (projection,) = (one for part in program.parts for one in part.modules() if isinstance(one, Projection))
+        (projection,) = (
+            one for part in program.parts for one in part.modules() if isinstance(one, VocabularyProjection)
+        )
         honest = projection.forward
 
         def forward(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from assay.config import Run
-from assay.model.activation import SquaredReLU
+from assay.model.activation import SquaredReluModule
 from assay.step.program import Program
 from optimizations.mutations.mutant import Break, Mutant, applied, rewritten
 
@@ -22,7 +22,7 @@ def _as(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
     """Another function in the place of the square."""
 
     def alter(program: Program, run: Run, *clock: Any) -> Program:
-        for square in (one for part in program.parts for one in part.modules() if isinstance(one, SquaredReLU)):
+        for square in (one for part in program.parts for one in part.modules() if isinstance(one, SquaredReluModule)):
             honest = square.forward
 
             def forward(x: Tensor, honest: Callable[[Tensor], Tensor] = honest) -> Tensor:
@@ -35,7 +35,9 @@ def _as(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
 
 
 MUTANTS = (
-    Mutant("GELU stays", "Nothing is exchanged.", rewritten(_APPLY, ("module.activation = Square()", "pass"))),
+    Mutant(
+        "GELU stays", "Nothing is exchanged.", rewritten(_APPLY, ("module.activation = SquaredReluModule()", "pass"))
+    ),
     Mutant("plain ReLU", "The ReLU is not squared.", _as(torch.relu)),
     Mutant("square first", "The input is squared, and its sign lost.", _as(lambda x: F.relu(x * x))),
     Mutant("halved", "The square is halved, as if it were a loss.", _as(lambda x: 0.5 * F.relu(x) ** 2)),
@@ -48,7 +50,11 @@ MUTANTS = (
         "first block only",
         "Only the first block has it.",
         rewritten(
-            _APPLY, ("module.activation = Square()", "module.activation = Square()\n                return program")
+            _APPLY,
+            (
+                "module.activation = SquaredReluModule()",
+                "module.activation = SquaredReluModule()\n                return program",
+            ),
         ),
     ),
     Mutant("leaky", "Negative inputs leak through.", _as(lambda x: F.relu(x) ** 2 + 0.01 * x.clamp(max=0.0))),

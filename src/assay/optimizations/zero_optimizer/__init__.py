@@ -76,8 +76,9 @@ def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _
     for name, weight in cost.pieces.items():
         if name in cost.sharding.owned:
             continue
-        # A tied weight's copy at the other end of a pipeline has the shape of its original.
-        lengths = enumerate(zip(weight.shape, whole[weight.name].shape, strict=True))
+        # A tied weight's copy at the other end of a pipeline has the shape of its original. A weight that a change of
+        # the model has added is whole.
+        lengths = enumerate(zip(weight.shape, whole.get(weight.name, weight).shape, strict=True))
         free = next((dimension for dimension, (here, there) in lengths if here == there), None)
         if free is not None:
             yield name, _Division(weight, free, cost.mesh.degree(_AXIS))
@@ -104,10 +105,9 @@ class ZeroOptimizer(Optimization):
     def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
         from assay.cost.parameters import parameters
         from assay.cost.rewrites.replicated_step import replica_ledger
-        from assay.optimizations.stack import trained_model
 
         # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.
-        untied = trained_model(run).model_copy(update={"tie_embeddings": False})
+        untied = run.model.model_copy(update={"tie_embeddings": False})
         return divide_update(replica_ledger(cost), parameters(untied))
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
