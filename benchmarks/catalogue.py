@@ -47,6 +47,7 @@ MANY_TOKENS = ("model.n_layer=1", "model.n_embd=32", "training.batch_size=64")
 SETTINGS: dict[str, tuple[str, ...]] = {
     "vocab_padding": MANY_WORDS,
     "weight_tying": ("model.tie_embeddings=false", *MANY_WORDS),
+    "mup": ("model.tie_embeddings=false", "model.n_embd=128"),
     "chunked_cross_entropy": MANY_WORDS,
     "sdpa_attention": LONG,
     "bf16_full": WIDE,

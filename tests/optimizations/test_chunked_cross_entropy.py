@@ -14,6 +14,7 @@ from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.model import ChunkedCrossEntropy as InPieces
 from assay.model import Head
+from assay.model.loss import VocabularyProjection
 from assay.optimizations import Conflict, check, optimizations_of, resolve
 from support.peaks import assert_peak
 from support.runs import FOUR, SHAPE, drawn_runs, run_with, specs_of
@@ -26,7 +27,7 @@ CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 def in_pieces(chunks: int, dtype: torch.dtype, rows: int = 13) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """(loss, gradient of x, gradient of the weight) of the plain loss and of the one in pieces."""
     torch.manual_seed(0)
-    projection = torch.nn.Linear(6, 17, bias=False, dtype=dtype)
+    projection = VocabularyProjection(6, 17).to(dtype)
     x, targets = torch.randn(rows, 6, dtype=dtype, requires_grad=True), torch.randint(17, (rows,))
     targets[3] = -100
     found = []

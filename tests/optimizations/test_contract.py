@@ -11,7 +11,7 @@ from assay.cost import Cost, baseline, replay
 from assay.errors import UsageError
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
-from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve
+from assay.optimizations import Numerics, Unpredicted, card, catalogue, resolve, trained_model
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.loop import train_step
@@ -96,7 +96,8 @@ def test_the_loss_keeps_to_the_declared_numerics(spec: Spec) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_renames_no_parameter(spec: Spec) -> None:
-    names = [name for name, _ in build_step(run_with()).named_parameters()]
+    configured = run_with(model=trained_model(run_with(spec)))
+    names = [name for name, _ in build_step(configured).named_parameters()]
     found = [name for name, _ in build_step(run_with(spec)).named_parameters()]
     assert [name for name in found if name in names] == names
 

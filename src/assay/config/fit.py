@@ -13,7 +13,7 @@ from assay.errors import UsageError
 FUNCTION = (
     *("n_layer", "n_head", "n_embd", "vocab_size", "n_kv_head", "n_head_dim", "n_hidden", "bias", "qkv_bias", "norm"),
     *("norm_eps", "norm_position", "position", "rotary_base", "rotary_factor", "rotary_context", "activation"),
-    *("n_expert", "n_expert_active", "qk_norm", "tie_embeddings"),
+    *("n_expert", "n_expert_active", "qk_norm", "logit_softcap", "tie_embeddings"),
 )
 """Fields that determine the function that a model computes, independent of its training."""
 

@@ -14,7 +14,7 @@ EPSILON = 1e-5
 EMBEDDING_WEIGHT, HEAD_WEIGHT = "embedding.token.weight", "head.projection.weight"
 """Names of the weights of the vocabulary's ends, which may be one tensor."""
 
-NEWER = ("n_head_dim", "qkv_bias", "norm_eps", "rotary_factor", "rotary_context", "own", "own_folder")
+NEWER = ("n_head_dim", "qkv_bias", "norm_eps", "rotary_factor", "rotary_context", "logit_softcap", "own", "own_folder")
 """Fields that runs of earlier versions lack: at their defaults they are no part of a run's identity."""
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -60,8 +60,8 @@ class ModelConfig(Setting):
     """Factor by which Llama 3.1 slows rotations that are slow in its first context. 1: no change."""
     rotary_context: PositiveInt = 8192
     """Context before that change: rotations of a longer period slow down by the whole factor."""
-    activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
-    """Nonlinearity of the MLP. `gelu_tanh` is the approximation of GPT-2."""
+    activation: Literal["gelu", "gelu_tanh", "swiglu", "squared_relu"] = "gelu"
+    """Nonlinearity of the MLP. `gelu_tanh` is the approximation of GPT-2; `squared_relu` is arXiv:2109.08668."""
     n_expert: PositiveInt | None = None
     """Number of experts that replace each MLP, each `hidden` wide and without biases. None: the dense MLP."""
     n_expert_active: PositiveInt = 2
@@ -72,6 +72,8 @@ class ModelConfig(Setting):
     """Coefficient of the load-balancing loss, which affects gradients and is part of no reported loss."""
     qk_norm: bool = False
     """RMS-normalize queries and keys over the head dimension (arXiv:2010.04245)."""
+    logit_softcap: PositiveFloat | None = None
+    """Bound c of the logits, which become c·tanh(logits/c) (arXiv:2408.00118). None: they have no bound."""
     tie_embeddings: bool = True
     """Use the token embedding's weight in the output projection as well (arXiv:1608.05859)."""
     init_std: PositiveFloat = 0.02

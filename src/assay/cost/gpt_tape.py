@@ -156,7 +156,7 @@ class Forward:
             inner = layers.product(site, gate, self._linear(site.at("up"), x))
         else:
             up = self._linear(site.at("up"), x)
-            inner = layers.elementwise(site.at("activation"), "aten.gelu", up, backward="GeluBackward")
+            inner = layers.activation(site.at("activation"), up, self.config)
         return self._dropout(site, self._linear(site.at("down"), inner, holds=(x,)), holds=(x,))
 
     def _head(self, site: Writer, x: Tensor) -> None:
@@ -164,7 +164,10 @@ class Forward:
         if config.norm_position == "pre":
             x = self._norm(site.at("norm"), x)
         owner = EMBEDDING_WEIGHT if config.tie_embeddings else HEAD_WEIGHT
-        logits = layers.linear(site.at("projection"), x, self.parameters[owner], None, holds=(x,))
+        projection = site.at("projection")
+        logits = layers.linear(projection, x, self.parameters[owner], None, holds=(x,))
+        if config.logit_softcap is not None:
+            logits = layers.soft_cap(projection, logits, self.kernels.number_bytes, holds=(x,))
         rows = self.rows * config.context_length
         logits = layers.view(site, logits, "rows", (rows, config.vocabulary))
         cross_entropy(site, logits, targets, holds=(given,))

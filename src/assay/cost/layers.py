@@ -7,6 +7,7 @@ saves something else, the caller passes its dtype: dropout's mask is one byte an
 from collections.abc import Sequence
 from math import prod
 
+from assay.config import ModelConfig
 from assay.cost.operation import Flops, Gradient, Operation, Scratch
 from assay.cost.tape import Writer
 from assay.cost.tensor import Tensor, alter
@@ -140,12 +141,41 @@ def elementwise(tape: Writer, name: str, x: Tensor, *, backward: str) -> Tensor:
     return out
 
 
+def activation(tape: Writer, x: Tensor, config: ModelConfig) -> Tensor:
+    """The nonlinearity of an MLP that is not gated."""
+    if config.activation == "squared_relu":
+        return squared_relu(tape, x)
+    return elementwise(tape, "aten.gelu", x, backward="GeluBackward")
+
+
+def squared_relu(tape: Writer, x: Tensor) -> Tensor:
+    """Square of a ReLU, as a product; saves the ReLU's result, and its caller holds the input."""
+    before = len(tape.operations)
+    positive = tape.made("relu", x.shape, x.dtype)
+    tape.write("aten.relu", "elementwise", (x,), (positive,), (FRESH,), saves=(positive,), backward="ReluBackward")
+    out = product(tape, positive, positive)
+    tape.operations[before:] = [alter(one, holds=(x.name,)) for one in tape.operations[before:]]
+    return out
+
+
 def scale(tape: Writer, x: Tensor, number_bytes: int = 0) -> Tensor:
     """Product with a number; saves no tensor, except the number if torch wraps it."""
     out = tape.made("scaled", x.shape, x.dtype)
     tape.write("aten.mul", "elementwise", (x,), (out,), (FRESH,), backward="MulBackward")
     tape.operations[-1] = alter(tape.operations[-1], number_bytes=number_bytes)
     return out
+
+
+def soft_cap(tape: Writer, logits: Tensor, number_bytes: int, holds: Sequence[Tensor]) -> Tensor:
+    """Logits within ±c: their part of c, its tanh, and c times that; saves the tanh."""
+    before = len(tape.operations)
+    parts = scale(tape, logits, number_bytes)
+    bent = tape.made("tanh", parts.shape, parts.dtype)
+    tape.write("aten.tanh", "elementwise", (parts,), (bent,), (FRESH,), saves=(bent,), backward="TanhBackward")
+    capped = scale(tape, bent, number_bytes)
+    held = tuple(one.name for one in holds)
+    tape.operations[before:] = [alter(one, holds=held) for one in tape.operations[before:]]
+    return capped
 
 
 def product(tape: Writer, x: Tensor, y: Tensor) -> Tensor:

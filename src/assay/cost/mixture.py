@@ -156,7 +156,7 @@ def _experts(
         gate = layers.elementwise(activation, "aten.silu", product(rows, "gate"), backward="SiluBackward")
         inner = layers.product(site, gate, product(rows, "up"))
     else:
-        inner = layers.elementwise(site.at("activation"), "aten.gelu", product(rows, "up"), backward="GeluBackward")
+        inner = layers.activation(site.at("activation"), product(rows, "up"), config)
     return product(inner, "down")
 
 

@@ -5,7 +5,7 @@ number of tokens. The loss is computed inside the head, because an implementatio
 Parameter names are the contract of checkpoints: no optimization renames one.
 
 Normalization is LayerNorm (arXiv:1607.06450) or RMSNorm (arXiv:1910.07467). The position-wise MLP of a block has GELU
-as in GPT-2, or the gated SwiGLU (arXiv:2002.05202). For experts see `moe`.
+as in GPT-2, a squared ReLU, or the gated SwiGLU (arXiv:2002.05202). For experts see `moe`.
 """
 
 import hashlib
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
+from assay.model.activation import build_activation
 from assay.model.attention import Attention
 from assay.model.balance import note_factor
-from assay.model.loss import ChunkedCrossEntropy, cross_entropy
+from assay.model.loss import ChunkedCrossEntropy, VocabularyProjection, cross_entropy
 from assay.model.moe import MixtureMLP
 
 
@@ -38,7 +39,7 @@ class MLP(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.n_embd, config.hidden, bias=config.bias)
-        self.activation = nn.GELU(approximate="tanh" if config.activation == "gelu_tanh" else "none")
+        self.activation = build_activation(config)
         self.down = nn.Linear(config.hidden, config.n_embd, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -73,7 +74,7 @@ def build_mlp(config: ModelConfig) -> nn.Module:
 TIED = ((HEAD_WEIGHT, EMBEDDING_WEIGHT),)
 """(alias, owner) of the weights that are one parameter if embeddings are tied."""
 
-Loss = Callable[[nn.Linear, Tensor, Tensor], Tensor]
+Loss = Callable[[VocabularyProjection, Tensor, Tensor], Tensor]
 """(projection to the vocabulary, `x [n, n_embd]`, targets `[n]`) → the summed loss, a scalar."""
 
 
@@ -121,7 +122,7 @@ class Head(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = build_norm(config) if config.norm_position == "pre" else nn.Identity()
-        self.projection = nn.Linear(config.n_embd, config.vocabulary, bias=False)
+        self.projection = VocabularyProjection(config.n_embd, config.vocabulary, config.logit_softcap)
         self.cross_entropy: Loss = cross_entropy
 
     @property

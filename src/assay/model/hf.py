@@ -130,6 +130,7 @@ def _check_gpt2(config: ModelConfig) -> None:
         ("norm_position", config.norm_position, "pre"),
         ("activation", config.activation, activation),
         ("qk_norm", config.qk_norm, False),
+        ("logit_softcap", config.logit_softcap, None),
         ("n_expert", config.n_expert, None),
         ("n_kv_head", config.kv_heads, config.n_head),
         ("n_head_dim", config.heads_width, config.n_embd),
@@ -168,6 +169,7 @@ def _check_llama(config: ModelConfig) -> None:
     title = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[kind]
     for name, value, needed in (
         ("norm_position", config.norm_position, "pre"),
+        ("logit_softcap", config.logit_softcap, None),
         ("n_expert", config.n_expert, None),
         ("bias", config.bias, config.bias and kind == "llama"),
         ("qkv_bias", config.has_qkv_bias, config.bias or kind == "qwen2"),

@@ -43,6 +43,22 @@ NOT_COUNTED = -100
 """Target index that cross-entropy ignores."""
 
 
+class VocabularyProjection(nn.Linear):
+    """The projection to the vocabulary, without a bias; a cap c bends its logits to c·tanh(logits/c)."""
+
+    def __init__(self, width: int, vocabulary: int, cap: float | None = None) -> None:
+        super().__init__(width, vocabulary, bias=False)
+        self.cap = cap
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = F.linear(x, self.weight)
+        if self.cap is None:
+            return logits
+        logits = logits * (1.0 / self.cap)  # each name is used again, so that what nothing saves is freed
+        logits = logits.tanh()
+        return logits * self.cap
+
+
 def cross_entropy(projection: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
     """Return the summed loss in nats of `x [n, n_embd]` and `targets [n]`, from all logits at once."""
     logits = projection(x)
@@ -56,7 +72,7 @@ class ChunkedCrossEntropy:
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
 
-    def __call__(self, projection: nn.Linear, x: Tensor, targets: Tensor) -> Tensor:
+    def __call__(self, projection: VocabularyProjection, x: Tensor, targets: Tensor) -> Tensor:
         """Return the summed loss in nats of `x [n, n_embd]` and `targets [n]`."""
         weight = projection.weight
         if torch.is_autocast_enabled(x.device.type):
@@ -64,7 +80,7 @@ class ChunkedCrossEntropy:
             dtype = torch.get_autocast_dtype(x.device.type)
             x, weight = x.to(dtype), weight.to(dtype)
         with torch.autocast(x.device.type, enabled=False):
-            loss: Tensor = _InPieces.apply(x, weight, targets, self.chunks)  # type: ignore[no-untyped-call]
+            loss: Tensor = _InPieces.apply(x, weight, targets, self.chunks, projection.cap)  # type: ignore[no-untyped-call]
         return loss
 
 
@@ -72,31 +88,41 @@ class _InPieces(torch.autograd.Function):
     """Saves only its inputs for backward, which recomputes the logits of each chunk."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, chunks: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, chunks: int, cap: float | None) -> Tensor:
         ctx.save_for_backward(x, weight, targets)
-        ctx.chunks = chunks
+        ctx.chunks, ctx.cap = chunks, cap
         loss = x.new_zeros((), dtype=_wide(x.dtype))
         for rows, wanted in zip(x.tensor_split(chunks), targets.tensor_split(chunks), strict=True):
-            logits = (rows @ weight.t()).to(loss.dtype)
+            logits = _bent(rows @ weight.t(), cap).to(loss.dtype)
             loss += F.cross_entropy(logits, wanted, ignore_index=NOT_COUNTED, reduction="sum")
             del logits  # else it would be alive while the next chunk's are computed
         return loss
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
         x, weight, targets = ctx.saved_tensors
         by_x, by_weight = torch.empty_like(x), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         for rows, wanted, out in zip(*(one.tensor_split(ctx.chunks) for one in (x, targets, by_x)), strict=True):
-            logits = (rows @ weight.t()).to(gradient.dtype)
+            logits = _bent(rows @ weight.t(), ctx.cap).to(gradient.dtype)
             by_logits = torch.log_softmax(logits, dim=-1).exp_()
+            slope = None if ctx.cap is None else logits.div_(ctx.cap).square_().neg_().add_(1.0)
             del logits
-            by_logits = _less_targets(by_logits, wanted, gradient).to(weight.dtype)
+            by_logits = _less_targets(by_logits, wanted, gradient)
+            if slope is not None:
+                by_logits.mul_(slope)
+                del slope
+            by_logits = by_logits.to(weight.dtype)
             torch.mm(by_logits, weight, out=out)
             if by_weight is not None:
                 by_weight.addmm_(by_logits.t(), rows)
             del by_logits
-        return by_x, by_weight, None, None
+        return by_x, by_weight, None, None, None
+
+
+def _bent(logits: Tensor, cap: float | None) -> Tensor:
+    """Cap the logits as the projection does, in place."""
+    return logits if cap is None else logits.mul_(1.0 / cap).tanh_().mul_(cap)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

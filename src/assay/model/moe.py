@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from assay.config import ModelConfig
 from assay.hardware import AMPERE
+from assay.model.activation import build_activation
 from assay.model.backward import in_backward
 from assay.model.balance import add_balance_loss, balance_loss
 
@@ -160,7 +161,7 @@ class Experts(nn.Module):
         experts, hidden, width = config.n_expert or 1, config.hidden, config.n_embd
         self.aligned = config.experts_aligned
         gated = config.activation == "swiglu"
-        self.activation = nn.SiLU() if gated else nn.GELU("tanh" if config.activation == "gelu_tanh" else "none")
+        self.activation = build_activation(config)
         self.gate = _stacked(config, experts, hidden, width) if gated else None
         self.up = _stacked(config, experts, hidden, width)
         self.down = _stacked(config, experts, width, hidden)

@@ -52,6 +52,7 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
     shape = (prod(x.shape[:-1]), weight.shape[0])
     piece = tuple(Tensor(f"head:{label}", shape, wide=True, chunks=chunks) for label in ("logits", "logarithms"))
     numbers = Tensor("head:loss and weight of a chunk", (2,), wide=True, batched=False)
+    beside = _beside_derivatives(shape[0], chunks) if any(one.name == "aten.tanh" for one in head) else ()
     return Operation(
         name="aten.cross_entropy_loss",
         site="head",
@@ -63,9 +64,19 @@ def _in_one(cost: Cost, head: Tape, chunks: int) -> Operation:
         holds=(x.name,),
         flops=Flops(work.forward, work.forward + work.backward, work.forward + work.padding),
         backward="_InPiecesBackward",
-        scratch=Scratch((*piece, numbers), piece),
+        scratch=Scratch((*piece, numbers), (*piece, *beside)),
         opaque=True,
     )
+
+
+def _beside_derivatives(rows: int, chunks: int) -> tuple[Tensor, ...]:
+    """Temporaries of a chunk's targets, which backward has beside the derivatives of a cap.
+
+    They are the targets, whether they count, two probabilities of each, and three numbers.
+    """
+    kinds = {"targets": "int64", "counted": "bool", "probabilities": "float32", "less one": "float32"}
+    made = (Tensor(f"head:{label}", (rows,), dtype, wide=True, chunks=chunks) for label, dtype in kinds.items())
+    return (*made, Tensor("head:numbers of a chunk", (3,), wide=True, batched=False))
 
 
 class ChunkedCrossEntropy(Optimization):

@@ -11,8 +11,9 @@ as before (arXiv:2302.06675).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Literal
 
 import torch
@@ -66,6 +67,27 @@ def adamw(training: TrainingConfig, kernel: Kernel = "plain") -> OptimizerRecipe
             eps=training.epsilon,
             foreach=kernel == "foreach",
             fused=kernel == "fused",
+        )
+
+    return recipe
+
+
+def at_factors(training: TrainingConfig, rates: Mapping[str, float]) -> OptimizerRecipe:
+    """Return AdamW, one tensor after the other, in which some parameters have their factor of the learning rate.
+
+    Their decay is divided by it. Groups are cut where the factor changes, so that the order of tensors stays.
+    """
+
+    def recipe(parameters: NamedParameters) -> OptimizerLike:
+        factors = {id(one): rates.get(name, 1.0) for name, one in parameters}
+        groups = [
+            {"params": list(same), "weight_decay": whole["weight_decay"] / factor, "rate_factor": factor}
+            for whole in decay_groups(parameters, training.weight_decay)
+            for factor, same in groupby(whole["params"], lambda one: factors[id(one)])
+        ]
+        betas = (training.beta1, training.beta2)
+        return torch.optim.AdamW(
+            groups, lr=training.learning_rate, betas=betas, eps=training.epsilon, foreach=False, fused=False
         )
 
     return recipe

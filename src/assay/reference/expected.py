@@ -11,6 +11,7 @@ reference where its rounding has to show.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import ConfigDict
@@ -120,6 +121,8 @@ class Expected(Frozen):
     """The optimizer's rule, for the slow replay."""
     rate_factor: float = 1.0
     """Ratio of a step's learning rate to the run's schedule."""
+    initial_factors: Mapping[str, float] = {}
+    """Factors of initial weights by parameter name, where they are not those of the model."""
     batch_divisor: int = 1
     """Divisor n of the batch: one sequence in n is trained on."""
     adapters: Adapters | None = None

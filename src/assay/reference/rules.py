@@ -66,6 +66,10 @@ class Rule(Frozen):
         """Options that the optimizer's group of a weight must have if it has them, under torch's names."""
         return {"weight_decay": self.decay(weight)}
 
+    def rate_factor(self, name: str) -> float:
+        """Learning rate of this tensor, as a multiple of the step's."""
+        return 1.0
+
     def precise(self, tensor: "Tensor") -> "Tensor":
         """The tensor in the precision of the replay."""
         return tensor.double()
@@ -122,6 +126,32 @@ class AdamWRule(Rule):
 def plain_adamw(rule: Rule) -> AdamWRule:
     """Return an AdamW with the hyperparameters of a rule that rounds otherwise, such as one of 16-bit weights."""
     return AdamWRule.model_validate({name: getattr(rule, name) for name in AdamWRule.model_fields})
+
+
+class MuPRule(Rule):
+    """AdamW at the learning rate k·η for some tensors, whose decay is λ/k (arXiv:2203.03466)."""
+
+    inner: AdamWRule
+    rates: Mapping[str, float]
+    """Factors k by the names of these tensors."""
+
+    def rate_factor(self, name: str) -> float:
+        return self.rates.get(name, 1.0)
+
+    def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
+        return self._at(name).options(name, weight)
+
+    def by_element(self, name: str, weight: "Tensor") -> bool:
+        return True
+
+    def adopt(self, entries: Mapping[str, "Tensor"]) -> State:
+        return self.inner.adopt(entries)
+
+    def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
+        return self._at(name).update(name, weight, gradient, state, rate * self.rate_factor(name))
+
+    def _at(self, name: str) -> AdamWRule:
+        return self.inner.model_copy(update={"weight_decay": self.weight_decay / self.rate_factor(name)})
 
 
 class SGDRule(Rule):

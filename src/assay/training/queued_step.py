@@ -55,7 +55,7 @@ def take(step: Step, index: int, probes: ActivationNorms | None = None) -> Taken
     begun = mark(program.device)
     rate = program.schedule(index)
     for group in step.optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("rate_factor", 1.0)
     scale = program.precision.loss_scale.value
     micro_batches = micro_batches_of(program, index)
     data_seconds = time.perf_counter() - start  # a batch may also be made before the step asks for it

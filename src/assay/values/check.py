@@ -327,13 +327,13 @@ class Check:
         """Compare the first recorded weights with the seed's, which a reference has before its first step."""
         found = self.recorded.tensors("weight", 0)
         own = self.references.near.weights() if self.run.model.init_from is None else {}
-        adapters = self.expected.adapters
+        adapters, factors = self.expected.adapters, self.expected.initial_factors
         shapes = {} if adapters is None else adapters.shapes(self.expected.model)
         own |= {name: initial_adapter(name, torch.Size(shape), self.run.seed) for name, shape in shapes.items()}
         return [
             f"the initial weights of {name} are not those of seed {self.run.seed}"
             for name, one in own.items()
-            if name not in found or not torch.equal(one.to(found[name]), found[name])
+            if name not in found or not torch.equal((one * factors.get(name, 1.0)).to(found[name]), found[name])
         ][:1]
 
 

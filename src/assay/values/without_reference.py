@@ -85,7 +85,8 @@ def _options(recorded: Recorded, expected: Expected) -> Iterator[str]:
 
 def _rates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> Iterator[str]:
     for step in recorded.steps:
-        used = {step.rate, *(options["lr"] for options in step.groups.values() if "lr" in options)}
+        own = {name: options["lr"] for name, options in step.groups.items() if "lr" in options}
+        used = {step.rate, *(one / expected.rule.rate_factor(name) for name, one in own.items())}
         faults = (rate_fault(run.training, expected.rate_factor, step.index, one) for one in used)
         yield from filter(None, faults)
 

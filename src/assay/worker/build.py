@@ -16,7 +16,7 @@ from assay.data import Prepared, open_prepared
 from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.model.own_batches import OwnBatches
-from assay.optimizations import Optimization, check
+from assay.optimizations import Optimization, check, trained_model
 from assay.parallel.process_rank import ALONE, Ranks
 from assay.parallel.rendezvous import local_world
 from assay.records.environment import Environment
@@ -108,7 +108,7 @@ def _unread(run: ResolvedRun, optimizations: Sequence[Optimization]) -> list[str
 def _parameters(run: ResolvedRun, step: Step) -> int:
     """Number of parameters of the run's model; those of a user's own are counted in the step."""
     counted = run.model.own is None
-    return parameter_count(run.model) if counted else sum(one.numel() for _, one in step.named_parameters())
+    return parameter_count(trained_model(run)) if counted else sum(one.numel() for _, one in step.named_parameters())
 
 
 def _same_batches(run: ResolvedRun, step: Step) -> OwnBatches | None:

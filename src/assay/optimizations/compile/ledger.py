@@ -102,6 +102,7 @@ class _Region:
         outputs = tuple(self._written(one, streams) for one in operation.outputs)
         own = {one.name: _let_through(operation, one) for one in operation.extras if not _follows(operation, one)}
         saves = dict.fromkeys(chain.from_iterable(self._sources(operation, name, own) for name in operation.saves))
+        saves |= dict.fromkeys(_added(own, one) for one in self._of_targets(operation))
         return replace(
             operation,
             inputs=tuple(name for name in read if name not in self.tables),
@@ -114,6 +115,13 @@ class _Region:
             number_bytes=0,
             compiled=True,
         )
+
+    def _of_targets(self, operation: Operation) -> Iterator[Tensor]:
+        """Yield what a loss saves of each row where a cap bends the logits: whether it counts, and a number."""
+        if operation.name == "aten.nll_loss_forward" and any(one.name == "aten.tanh" for one in self.operations):
+            rows = self.values[operation.inputs[0]].shape[:1]
+            yield Tensor(f"{operation.site}:counted", rows, "bool")
+            yield Tensor(f"{operation.site}:picked", rows)
 
     def _held(self, operation: Operation) -> tuple[str, ...]:
         """Values of `holds` from outside the region: compiled code has no frames of its own, but its callers have."""

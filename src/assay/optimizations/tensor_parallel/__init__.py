@@ -35,7 +35,7 @@ class TensorParallel(Optimization):
     pays: ClassVar = "two all-reduces of the residual stream in forward of each block, and two in backward"
     sources: ClassVar = ("arXiv:1909.08053", "arXiv:2104.04473")
     claims: ClassVar = frozenset({"matrices", "experts", "loss"})
-    traits: ClassVar = frozenset({"pieces of weights"})
+    traits: ClassVar = frozenset({"pieces of weights", "columns of logits"})
 
     def axes(self) -> Mapping[str, int | None]:
         return {"tp": self.degree}
@@ -45,6 +45,11 @@ class TensorParallel(Optimization):
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         model = run.model
+        if model.logit_softcap is not None:
+            raise Conflict(
+                "tensor_parallel splits the logits among ranks, for which model.logit_softcap is not proven; "
+                "set it to null, or use fully_sharded"
+            )
         for what, size in (("key/value heads", model.kv_heads), ("hidden units of the MLP", model.hidden)):
             if size % self.degree:
                 raise Conflict(

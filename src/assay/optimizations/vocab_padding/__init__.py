@@ -77,6 +77,7 @@ class VocabPadding(Optimization):
     pays: ClassVar = "weights, gradients, state, logits and FLOPs of rows that stand for no token"
     sources: ClassVar = ("karpathy/nanoGPT", "NVIDIA, Matrix Multiplication Background User's Guide")
     claims: ClassVar = frozenset({"loss"})
+    traits: ClassVar = frozenset({"rows of no token"})
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         size = run.model.vocab_size  # None until the corpus is prepared; then the check runs once more
@@ -84,6 +85,11 @@ class VocabPadding(Optimization):
             raise Conflict(
                 f"vocab_padding:multiple={self.multiple} divides the vocabulary of {size} already; "
                 "choose another multiple or leave it out"
+            )
+        if run.model.logit_softcap is not None:
+            raise Conflict(
+                "vocab_padding sets logits of its rows to −∞, and model.logit_softcap would make them numbers; "
+                "set model.vocab_size to the padded size instead"
             )
         if run.ranks > 1:
             raise Conflict(

@@ -76,8 +76,9 @@ def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _
     for name, weight in cost.pieces.items():
         if name in cost.sharding.owned:
             continue
-        # A tied weight's copy at the other end of a pipeline has the shape of its original.
-        lengths = enumerate(zip(weight.shape, whole[weight.name].shape, strict=True))
+        # A tied weight's copy at the other end of a pipeline has the shape of its original. A weight that a change of
+        # the model has added is whole.
+        lengths = enumerate(zip(weight.shape, whole.get(weight.name, weight).shape, strict=True))
         free = next((dimension for dimension, (here, there) in lengths if here == there), None)
         if free is not None:
             yield name, _Division(weight, free, cost.mesh.degree(_AXIS))
