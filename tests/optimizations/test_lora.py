@@ -18,6 +18,7 @@ from assay.optimizations import Conflict, check, model_weights, numerics_of, res
 from assay.optimizations.optimization import Numerics
 from assay.reference.merged_weights import Adapters
 from assay.report.estimate import EstimateView
+from assay.worker.proof.moved import digests, frozen_that_moved
 from support.runs import SHAPE, VARIANTS, run_with, without
 from support.steps import build_step, measured_peak, micro_batches, saved_bytes, traced
 
@@ -147,6 +148,17 @@ def test_the_first_step_is_that_of_the_given_model() -> None:
     ((ids, targets),) = micro_batches(build_step(run_with()))
     plain, here = (build_step(run_with(*specs)).parts[0](ids, targets) for specs in ((), (LORA,)))
     assert torch.equal(plain, here)
+
+
+def test_a_frozen_weight_that_moved_is_named() -> None:
+    step = build_step(run_with(LORA))
+    before = digests(step)
+    weights = dict(step.named_parameters())
+    with torch.no_grad():
+        weights["blocks.0.mlp.up.lora_A"].add_(1.0)
+        assert frozen_that_moved(step, before) == []
+        weights["blocks.0.mlp.up.weight"][0, 0] += 1.0
+    assert frozen_that_moved(step, before) == ["blocks.0.mlp.up.weight"]
 
 
 def test_an_estimate_says_what_stays() -> None:

@@ -27,8 +27,8 @@ def gate_update(
     """Lock the figures of steps, and return them beside those that were locked before.
 
     `steps` are functions of your own, ``train.py:build``, each of which returns a function that trains once. A file is
-    found from `folder`, by default the working directory. `devices` are ``cpu``, the default, and GPUs that may be
-    absent. Without steps all of the lock are locked anew. Raises `UsageError`.
+    found from `folder`, by default the working directory. `devices` are ``cpu`` and GPUs that may be absent; by default
+    those that a step is locked for, else ``cpu``. Without steps all of the lock are locked anew. Raises `UsageError`.
     """
     from assay.launch.gate import GateAnswer, write_lock
     from assay.records.gated import GateLock
@@ -51,9 +51,9 @@ def gate_check(
 ) -> "GateAnswer":
     """Compare steps with what is locked of them.
 
-    Arguments are those of `gate_update`; without `devices` each step is checked for all that it is locked for.
-    `allow` is a growth of bytes and FLOPs, ``1%``, or of bytes, ``1MB``. With `strict` growth fails also under another
-    version of torch than that of the lock. Raises `UsageError`, also for a step that is not locked.
+    Arguments are those of `gate_update`. `allow` is a growth of bytes and FLOPs, ``1%``, or of bytes, ``1MB``. With
+    `strict` growth fails also under another version of torch than that of the lock. Raises `UsageError`, also for a
+    step that is not locked.
     """
     from assay.launch.gate import GateAnswer
 
@@ -110,8 +110,7 @@ def _checks(
     named = [(one, name_in_lock(one, folder, path)) for one in steps]
     if steps:
         held = {name: [device for _, one, device in locked if one == name] for _, name in named}
-        update = [CPU] if tolerance is None else []
-        locked = [(given, name, on) for given, name in named for on in devices or held[name] or update or [CPU]]
+        locked = [(given, name, on) for given, name in named for on in devices or held[name] or [CPU]]
     for given, name, device in locked:
         before = known.of(name, device)
         if before is None and tolerance is not None:

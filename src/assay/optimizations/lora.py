@@ -66,7 +66,7 @@ class Lora(Optimization):
         "github.com/microsoft/LoRA",
         "github.com/huggingface/peft",
     )
-    claims: ClassVar = frozenset({"trained weights"})
+    traits: ClassVar = frozenset({"frozen weights"})
 
     @property
     def scale(self) -> float:

@@ -27,8 +27,8 @@ def update_in_place_of(inner: Update, before: Transfer, after: Transfer) -> Upda
     """Return the update `inner` with a transfer before the optimizer's step, and one after it."""
 
     def update(step: Step) -> Tensor:
-        both = zip(step.named_parameters(), step.optimized, strict=True)
-        pairs = [(weight, other) for (_, weight), (_, other) in both if weight is not other]
+        weights = dict(step.named_parameters())
+        pairs = [(weights[name], other) for name, other in step.optimized if weights[name] is not other]
         return inner(replace(step, optimizer=_Transferring(step, pairs, before, after)))
 
     return update

@@ -82,6 +82,7 @@ _FIXED = {
     "compiler": "generates code for weights that are not moved",
     "recorded graphs": "replays graphs with the addresses that weights had during capture",
     "weights of another kind": "casts weights to a tensor type of its own",
+    "frozen weights": "freezes weights, which would have to be fetched without gradients",
     "chosen operations": "is not proven with weights that are moved during the step",
 }
 """Traits that exclude weights which are on the device only while a module needs them, and the reasons."""
