@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from assay.api import gate
 from assay.launch.gate import GateAnswer, StepCheck
 from assay.records.gated import LOCK, LockedStep, StepFigures
 
@@ -35,10 +36,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> list[An
         return answer(20 if options["allow"] is None else 10)
 
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setattr("assay.api.gate.gate_check", checked)
-    monkeypatch.setattr(
-        "assay.api.gate.gate_update", lambda *given, **options: calls.append(("update", *given, options))
-    )
+    monkeypatch.setattr(gate, "gate_check", checked)
+    monkeypatch.setattr(gate, "gate_update", lambda *given, **options: calls.append(("update", *given, options)))
     pytester.makepyfile(
         test_memory="""
         def build(): ...

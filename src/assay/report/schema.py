@@ -156,6 +156,7 @@ class EstimateJson(Predicted):
     requested_peak_bytes: BoundsJson
     parameters: int
     active_parameters: int
+    adapter_parameters: int
     tokens_per_step: int
     parameter_bytes: int
     gradient_bytes: int

@@ -100,8 +100,8 @@ class _Catcher:
 class Reference:
     """The baseline program of a run in one dtype. `clip` is the largest gradient norm; 0 turns clipping off.
 
-    Documents and adapters are as `expected`: each document of a row may be computed by itself, and the plain model has
-    adapters merged into its weights, of which the gradients are those of the adapters.
+    Documents and adapters are those of `expected`. Each document of a row may be computed by itself. Adapters are
+    merged into the weights of the plain model, and the gradients are theirs.
     """
 
     def __init__(
