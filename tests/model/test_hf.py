@@ -234,6 +234,7 @@ def test_files_that_are_missing_or_pickled_are_refused(tmp_path: Path) -> None:
         {"activation": "swiglu"},
         {"n_kv_head": 2},
         {"qk_norm": True},
+        {"logit_softcap": 5.0},
         {"norm_position": "post"},
     ],
 )
