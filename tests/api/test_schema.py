@@ -21,12 +21,12 @@ OLD = Path(__file__).parents[1] / "support" / "old_home"
 ARCHIVES = sorted(DOCS.glob("studies/*/study.tar.xz"), key=lambda path: path.stat().st_size)
 FILES = {"result.json": "run", "run.json": "run-start", "comparison.json": "comparison", "study.json": "study-plan"}
 DIGESTS = {
-    "run 1": "f710af84ce4d",
-    "run-start 1": "436504094a06",
-    "comparison 1": "18f5137f7fbb",
-    "study-plan 1": "b290ac71324e",
+    "run 1": "081b22f00d68",
+    "run-start 1": "b0c14cd9802f",
+    "comparison 1": "12ac9621cb19",
+    "study-plan 1": "7e52aff22fa8",
     "answer 1": "3dfed9e568af",
-    "estimate 1": "424a7c114924",
+    "estimate 1": "13a7e440e549",
     "recommend 1": "be4910768516",
     "capacity 1": "b09c7930da98",
     "doctor 1": "eaede281ae85",
