@@ -48,6 +48,7 @@ def test_drawn_steps_of_an_h200_are_predicted_for_its_torch(monkeypatch: pytest.
 def test_drawn_runs_are_predicted_as_they_are_traced(
     count: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    from assay.config.run import Spec
     from ledger_draws import drawn, drawn_mixture  # type: ignore[import-not-found]
     from ledger_peaks import as_rows, drawn_rows
 
@@ -56,6 +57,9 @@ def test_drawn_runs_are_predicted_as_they_are_traced(
     runs[-3] = recomputed = drawn(162)
     casting = [one for one in recomputed.optimizations if one.name in ("bf16_mixed", "gradient_accumulation")]
     runs[-4] = recomputed.model_copy(update={"optimizations": tuple(casting)})
+    # Attention that is not fused returns its result in 16 bits, while its frame still has the wide ones.
+    wide = [Spec.parse(one) for one in ("sdpa_attention:backend=math", "selective_checkpointing:policy=matmuls")]
+    runs[-5] = drawn(30).model_copy(update={"optimizations": (*wide, Spec(name="bf16_mixed"))})
     shared_library(tmp_path_factory, tmp_path / "home")
     listed = tmp_path / "rows.jsonl"
     listed.write_text("".join(f"{json.dumps(row)}\n" for row in as_rows(runs)), encoding="utf-8")

@@ -134,7 +134,8 @@ def math_attention(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kern
     rows, heads, length, depth = q.shape
     # Heads are merged with rows without a copy if there is one head or position, or if their layout allows it.
     apart = [not (heads == 1 or length == 1 or lies_merged(x)) for x in (q, k, v)]
-    given = (q, k, v)
+    # Autocast gives every argument its 16 bits, and then torch widens them.
+    given = tuple(_narrowed(tape, x, f"given_{label}") for label, x in zip("qkv", (q, k, v), strict=True))
     q, k, v = wide = tuple(
         layers.view(tape, x, f"wide_{label}", x.shape) for label, x in zip("qkv", given, strict=True)
     )
@@ -154,14 +155,23 @@ def math_attention(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kern
     returned = layers.view(tape, weights, "returned", weights.shape)
     tape.operations[-1] = alter(tape.operations[-1], backend=MATH, gradients=(NONE,))
     v = _heads_merged(tape, v, "v", apart[2])
-    mixed = bmm(tape, "mixed", weights, v, holds=(*given, *wide, scaled, mask, returned))
+    frame = (*given, *wide, scaled, mask, returned)
+    mixed = bmm(tape, "mixed", weights, v, holds=frame)
     # A view is cast by its readers, except the views of the arguments.
     tape.operations[:] = [
         one if one.name == "aten.view" and one.outputs[0] not in wide else alter(one, autocast="float32")
         for one in tape.operations
     ]
+    mixed = _narrowed(tape, mixed, "as_given", frame)
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
+
+
+def _narrowed(tape: Writer, x: Tensor, label: str, holds: Sequence[Tensor] = ()) -> Tensor:
+    """The tensor itself, which 16-bit training casts here."""
+    same = layers.view(tape, x, label, x.shape)
+    tape.operations[-1] = alter(tape.operations[-1], autocast="low", holds=tuple(one.name for one in holds))
+    return same
 
 
 def _heads_merged(tape: Writer, x: Tensor, label: str, apart: bool) -> Tensor:

@@ -35,7 +35,8 @@ def narrow_ledger(cost: Cost, dtype: str) -> Cost:
         if operation.backend == MATH:
             tape.append(returned_in(dtype, operation))
             continue
-        if operation.autocast == "float32" or (operation.name == "aten.view" and operation.inputs[0] in lifted):
+        follows = operation.name == "aten.view" and operation.autocast != "low" and operation.inputs[0] in lifted
+        if operation.autocast == "float32" or follows:
             copies = _copies(operation, cost, lifted)
             held = (lifted[name] for name in operation.holds if name in lifted)
             tape.extend((*copies, alter(operation.reading(lifted), holds=(*operation.holds, *held))))
