@@ -182,7 +182,7 @@ def forget_tables() -> None:
     from assay.optimizations.vocab_padding import padded_model as padding
 
     balance._factor.noted = None
-    for table in (attention._future, padding._barred, attention._tables):
+    for table in (attention.future, padding._barred, attention._tables):
         table.cache_clear()
     gc.collect()
 

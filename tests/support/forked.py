@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 _MODULES = ("assay.worker", "torch.distributed.run", "assay.cli.main")
 """Beginnings of the names of modules that are forked."""
@@ -107,6 +108,9 @@ def _be(
             runpy.run_path(program, run_name="__main__")
         else:
             fork_children(pytest.MonkeyPatch())
+            # pytest loads a package with a plugin itself, and runpy cannot run what it loads.
+            sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, AssertionRewritingHook)]
+            sys.modules.pop(program, None)
             runpy.run_module(program, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:

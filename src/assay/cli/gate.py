@@ -7,7 +7,7 @@ import typer
 
 from assay.cli.options import Json
 
-app = typer.Typer(help="Lock the memory and work of training steps, and check that they do not grow.")
+app = typer.Typer(help="Lock what a step takes, and check it.")
 
 _Steps = Annotated[
     list[str] | None,

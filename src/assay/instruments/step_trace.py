@@ -60,7 +60,7 @@ from assay.step.program import Context, MicroBatch, Program, Share, Step, settin
 from assay.step.recomputed import Keeper
 
 
-def describe_shard(name: str, parameter: torch.Tensor) -> HeldParameter:
+def describe_shard(name: str, parameter: torch.Tensor, *, trained: bool) -> HeldParameter:
     """Describe the shard of one parameter for a trace."""
     whole = parameter.numel() * parameter.element_size()
     return HeldParameter(
@@ -72,7 +72,7 @@ def describe_shard(name: str, parameter: torch.Tensor) -> HeldParameter:
         shape=tuple(local(parameter).shape),
         whole_shape=tuple(parameter.shape),
         dtype=dtype_name(parameter.dtype),
-        trained=parameter.requires_grad,
+        trained=trained,
     )
 
 
@@ -164,7 +164,10 @@ class StepTracer:
             precision=TracedPrecision(
                 float8=recorder.float8.products(), scaling=self._scaled.scaling(self._index, skipped)
             ),
-            parameters=tuple(describe_shard(name, parameter) for name, parameter in self.step.named_parameters()),
+            parameters=tuple(
+                describe_shard(name, parameter, trained=name not in self.step.program.weights.frozen)
+                for name, parameter in self.step.named_parameters()
+            ),
             shared_parameters=shared_storages(self.step.parts),
             read_every=program.figures.read_every,
             schedule=tuple(self._schedule),

@@ -66,7 +66,7 @@ class CautiousDecay(Optimization):
         return expected.changed(rule=_cautious(expected.rule))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        matrices = sum(len(one.whole_shape) >= 2 for one in trace.parameters)
+        matrices = sum(len(one.whole_shape) >= 2 for one in trace.trained)
         compared = trace.count("aten.ge_", phase="update")
         return self.evidence(
             f"{compared} of {matrices} decaying parameters compared with their updates", 0 < compared == matrices

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config import ModelConfig, ResolvedRun
-from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers
+from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers, is_adapter
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -56,7 +56,7 @@ class Lora(Optimization):
     `target_modules=all-linear`)."""
 
     title: ClassVar = "low-rank adapters (LoRA)"
-    stage: ClassVar = Stage.MODEL
+    stage: ClassVar = Stage.ADAPTER
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
     saves: ClassVar = "gradients and optimizer state of all weights but the adapters; a third of the products"
     pays: ClassVar = "another training, of few parameters; two thin products beside each layer; saved activations stay"
@@ -104,8 +104,10 @@ class Lora(Optimization):
 
         for part in program.parts:
             adapt(part, adapted_layers(run.model, self.targets), self.rank, self.scale)
+        names = (name for part in program.parts for name, _ in part.named_parameters())
         initialize = begin_adapters(program.weights.initialize, run.seed)
-        return replace(program, weights=replace(program.weights, initialize=initialize))
+        frozen = frozenset(name for name in names if not is_adapter(name))
+        return replace(program, weights=replace(program.weights, initialize=initialize, frozen=frozen))
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(adapters=self._adapters(run.model)).loosened(gradients=REASSOCIATED)

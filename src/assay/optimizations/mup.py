@@ -81,7 +81,7 @@ class MuP(Optimization):
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
         rates, rate = self._rates(run), trace.optimizer.learning_rate or 0.0
         decay, found, wrong = run.training.weight_decay, 0, 0
-        matrices = {one.name for one in trace.parameters if len(one.whole_shape) >= 2}
+        matrices = {one.name for one in trace.trained if len(one.whole_shape) >= 2}
         for group in trace.optimizer.groups:
             for name in group.parameters:
                 factor = rates.get(name, 1.0)

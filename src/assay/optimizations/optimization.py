@@ -38,6 +38,7 @@ class Stage(IntEnum):
     """
 
     MODEL = auto()
+    ADAPTER = auto()
     KERNEL = auto()
     PIPELINE = auto()
     SEQUENCE = auto()

@@ -113,6 +113,8 @@ class Weights:
     """(name, full shape) → a parameter's initial value. It is pure, so that every sharding starts with equal values."""
     tied: tuple[tuple[str, str], ...]
     """(alias, owner) parameter names, tied again after the parts are materialised."""
+    frozen: frozenset[str] = frozenset()
+    """Names of the parameters that are not trained, and have no gradient."""
     rows_at_rest: Mapping[str, int] = field(default_factory=dict)
     """Number of rows before the always-zero rows of a weight, by its name. A checkpoint has only these rows."""
     buffers: Mapping[str, Tensor] = field(default_factory=dict)

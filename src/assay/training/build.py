@@ -105,7 +105,7 @@ def build(program: Program) -> Step:
         if program.precision.forward_contexts:
             _enter_around_forward(part, program.precision.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
-    optimized = program.optimized([item for item in parameters if item[1].requires_grad])
+    optimized = program.optimized([item for item in parameters if item[0] not in program.weights.frozen])
     weights, figures = replace(program.weights, initialize=_spent, buffers={}), program.figures
     if program.precision.loss_scale.skips:  # it reads each step's norm before the update
         figures = replace(figures, read_every=1)

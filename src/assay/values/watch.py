@@ -129,7 +129,7 @@ class UpdateWatch:
         now = rate(self._run.training, record.step) * self._expected.rate_factor
         if not any(one.before is not None for one in elements) and now > 0:
             unmoved = [one for one in elements if one.after is not None and torch.equal(one.after, one.carried)]
-            if unmoved and all(one.parameter.requires_grad for one in unmoved):
+            if unmoved and all(self._expected.trains(one.name) for one in unmoved):
                 raise WrongValues(f"step {record.step} made no update of {unmoved[0].name}")
         for one in elements:
             if fault := self._fault(one, now):

@@ -6,14 +6,17 @@ factor s multiplies the narrow product.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from assay.config import ModelConfig
 from assay.cost import layers
 from assay.cost.operation import Operation
 from assay.cost.parameters import parameters
-from assay.cost.step_cost import Cost
 from assay.cost.tape import Writer
 from assay.cost.tensor import Tensor, alter
+
+if TYPE_CHECKING:
+    from assay.cost.step_cost import Cost
 
 A, B = "lora_A", "lora_B"
 """Names of a layer's adapter, under which practitioners know them."""
@@ -51,7 +54,7 @@ def _adapter(layer: str, weight: Tensor, rank: int) -> dict[str, Tensor]:
     return {name: alter(weight, name=name, shape=shape) for name, shape in shapes.items()}
 
 
-def adapt_ledger(cost: Cost, adapted: Iterable[str], rank: int) -> Cost:
+def adapt_ledger(cost: "Cost", adapted: Iterable[str], rank: int) -> "Cost":
     """The ledger with adapters beside some layers, and with all other weights frozen."""
     layers_of = {f"{layer}.weight": layer for layer in adapted}
     learned = _with_adapters(cost.parameters, layers_of, rank)

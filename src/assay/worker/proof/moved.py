@@ -54,7 +54,7 @@ def unmoved_parameters(step: Step, initial: Mapping[str, int], rate: float, *, n
     return [
         name
         for name, one in step.named_parameters()
-        if one.requires_grad
+        if name not in step.program.weights.frozen
         and local(one).numel()
         and (narrow or one.element_size() > 2)
         and (decays or not (".experts." in name or ".router." in name))
@@ -65,8 +65,8 @@ def unmoved_parameters(step: Step, initial: Mapping[str, int], rate: float, *, n
 
 def frozen_that_moved(step: Step, initial: Mapping[str, int]) -> list[str]:
     """Names of the frozen parameters that are not what they were."""
-    frozen = [(name, one) for name, one in step.named_parameters() if not one.requires_grad]
-    return [name for name, one in frozen if initial.get(name) != _digest(one)]
+    frozen = step.program.weights.frozen
+    return [name for name, one in step.named_parameters() if name in frozen and initial.get(name) != _digest(one)]
 
 
 def state_fault(step: Step, updates: int) -> str:
