@@ -122,7 +122,7 @@ def check(run: ResolvedRun, machine: "Machine") -> None:
     _check_shares(run)
     owners: dict[str, str] = {}
     for one in optimizations_of(run):
-        for seam in one.claims:
+        for seam in sorted(one.claims):
             if seam in owners:
                 raise Conflict(f"{one.name()} and {owners[seam]} both replace the step's {seam}; choose one of them")
             owners[seam] = one.name()
