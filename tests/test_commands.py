@@ -89,7 +89,7 @@ def test_every_command_in_the_reading_matter_is_run_or_listed(walk: Any) -> None
 
 def test_a_command_that_is_not_run_has_a_reason(walk: Any) -> None:
     unrun = [one for page in WALKED for block in walk.blocks(page.read_text(encoding="utf-8")) for one in block.unrun]
-    assert len(set(unrun)) < 20
+    assert len(set(unrun)) <= 20
     assert all(re.search(r" \([a-z0-9].{5,}\)$", one) for one in unrun), unrun
 
 

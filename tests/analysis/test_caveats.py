@@ -73,7 +73,7 @@ def test_times_of_a_row_that_worked_in_the_turns_of_others_are_not_compared() ->
     others = (len(TREATMENTS) + 1) * TURN_SECONDS * 5
     assert after.outside == Outside(seconds=5.0, of_seconds=others)
     assert after.flags == (
-        f"times are not compared: its processes used 5 processor seconds while other cells were timed for "
+        f"times are not compared: its processes used 5 processor seconds while other runs were timed for "
         f"{others:.2g} s, more than 2 %",
     )
     shown = next(row for row in spun.to_json()["rows"] if row["treatment"] == SPINNER)
@@ -413,7 +413,7 @@ def test_a_design_without_average_effects_loses_none(kind: str) -> None:
     assert lost_effects(whole.model_copy(update={"cells": ran, "held_back": tuple(one.cell for one in left)})) == []
 
 
-MIXED = "cells started a process of their own, because the server"
+MIXED = "runs started a process of their own, because the server"
 
 
 def begun(*ways: bool | None) -> ComparisonRecord:
@@ -443,7 +443,7 @@ def test_a_study_that_was_cut_short_says_so_and_a_complete_one_does_not() -> Non
     said = analyse(
         made.model_copy(update={"cells": kept, "held_back": left, "ending": StudyEnding.BUDGET_REACHED})
     ).caveats
-    begun = "The limit of time ended the study before 2 of 15 cells could begin: "
+    begun = "The limit of time ended the study before 2 of 15 runs could begin: "
     assert f"{begun}sdpa_attention, seed 1; sdpa_attention, seed 2." in said
     assert "Fewer processes than planned: sdpa_attention (1 of 3)." in said
     assert "No interval of the loss, because fewer than three seeds ran: sdpa_attention." in said
@@ -452,7 +452,7 @@ def test_a_study_that_was_cut_short_says_so_and_a_complete_one_does_not() -> Non
     early = tuple(one for one in made.cells if one.cell.seed == 0)
     cut = {"cells": early, "held_back": late, "ending": StudyEnding.BUDGET_REACHED}
     said = analyse(made.model_copy(update=cut)).caveats
-    assert "The limit of time ended the study before 8 of 15 cells could begin: all at seed 1; all at seed 2." in said
+    assert "The limit of time ended the study before 8 of 15 runs could begin: all at seed 1; all at seed 2." in said
 
 
 def test_seeds_that_have_not_begun_lack_no_baseline() -> None:

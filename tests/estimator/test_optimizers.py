@@ -17,13 +17,16 @@ MACHINE = Machine(processor="any", cores=1, memory_bytes=2**34)
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims]
 SHAPE = ("model.n_layer=2", "model.n_embd=192", "model.context_length=32", "model.vocab_size=256")
 """Few tokens and wide matrices; in one kernel the update takes nothing, and backward is the highest."""
-FEW_SHAPES = {"adamw_8bit": ("model.position=rotary", "model.n_hidden=192", "model.vocab_size=192")}
-"""Its update is compiled for each shape of a weight: one is square, one is not, and one is small."""
+SHAPES = {
+    "adamw_8bit": ("model.position=rotary", "model.n_hidden=192", "model.vocab_size=192"),
+    "mup": ("model.tie_embeddings=false",),
+}
+"""The first is compiled for each shape of a weight: one is square, one is not, and one is small."""
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_peak_and_the_state_are_the_measured_ones(name: str) -> None:
-    run = configure("demo", [*SHAPE, *FEW_SHAPES.get(name, ()), "training.batch_size=2", "device=cpu"], [name])
+    run = configure("demo", [*SHAPE, *SHAPES.get(name, ()), "training.batch_size=2", "device=cpu"], [name])
     try:
         resolve(Spec(name=name)).check(run, MACHINE)
     except Unavailable as reason:

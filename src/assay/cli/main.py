@@ -207,7 +207,7 @@ def _assay(
         How do I train on my own text?     assay train demo data.path=input.txt
         Does my script fit a GPU I lack?   assay absent h100 -- python train.py
 
-    The tutorial is docs/tutorial.md. Runs and pages are in $ASSAY_HOME (./.assay).
+    The tutorial is docs/tutorial.md. Runs and pages are in $ASSAY_HOME.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.command.first_screen(context), nl=False)  # type: ignore[attr-defined]

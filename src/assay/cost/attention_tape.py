@@ -128,8 +128,7 @@ def math_attention(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kern
     """Torch's `math` backend, always in float32; saves scaled queries and keys, the probabilities, and the values.
 
     Its mask is made anew in each layer and added in place. Mask, wide copies and scaled queries are held until it
-    returns, and scaled keys until they are multiplied. The softmax searches for rows without any score, which takes a
-    boolean mask of all scores.
+    returns, and scaled keys until they are multiplied.
     """
     rows, heads, length, depth = q.shape
     # Heads are merged with rows without a copy if there is one head or position, or if their layout allows it.
@@ -147,11 +146,7 @@ def math_attention(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kern
     scores = bmm(tape, "scores", q, columns, holds=(once,))
     masked = tape.made("masked", scores.shape, scores.dtype, of=scores.name)
     tape.write("aten.add", "elementwise", (scores, mask), (masked,), (ALIAS, NONE), backward="AddBackward")
-    weights = layers.softmax(tape, masked, "aten._safe_softmax", product=kernels.softmax_product)
-    empty = (alter(weights, dtype="bool"), alter(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
-    search = (alter(one, name=f"{one.name} empty") for one in empty)
-    tape.operations[-1] = alter(tape.operations[-1], scratch=tape.operations[-1].scratch.and_also(search))
-    weights = layers.dropout(tape, weights, p, kernels.dropout_noise)
+    weights = layers.dropout(tape, _safe_softmax(tape, masked, kernels), p, kernels.dropout_noise)
     returned = layers.view(tape, weights, "returned", weights.shape)
     tape.operations[-1] = alter(tape.operations[-1], backend=MATH, gradients=(NONE,))
     v = _heads_merged(tape, v, "v", apart[2])
@@ -165,6 +160,15 @@ def math_attention(tape: Writer, q: Tensor, k: Tensor, v: Tensor, p: float, kern
     mixed = _narrowed(tape, mixed, "as_given", frame)
     merge = layers.copy if heads > 1 and length > 1 else layers.view
     return merge(tape, mixed, "merged", (rows, length, heads * depth))
+
+
+def _safe_softmax(tape: Writer, masked: Tensor, kernels: Kernels) -> Tensor:
+    """A softmax that searches for rows without any score, which takes a boolean mask of all scores."""
+    weights = layers.softmax(tape, masked, "aten._safe_softmax", product=kernels.softmax_product)
+    empty = (alter(weights, dtype="bool"), alter(weights, dtype="bool", shape=(*weights.shape[:-1], 1)))
+    search = (alter(one, name=f"{one.name} empty") for one in empty)
+    tape.operations[-1] = alter(tape.operations[-1], scratch=tape.operations[-1].scratch.and_also(search))
+    return weights
 
 
 def _narrowed(tape: Writer, x: Tensor, label: str, holds: Sequence[Tensor] = ()) -> Tensor:

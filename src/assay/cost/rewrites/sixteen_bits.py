@@ -35,8 +35,7 @@ def narrow_ledger(cost: Cost, dtype: str) -> Cost:
         if operation.backend == MATH:
             tape.append(returned_in(dtype, operation))
             continue
-        follows = operation.name == "aten.view" and operation.autocast != "low" and operation.inputs[0] in lifted
-        if operation.autocast == "float32" or follows:
+        if operation.autocast == "float32" or _follows(operation, lifted):
             copies = _copies(operation, cost, lifted)
             held = (lifted[name] for name in operation.holds if name in lifted)
             tape.extend((*copies, alter(operation.reading(lifted), holds=(*operation.holds, *held))))
@@ -60,6 +59,11 @@ def narrow_ledger(cost: Cost, dtype: str) -> Cost:
         pieces={name: cast(tensor) for name, tensor in cost.pieces.items()},
         tables=tuple(map(cast, cost.tables)),
     )
+
+
+def _follows(operation: Operation, lifted: dict[str, str]) -> bool:
+    """True for a view of a lifted value, unless the value is cast back here."""
+    return operation.name == "aten.view" and operation.autocast != "low" and operation.inputs[0] in lifted
 
 
 def _copies(operation: Operation, cost: Cost, wide: dict[str, str]) -> list[Operation]:
