@@ -98,7 +98,8 @@ def run_absent(
     standard error. Raises `UsageError` if the machine or the script's environment does not allow it.
     """
     library = library_for(command, tell)
-    with tempfile.TemporaryDirectory(prefix="assay-absent-") as folder:
+    # A process that the script left behind may still write there.
+    with tempfile.TemporaryDirectory(prefix="assay-absent-", ignore_cleanup_errors=True) as folder:
         given = {**child_environment(library, Path(folder)), **description(device, count), **variables}
         given["PATH"] = _first("PATH", str(write_driver_query(Path(folder) / "bin", device, count)))
         given["ASSAY_ABSENT_STEPS"] = str(steps or 0)
