@@ -6,7 +6,7 @@ from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import catalogue
-from support.runs import SHAPE, run_with
+from support.runs import UNTIED, run_with
 from support.steps import traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
@@ -20,8 +20,7 @@ SCALARS = ("aten._local_scalar_dense", "aten.stack")
     "text", ["", *OPTIMIZERS, "sgd:nesterov=true", "sgd:momentum=0", "bf16_full"], ids=lambda text: text or "adamw"
 )
 def test_an_update_reads_and_writes_what_is_predicted(text: str) -> None:
-    untied = SHAPE.model_copy(update={"tie_embeddings": False})  # for mup
-    run = run_with(*(Spec.parse_stack(text) if text else ()), model=untied)
+    run = run_with(*(Spec.parse_stack(text) if text else ()), model=UNTIED)
     cost, trace = estimate(run, CPU).cost, traced(run)
     update = [one for one in trace.operations if one.phase == "update" and one.operation_class != "contraction"]
     moved = sum(one.bytes for one in update if one.name not in SCALARS)

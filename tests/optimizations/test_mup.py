@@ -10,12 +10,11 @@ from assay.optimizations import optimizations_of, resolve, resolve_run
 from assay.training.loop import train_step
 from support.configured import assert_refused
 from support.peaks import assert_exact
-from support.runs import SHAPE, run_with, without
+from support.runs import SHAPE, UNTIED, run_with, without
 from support.steps import build_step, losses, micro_batches, traced
 
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 MUP = Spec(name="mup", fields={"base_width": 8})
-UNTIED = SHAPE.model_copy(update={"tie_embeddings": False})
 WIDTHS = (32, 64, 128, 256)
 
 

@@ -11,12 +11,11 @@ from assay.hardware import Machine
 from assay.optimizations import Conflict, resolve
 from assay.training.loop import train_step
 from support.peaks import assert_peak
-from support.runs import FOUR, SHAPE, run_with, without
+from support.runs import FOUR, SHAPE, UNTIED, run_with, without
 from support.steps import build_step, losses, saved_bytes, traced
 
 PADDED = Spec(name="vocab_padding", fields={"multiple": 64})
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
-UNTIED = SHAPE.model_copy(update={"tie_embeddings": False})
 
 
 @pytest.mark.parametrize("model", [SHAPE, UNTIED], ids=["tied", "untied"])

@@ -9,12 +9,11 @@ from assay.config import Spec
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve, resolve_run, trained_model
-from support.runs import SHAPE, run_with, without
+from support.runs import SHAPE, UNTIED, run_with, without
 from support.steps import build_step, losses, traced
 
 TYING = Spec(name="weight_tying")
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
-UNTIED = SHAPE.model_copy(update={"tie_embeddings": False})
 STACKS = [(), (Spec(name="bf16_mixed"),), (Spec(name="sdpa_attention"), Spec(name="chunked_cross_entropy"))]
 
 

@@ -14,6 +14,8 @@ from assay.optimizations import Stage, catalogue, resolve, resolve_run
 from assay.store.run_folder import RunFolder, RunSpec
 
 SHAPE = ModelConfig(n_layer=4, n_head=2, n_embd=32, context_length=16, vocab_size=61)
+UNTIED = SHAPE.model_copy(update={"tie_embeddings": False})
+"""Its output projection has a weight of its own, which `mup` needs."""
 
 VARIANTS = {
     "baseline": SHAPE,

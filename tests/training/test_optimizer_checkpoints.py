@@ -12,7 +12,7 @@ from assay.optimizations import Unavailable, catalogue, resolve
 from assay.training.checkpoints import checkpoint
 from assay.training.loop import train_step
 from assay.training.step_record import Position
-from support.runs import SHAPE, run_with
+from support.runs import UNTIED, run_with
 from support.steps import build_step
 
 OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.claims]
@@ -21,7 +21,7 @@ OPTIMIZERS = [name for name, kind in catalogue().items() if "optimizer" in kind.
 @pytest.mark.usefixtures("updates_as_written")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_it_continues_bit_for_bit(name: str, tmp_path: Path) -> None:
-    run = run_with(Spec(name=name), model=SHAPE.model_copy(update={"tie_embeddings": False}))  # for mup
+    run = run_with(Spec(name=name), model=UNTIED)
     try:
         resolve(Spec(name=name)).check(run, Machine(processor="any", cores=2, memory_bytes=2**34))
     except Unavailable as reason:

@@ -44,8 +44,7 @@ def zero_padding(initialize: Callable[[str, torch.Size], Tensor], tokens: int) -
 
 
 def _widen(module: nn.Embedding | nn.Linear, rows: int) -> None:
-    weight = module.weight
-    module.weight = nn.Parameter(weight.new_empty((rows, *weight.shape[1:])), weight.requires_grad)
+    module.weight = nn.Parameter(module.weight.new_empty((rows, *module.weight.shape[1:])))
 
 
 def _logits(projection: nn.Linear, tokens: int, x: Tensor) -> Tensor:
