@@ -84,8 +84,6 @@ class Laboratory:
         # Of a corpus that is cut short the manifest counts files that were never read.
         self.tokens_per_document = tokens / manifest.source.files if base.data.max_bytes is None else None
         self.until = until
-        rates = self.machine.rates.get(self.machine.device(base.device))
-        self.peak_flops = max(rates.matmul_flops.values()) if rates else None
 
     def estimate(self, stack: Stack, batch: int) -> Estimate:
         """What the ledger says. Raises `UsageError` where it cannot be had, `Unpredicted` without arithmetic."""
@@ -136,9 +134,9 @@ class Laboratory:
         except UsageError as reason:
             return replace(cell, reason=str(reason))
         shutil.rmtree(self.home.runs / result.run, ignore_errors=True)
-        return replace(cell, **self._figures(result, stack, batch))
+        return replace(cell, **self._figures(result))
 
-    def _figures(self, result: RunResult, stack: Stack, batch: int) -> dict[str, Any]:
+    def _figures(self, result: RunResult) -> dict[str, Any]:
         seconds = result.step_seconds.median if result.step_seconds else None
         predicted = result.predicted
         return {
@@ -149,19 +147,13 @@ class Laboratory:
             "tokens_per_second": result.tokens_per_second,
             "step_seconds": seconds,
             "first_step_seconds": result.first_step_seconds,
-            "mfu": self._mfu(seconds, batch),
+            "mfu": predicted.utilization(seconds).get("MFU") if predicted and seconds else None,
             "allocated_bytes": result.memory.tensors_peak_bytes,
             "reserved_bytes": result.memory.reserved_peak_bytes,
             "predicted_bytes": predicted.tensors_peak_bytes if predicted else None,
             "train_loss": result.train_loss,
             "evidence": tuple(one.observed for one in result.evidence),
         }
-
-    def _mfu(self, seconds: float | None, batch: int) -> float | None:
-        """FLOPs that the plain model needs, over what the fastest measured product would have done meanwhile."""
-        if seconds is None or self.peak_flops is None:
-            return None
-        return self.estimate((), batch).model_flops / seconds / self.peak_flops
 
 
 def without(stack: Sequence[str], name: str | None) -> Stack:

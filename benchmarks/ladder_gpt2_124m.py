@@ -233,7 +233,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         configuration=lab.base.model_dump(mode="json"),
         memory_bytes=memory,
-        peak_flops=lab.peak_flops,
         climbed=climbed,
         left_out=credit["left out"],
         alone=credit["alone"],

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.units import format_bytes, format_count, format_flops, format_percent, format_seconds
+from assay.units import format_bytes, format_count, format_percent, format_seconds
 from ladder_cells import Outcome
 
 TITLES = (
@@ -31,7 +31,6 @@ class Ladder:
     date: str
     configuration: dict[str, Any]
     memory_bytes: int
-    peak_flops: float | None
     climbed: list[Row]
     left_out: list[Row]
     """The first is the full stack."""
@@ -75,15 +74,10 @@ def markdown(found: Ladder) -> str:
     """The three tables."""
     model = found.configuration["model"]
     shape = f"{model['n_layer']} layers of width {model['n_embd']}, context {model['context_length']}"
-    peak = (
-        "not measured"
-        if found.peak_flops is None
-        else f"{format_flops(found.peak_flops)}/s, the fastest matrix product measured here"
-    )
     head = (
         f"# The ladder on {found.device}\n\n{shape}; torch {found.torch}; {found.date}; batches fill "
-        f"{format_bytes(found.memory_bytes)}. MFU is relative to {peak}. Each cell is one "
-        "run. The first rung is in two tables, and its difference between them is noise. "
+        f"{format_bytes(found.memory_bytes)}. MFU is relative to the peak of the dtypes in which a cell "
+        "multiplies. Each cell is one run. The first rung is in two tables, and its difference between them is noise. "
         "`benchmarks/ladder_gpt2_124m.py` repeats the measurement.\n"
     )
     parts = [head, "\n## Rung by rung\n\n", _table(TITLES, [cells(row) for row in found.climbed])]

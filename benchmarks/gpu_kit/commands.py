@@ -15,10 +15,10 @@ _LAST = 6000
 
 
 def cells(given: Given) -> Mapping[str, Callable[[], Result]]:
-    """One item: the study `gpu-twenty-four-fixed`, at 60 steps."""
+    """One item: the study `gpu-twenty-four`, at 60 steps."""
     words = ["training.steps=60", *([f"data.path={Path(given.text).absolute()}"] if given.text else [])]
     words += ["model.n_layer=1", "model.n_embd=48", "model.context_length=32"] if given.tiny else []
-    return {"study": partial(_done, ["-m", "assay", "study", "run", "gpu-twenty-four-fixed", *words])}
+    return {"study": partial(_done, ["-m", "assay", "study", "run", "gpu-twenty-four", *words])}
 
 
 def ladder(given: Given) -> Mapping[str, Callable[[], Result]]:

@@ -183,6 +183,22 @@ def test_a_faulty_start_is_a_sentence(
     assert says in said.sentence()
 
 
+def test_a_setting_of_the_command_line_that_levels_set_otherwise_is_named(
+    assay: Assay, fake: Fake, tmp_path: Path, corpus: str
+) -> None:
+    path = tmp_path / "partly.yaml"
+    path.write_text(
+        f"kind: factorial\noverrides: [{', '.join((corpus, *TINY))}]\nseeds: 1\nprocesses: 1\nblocks: 2\n"
+        "vary: {shape: {usual: {}, longer: {training.steps: 9, model.context_length: 12}}}\n"
+    )
+    told = "training.steps=8 does not hold for rows of longer (9), which set it."
+    assert told in assay("study", "plan", str(path), "training.steps=8", "training.batch_size=2").out
+    said = assay("study", "run", str(path), "training.steps=8", "training.batch_size=2")
+    assert said.code == 0, said.err
+    assert told in said.err
+    assert "batch_size=2 does not hold" not in said.err
+
+
 def test_levels_that_exclude_leaves_out_of_every_row_are_named_before_and_after(
     assay: Assay, fake: Fake, tmp_path: Path, corpus: str
 ) -> None:

@@ -1,12 +1,15 @@
 """Studies before they run: those of the library, new files, and plans of either."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.api.configuration import configure, with_initial_weights
 from assay.config.home import Home, home_of
 from assay.errors import UsageError
+
+_NAMED = 3
+"""Levels that one sentence names."""
 
 if TYPE_CHECKING:
     from assay.analysis.choose.best import Best
@@ -58,7 +61,7 @@ def plan(
         raise UsageError("a study that measures losses only has no times to calibrate; leave out --calibrate")
     found = outlook(study, base, place, on_progress or silent, calibrate=calibrate, timed=timed)
     check_statements(study, {row.label for row in found.rows})
-    return found
+    return found._replace(notes=(*found.notes, *_in_part(study, overrides)))
 
 
 def without_times(study: "Study") -> "Study":
@@ -119,12 +122,12 @@ def _best(start: "StartFrom", home: Home) -> "Best":
     return best_row(analyse(record), start.metric)
 
 
-def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[str, ...]:
-    """Return sentences on what a file says in vain, which are told at once, and on the quantity that rows share."""
+def remarks(study: "Study", cells: "Sequence[Cell]", overrides: Sequence[str], tell: "Progress") -> tuple[str, ...]:
+    """Return sentences on what is said in vain, which are told at once, and on the quantity that rows share."""
     from assay.records.study import AGAIN
     from assay.studies.constant import sentence
 
-    idle = study.idle()
+    idle = (*study.idle(), *_in_part(study, overrides))
     for said in idle:
         tell(said, None)
     if study.constant is None:
@@ -133,6 +136,15 @@ def remarks(study: "Study", cells: "Sequence[Cell]", tell: "Progress") -> tuple[
         *idle,
         sentence(study.constant, {one.treatment: one.run for one in cells if one.treatment != AGAIN}),
     )
+
+
+def _in_part(study: "Study", overrides: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence on each setting of the command line that some levels of a factor set otherwise."""
+    for key, _, value in (one.partition("=") for one in overrides):
+        levels = [f"{level} ({given})" for factor in study.factors() for level, given in factor.setting(key)]
+        if levels:
+            more = f" and {len(levels) - _NAMED} others" if len(levels) > _NAMED else ""
+            yield f"{key}={value} does not hold for rows of {', '.join(levels[:_NAMED])}{more}, which set it."
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:

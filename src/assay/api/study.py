@@ -180,7 +180,7 @@ def run(
         timed=not (loss_only or study.losses_only),
         halving=study.halving(),
         hours=max_hours,
-        notes=(*notes, *remarks(study, cells, on_progress or silent)),
+        notes=(*notes, *remarks(study, cells, overrides, on_progress or silent)),
     )
     return analyse(measure_design(cells, base, how))
 

@@ -63,6 +63,10 @@ class Factor(NamedTuple):
         """Return what a level changes."""
         return self.changes.get(level, {self.key: level})
 
+    def setting(self, key: str) -> list[tuple[str, str]]:
+        """Return the named levels that set a configuration key, and their values."""
+        return [(level, changes[key]) for level, changes in self.changes.items() if key in changes]
+
     def is_placebo(self, level: str) -> bool:
         """True if a level changes nothing under a label of its own."""
         return is_placebo(level) and not self.at(level)
