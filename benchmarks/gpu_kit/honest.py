@@ -73,7 +73,7 @@ def _judged(stack: str, deep: bool, number: int, tiny: bool) -> Result:
         read(step, [take_step(step, index)])
     with tempfile.TemporaryDirectory() as folder:
         record_steps(step, run, Path(folder), first=first)
-        proof = check_values(Recorded(Path(folder)), run, data, device())  # type: ignore[arg-type]
+        proof = check_values(Recorded(Path(folder), device=device()), run, data, device())  # type: ignore[arg-type]
     return {
         "verdict": proof.verdict,
         "failures": list(proof.failures),
