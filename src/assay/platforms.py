@@ -7,12 +7,14 @@ Windows has no signal that requests an end, no process groups, and no lock that 
 number of a parent that has ended, so a child has to look whether that process lives.
 """
 
+import gc
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -188,3 +190,60 @@ def read_fork(child: int, reading: int) -> tuple[str, int]:
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     return text, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Fork:
+    """A fork of this process that does `work`, with some of the interface of `subprocess.Popen`.
+
+    Its standard input and output are pipes to this process, and its standard error is `log`. It ends with the code that
+    the work returns, or with 1 and a traceback if the work raises. Windows cannot fork.
+    """
+
+    def __init__(self, work: Callable[[], int], log: IO[bytes]) -> None:
+        given, written = os.pipe()
+        read, taken = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(work, (given, taken, log.fileno()))
+        for one in (given, taken):
+            os.close(one)
+        self.stdin, self.stdout = os.fdopen(written, "wb"), os.fdopen(read, "rb")
+        self.returncode: int | None = None
+        """Exit code, or minus the number of the signal that killed it; None while it is not known to have ended."""
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended, and return its exit code. Raises `subprocess.TimeoutExpired`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            child, status = os.waitpid(self.pid, os.WNOHANG)
+            if child:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif until is not None and time.monotonic() >= until:
+                raise subprocess.TimeoutExpired("a fork", timeout or 0.0)
+            else:
+                time.sleep(_LOOK_SECONDS)
+        return self.returncode
+
+
+def _become(work: Callable[[], int], streams: tuple[int, int, int]) -> None:
+    """Take standard streams, let go of everything else of the parent's, do the work, and end this process."""
+    code = 1
+    try:
+        for number, one in enumerate(streams):
+            os.dup2(one, number)
+        # The parent's ends of the pipes among them: while this process held one, it would never see it closed.
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        for one in STOPPING:
+            signal.signal(one, signal.SIG_DFL)
+        gc.enable()
+        code = work()
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)

@@ -522,3 +522,21 @@ def test_an_interrupt_from_a_terminal_still_gives_an_answer(absent_home: Path, t
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "The script was interrupted after" in out
+
+
+FORKS = """
+import os, torch
+from assay.worker.processes import fork_server
+fork_server._import_as_a_child()
+assert not fork_server.uses_cuda()
+if not os.fork():
+    os._exit(0 if torch.zeros(1, device="cuda").is_cuda else 1)
+assert os.wait()[1] == 0
+torch.zeros(1, device="cuda")
+assert fork_server.uses_cuda()
+"""
+
+
+def test_the_server_of_cells_can_be_forked_until_it_has_started_cuda(run: Run) -> None:
+    ran = run(FORKS)
+    assert ran.answer.returncode == 0, ran.printed

@@ -35,6 +35,7 @@ _SURROUNDINGS = {
     "PYTHONUNBUFFERED": "1",
     "PYTHONHASHSEED": "0",  # keeps the order of sets, and with it the count of allocations, equal
     "TOKENIZERS_PARALLELISM": "false",  # a forked tokenizer must not warn
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # else a look whether there is a GPU starts CUDA, and no fork could use it
     "PYDANTIC_DISABLE_PLUGINS": "__all__",  # else all installed packages are searched for plugins of pydantic
 }
 """Environment of a measured process, in addition to its parent's."""

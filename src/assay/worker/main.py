@@ -114,7 +114,8 @@ def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str
         if channel.interrupted:
             raise Interrupted("interrupted before it began")
         pin(findings.spec.config.cores)
-        reference = ReferenceProcess.of(folder, findings.spec.config) if _speaks() else None
+        forked = how.get("forked", False)
+        reference = ReferenceProcess.of(folder, findings.spec.config, forked=forked) if _speaks() else None
         from assay.worker.session import Session
 
         Session(folder, channel, phases, findings, turns, reference, **how).work()

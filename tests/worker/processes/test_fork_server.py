@@ -34,6 +34,10 @@ def server() -> Iterator[ForkServer]:
         yield found
 
 
+def test_a_process_without_a_gpu_has_not_started_cuda() -> None:
+    assert not fork_server_module.uses_cuda()
+
+
 def forked(server: ForkServer, folder: RunFolder) -> tuple[int, RunResult]:
     with folder.log_file.open("ab") as log, folder.lock_file.open("ab") as lock:
         process = server.fork([str(folder.path), *UNTIMED], log, lock)

@@ -50,8 +50,12 @@ __attribute__((constructor(101))) static void describe(void) {
 int absent_current(void) { return current; }
 static int exists(int device) { return device >= 0 && device < absent_gpu.count; }
 
+/* The driver answers once it was started. The runtime starts it when it is asked for the first time. */
+static int started;
+
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = absent_gpu.count;
+    started = 1;
     return absent_gpu.count ? cudaSuccess : absent_failed(cudaErrorNoDevice);
 }
 
@@ -60,6 +64,7 @@ cudaError_t cudaGetDevice(int *device) { return *device = current, cudaSuccess; 
 cudaError_t cudaSetDevice(int device) {
     if (!exists(device)) return absent_failed(cudaErrorInvalidDevice);
     current = device;
+    started = 1;
     return cudaSuccess;
 }
 
@@ -157,9 +162,17 @@ cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags) {
 }
 
 /* The same from the driver. */
-CUresult cuInit(unsigned flags) { return (void)flags, absent_gpu.count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE; }
+CUresult cuInit(unsigned flags) {
+    (void)flags;
+    started = 1;
+    return absent_gpu.count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
 CUresult cuDriverGetVersion(int *version) { return *version = CUDA_VERSION, CUDA_SUCCESS; }
-CUresult cuDeviceGetCount(int *count) { return *count = absent_gpu.count, CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int *count) {
+    *count = absent_gpu.count;
+    return started ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     *device = ordinal;

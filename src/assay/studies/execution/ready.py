@@ -4,9 +4,11 @@ A process that runs one wave on another machine prepares its cells in the same w
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
+from typing import Self
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, identity
@@ -89,20 +91,41 @@ def with_step_times(prepared: Mapping[str, ReadyRun], home: Home, prepare: Prepa
     return found
 
 
-def forking(plan: StudyPlan, prepared: Collection[ReadyRun], home: Home) -> AbstractContextManager[ForkServer | None]:
-    """Return the context of the server that forks a study's cells; None where each cell starts by itself.
+class Servers:
+    """Context of the servers that fork the cells of a study; a cell without one starts by itself.
 
-    A timed cell does. So does every cell on another system than Linux, and every cell that uses an accelerator, which a
-    process cannot do after a fork.
+    Cells without times have one server. Timed cells on an accelerator have one for each wave of rows. The forks of one
+    server share the layout of their addresses, which has a part in their times. On a CPU a timed cell starts by itself,
+    because its process's memory and time are measured. Every cell does so off Linux.
     """
-    machine = detect()
-    on_cpu = all(machine.device(one.run.device) == "cpu" for one in prepared)
-    forks = CAN_FORK_WITH_THREADS and on_cpu and not plan.protocol.blocks
-    return fork_server(home) if forks else nullcontext()
+
+    def __init__(self, plan: StudyPlan, prepared: Collection[ReadyRun], home: Home) -> None:
+        machine = detect()
+        on_cpu = any(machine.device(one.run.device) == "cpu" for one in prepared)
+        self._timed, self._home = plan.protocol.blocks > 0, home
+        self._forks = CAN_FORK_WITH_THREADS and not (on_cpu and self._timed)
+        self._open, self._lock = ExitStack(), Lock()
+        self._server: ForkServer | None = None
+        self._wave: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+
+    def of(self, cell: Cell) -> ForkServer | None:
+        """Return the server of a cell; that of another wave ends, and its cells live on."""
+        wave = cell.group if self._timed else ""
+        with self._lock:
+            if self._forks and wave != self._wave:
+                self._open.close()
+                self._server, self._wave = self._open.enter_context(fork_server(self._home)), wave
+            return self._server
 
 
-def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, server: ForkServer | None = None) -> Start:
-    """Return the function that starts a cell of a study in a process of its own, forked from the server if possible."""
+def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, servers: Servers | None = None) -> Start:
+    """Return the function that starts a cell of a study in a process of its own, forked from a server if possible."""
     any_cell = next(iter(prepared.values()))
 
     def begin(cell: Cell) -> AbstractContextManager[RunningCell]:
@@ -111,6 +134,7 @@ def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, server: 
             known = replace(any_cell, run=cell.run, predicted=None)
         turns = 0 if cell.treatment == NUDGED else plan.protocol.blocks
         known = replace(known, preset=Path(plan.title).name)
+        server = None if servers is None else servers.of(cell)
         return start(known, home, turns=turns, timeout=plan.timeout, server=server)
 
     return begin

@@ -28,7 +28,7 @@ from assay.studies.execution.fold import Progress, fold, gather_waves, record_of
 from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
 from assay.studies.execution.order import in_order, shuffle_rows, waves_in_order
 from assay.studies.execution.ready import (
-    forking,
+    Servers,
     predicted_seconds,
     ready_cells,
     side_by_side,
@@ -199,8 +199,8 @@ def _executed(
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     ending = StudyEnding.COMPLETE
-    with forking(plan, prepared.values(), how.home) as server:
-        begin = starter(plan, prepared, how.home, server)
+    with Servers(plan, prepared.values(), how.home) as servers:
+        begin = starter(plan, prepared, how.home, servers)
         while (waves := _due(plan, done, how)) and ending is StudyEnding.COMPLETE:
             _tell_rung(folder, plan, done, how)
             work = Work(deadline.before(waves), begin, plan.protocol.blocks, tell, how.home, folder.path, slots)

@@ -1,14 +1,15 @@
 """The fork server: ``python -P -m assay.worker.processes.fork_server``, which forks a measured child for each request.
 
 It imports what every child imports, and finds out what is the same in every child: validators of models, and versions.
-It does nothing else. When it forks, no thread of torch exists and nothing was computed. So a child finds what a process
-of its own would have found after its imports. A child itself imports what only some runs need.
+It does nothing else. When it forks, no thread of torch exists, no GPU was used, and nothing was computed. So a child
+finds what a process of its own would have found after its imports. A child itself imports what only some runs need.
 
 Requests come over standard input, a socket, and each brings the child's arguments and its descriptors
 (`launch.forked`). When that socket closes, the parent has ended or needs no more children, and the server ends.
 Its children live on: each has a lifeline of its own.
 """
 
+import ctypes
 import gc
 import importlib
 import json
@@ -22,8 +23,10 @@ from contextlib import contextmanager, suppress
 
 _MODULES = (
     *("assay.worker.main", "assay.worker.session", "torch._dynamo", "safetensors.torch"),
-    "assay.reference.expected",
+    *("assay.reference.expected", "assay.worker.proof.reference", "assay.values.check"),
 )
+_CUDA_NOT_STARTED = 3
+"""The driver's answer before it is started (CUDA_ERROR_NOT_INITIALIZED)."""
 _LONGEST_REQUEST = 2**16
 _DESCRIPTORS = 5
 """Standard input, output and error of a child, the lock of its folder, and the socket for answers."""
@@ -146,9 +149,21 @@ def _find_out() -> None:
     packages()
 
 
+def uses_cuda() -> bool:
+    """Return whether this process has started CUDA. A fork of it could then use no GPU."""
+    with suppress(OSError), open("/proc/self/maps") as maps:
+        loaded = [line.split()[-1] for line in maps if "/libcuda.so" in line]
+        return (
+            bool(loaded) and ctypes.CDLL(loaded[0]).cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _CUDA_NOT_STARTED
+        )
+    return False
+
+
 def _main() -> int:
     _import_as_a_child()
     _find_out()
+    if uses_cuda():  # by a module that looks for a GPU; the parent starts its children itself
+        return 0
     from assay.worker.main import main
 
     arguments = serve_requests(socket.socket(fileno=0))

@@ -1,10 +1,11 @@
 """The reference process as a run sees it: started with the run, asked as often as the run recorded some steps.
 
 It starts before the run imports torch. Beside it, on another core, it imports the same modules and builds the reference
-programs. Then it waits, so it computes nothing while the run is measured. A run that ends, in any way, closes its
-standard input and thereby ends it.
+programs. A forked run has imported them, and forks it. Then it waits, so it computes nothing while the run is measured.
+A run that ends, in any way, closes its standard input and thereby ends it.
 """
 
+import importlib
 import queue
 import shutil
 import subprocess
@@ -12,10 +13,12 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import first_line
+from assay.platforms import Fork
 from assay.records.evidence import ValueProof
 from assay.store.run_folder import RunFolder
 
@@ -31,21 +34,33 @@ _LAST_SECONDS = 5.0
 """Time for a process that has closed its output to end with a code of its own."""
 
 
+def _check_when_asked(place: str) -> int:
+    code: int = importlib.import_module(COMMAND[-1]).main(place)
+    return code
+
+
 def values_folder(folder: RunFolder) -> Path:
     """Folder of the process's log, and of the recorded values of each part of a run with their proof."""
     return folder.path / "values"
 
 
 class ReferenceProcess:
-    """A process that checks recorded values of the run in `folder`, part by part, when it is asked."""
+    """A process that checks recorded values of the run in `folder`, part by part, when it is asked.
 
-    def __init__(self, folder: RunFolder) -> None:
+    It is a fork of this process if that has been `forked` itself.
+    """
+
+    def __init__(self, folder: RunFolder, *, forked: bool = False) -> None:
         self._place = values_folder(folder)
         shutil.rmtree(self._place, ignore_errors=True)  # of a process that was killed
         self._place.mkdir()
         with (self._place / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*COMMAND, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            self._process: Fork | subprocess.Popen[bytes] = (
+                Fork(partial(_check_when_asked, str(folder.path)), log)
+                if forked
+                else subprocess.Popen(
+                    [*COMMAND, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                )
             )
         self._asked = 0.0
         self._words: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -62,9 +77,9 @@ class ReferenceProcess:
         self._words.put(b"")
 
     @classmethod
-    def of(cls, folder: RunFolder, run: "ResolvedRun") -> "ReferenceProcess | None":
+    def of(cls, folder: RunFolder, run: "ResolvedRun", *, forked: bool = False) -> "ReferenceProcess | None":
         """Start the process of a run whose values are to be checked; return None for any other."""
-        return cls(folder) if run.optimizations and run.training.check_values else None
+        return cls(folder, forked=forked) if run.optimizations and run.training.check_values else None
 
     def ask(self, part: str) -> None:
         """Have it check the record of a part of the run, which is complete, in the folder of that name."""
