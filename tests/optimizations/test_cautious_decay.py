@@ -21,6 +21,12 @@ def test_every_decaying_parameter_is_compared_with_its_update() -> None:
     assert proof_of(RUN, traced(RUN)).observed == "18 of 18 decaying parameters compared with their updates"
 
 
+def test_a_schedule_that_has_reached_zero_is_compared_as_well() -> None:
+    still = RUN.training.model_copy(update={"learning_rate": 0.0, "min_learning_rate": 0.0})
+    run = RUN.model_copy(update={"training": still})
+    assert proof_of(run, traced(run)).verdict
+
+
 def test_plain_decay_is_caught() -> None:
     assert not proof_of(RUN, traced_with(adamw(RUN.training), RUN)).verdict
 

@@ -42,7 +42,7 @@ class Decaying(OneByOne):
         amount = group["lr"] * group["weight_decay"]
         if not self.cautious:
             parameter.mul_(1 - amount)
-        elif amount:
+        elif group["weight_decay"]:  # also at a rate of zero, so that every step is the same program
             # A product of a sign, unlike one of two small numbers, is never rounded to zero.
             aligned = direction.sign().to(parameter.dtype).mul_(parameter).ge_(0)
             parameter.mul_(aligned.mul_(-amount).add_(1))
