@@ -300,7 +300,7 @@ def _not_begun(record: ComparisonRecord) -> list[str]:
 
 def _listed(names: Sequence[str], separator: str = ", ") -> str:
     """Return the names in one text; of many, the first ones and the number of the others."""
-    if len(names) <= _MOST:
+    if len(names) <= _MOST + 1:
         return separator.join(names)
     return f"{separator.join(names[:_MOST])} and {len(names) - _MOST} others"
 

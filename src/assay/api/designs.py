@@ -143,8 +143,9 @@ def _in_part(study: "Study", overrides: Sequence[str]) -> Iterator[str]:
     for key, _, value in (one.partition("=") for one in overrides):
         levels = [f"{level} ({given})" for factor in study.factors() for level, given in factor.setting(key)]
         if levels:
-            more = f" and {len(levels) - _NAMED} others" if len(levels) > _NAMED else ""
-            yield f"{key}={value} does not hold for rows of {', '.join(levels[:_NAMED])}{more}, which set it."
+            others = len(levels) - _NAMED
+            shown, more = (levels[:_NAMED], f" and {others} others") if others > 1 else (levels, "")
+            yield f"{key}={value} does not hold for rows of {', '.join(shown)}{more}, which set it."
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:

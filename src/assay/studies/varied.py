@@ -76,8 +76,9 @@ class Varied(Study):
         free = self.model_copy(update={"exclude": ()})
         rows = [self._values(levels) for levels in free.combinations()] if self.exclude else []
         unmet = [_written(one) for one in self.exclude if not any(is_excluded(row, (one,)) for row in rows)]
-        more = f" and {len(unmet) - _MOST} others" if len(unmet) > _MOST else ""
-        return (f"No row has what exclude leaves out: {'; '.join(unmet[:_MOST])}{more}.",) if unmet else ()
+        others = len(unmet) - _MOST
+        shown, more = (unmet[:_MOST], f" and {others} others") if others > 1 else (unmet, "")
+        return (f"No row has what exclude leaves out: {'; '.join(shown)}{more}.",) if unmet else ()
 
     def factors(self) -> tuple[Factor, ...]:
         """Return the factors in the order of the file."""
