@@ -74,6 +74,13 @@ def test_a_device_that_torch_lacks_stays_unknown(tmp_path: Path, monkeypatch: py
     assert "stay unknown" in heard[-1]
 
 
+def test_a_gpu_that_is_absent_is_not_measured(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "devices", lambda found: ("cpu", "cuda"))
+    monkeypatch.setenv("ASSAY_ABSENT_NAME", "NVIDIA H200")
+    with pytest.raises(UsageError, match="the NVIDIA H200 is absent and computes nothing, so nothing can be timed"):
+        measured_machine(Home(tmp_path / "home"))
+
+
 def test_a_machine_that_is_too_busy_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
     monkeypatch.setattr(machine, "_MEASURE", (sys.executable, "-c", "import sys; sys.stdin.read()"))
     monkeypatch.setattr(machine, "_LIMIT_SECONDS", 0.05)

@@ -7,6 +7,9 @@ from assay.cost.kernels import Gpu
 from assay.errors import UsageError, among, short_text
 from assay.hardware.devices import CONTEXT_BYTES, DEVICES, LIMITS, MIB, Device, ProcessorLimits
 
+IN_PLACE = "ASSAY_ABSENT_NAME"
+"""Variable of a process whose GPU is absent: the name of the one that it finds."""
+
 
 def with_context(nbytes: int) -> tuple[int, int]:
     """Return the least and the most memory in use on a device of which the allocator holds `nbytes`."""
@@ -97,4 +100,4 @@ def description(device: AbsentDevice, count: int) -> dict[str, str]:
     }
     # A space stands before each key, so that no key is found at the end of another.
     text = "".join(f" {key}={value}" for key, value in figures.items())
-    return {"ASSAY_ABSENT_DEVICE": text, "ASSAY_ABSENT_NAME": device.name}
+    return {"ASSAY_ABSENT_DEVICE": text, IN_PLACE: device.name}

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from assay.absent.gpus import IN_PLACE
 from assay.config.home import Home
-from assay.errors import StorageError
+from assay.errors import StorageError, UsageError
 from assay.files import write_file
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import (
@@ -37,7 +38,7 @@ def measured_machine(
     """Return this machine with the rates of each device that torch can use; `fresh` measures all of them anew.
 
     `threads` is the number of threads of a run, None for the default. `tell` receives a sentence before each wait.
-    Raises `UsageError` if `home` cannot be written, `StorageError` if the disk refuses, and `RuntimeError` if a
+    Raises `UsageError` if `home` cannot be written or a GPU is absent, `StorageError` if the disk refuses, and `RuntimeError` if a
     measurement fails.
     """
     set_aside_damaged(home, tell)
@@ -48,6 +49,11 @@ def measured_machine(
     home.ready()
     found: dict[str, Rates] = {}
     for device in missing:
+        if device == "cuda" and IN_PLACE in os.environ:
+            raise UsageError(
+                f"the {os.environ[IN_PLACE]} is absent and computes nothing, so nothing can be timed on it; "
+                "predict with --device, or run a study with --loss-only"
+            )
         tell(f"measuring matrix products and copies on {device}, which takes some seconds")
         try:
             rates = _measure(device, threads)
