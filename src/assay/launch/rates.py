@@ -38,8 +38,8 @@ def measured_machine(
     """Return this machine with the rates of each device that torch can use; `fresh` measures all of them anew.
 
     `threads` is the number of threads of a run, None for the default. `tell` receives a sentence before each wait.
-    Raises `UsageError` if `home` cannot be written or a GPU is absent, `StorageError` if the disk refuses, and `RuntimeError` if a
-    measurement fails.
+    Raises `UsageError` if `home` cannot be written or a GPU is absent, `StorageError` if the disk refuses, and
+    `RuntimeError` if a measurement fails.
     """
     set_aside_damaged(home, tell)
     machine = known_machine(home, threads)

@@ -1,4 +1,4 @@
-"""Cells are predicted from steps that were timed before the study."""
+"""Cells are predicted from steps that were timed before the study, and forked from servers."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,7 +15,9 @@ from assay.hardware import detect
 from assay.hardware.rates import step_times_file, with_step_times
 from assay.hardware.step_times import StepTimes, depths
 from assay.launch.prepare import ReadyRun
+from assay.platforms import CAN_FORK_WITH_THREADS
 from assay.records.prediction import Predicted
+from assay.records.study import Cell
 from assay.studies.execution import ready
 from support.runs import run_with
 
@@ -68,3 +70,26 @@ def test_timed_cells_are_predicted_anew_and_others_keep_their_prediction(
         assert predicted.step_seconds == 0.25
         assert predicted.step_seconds_margin is not None
     assert found["b"].predicted == BEFORE
+
+
+@pytest.mark.skipif(not CAN_FORK_WITH_THREADS, reason="no cell is forked here")
+@pytest.mark.parametrize(
+    ("device", "timed_study", "servers"),
+    [
+        ("cpu", False, [1, 1, 1, 1]),
+        ("cpu", True, [0, 0, 0, 0]),
+        ("cuda", False, [1, 1, 1, 1]),
+        ("cuda", True, [1, 1, 2, 3]),
+    ],
+)
+def test_a_wave_of_timed_rows_on_a_gpu_has_a_server_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, timed_study: bool, servers: list[int]
+) -> None:
+    run = run_with().model_copy(update={"device": device})
+    rows = [("baseline", 0, 0), ("lion", 0, 0), ("baseline", 0, 1), ("baseline", 1, 0)]
+    waves = [Cell(treatment=name, seed=seed, process=process, run=run) for name, seed, process in rows]
+    with ready.Servers([cell(run)], Home(tmp_path), timed=timed_study) as found:
+        given = [found.of(one) for one in waves]
+    numbers: dict[int, int] = {}
+    assert [0 if one is None else numbers.setdefault(id(one), len(numbers) + 1) for one in given] == servers
+    assert not any(one is not None and one.pid for one in given)  # none is started before a cell is

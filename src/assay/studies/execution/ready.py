@@ -99,11 +99,11 @@ class Servers:
     because its process's memory and time are measured. Every cell does so off Linux.
     """
 
-    def __init__(self, plan: StudyPlan, prepared: Collection[ReadyRun], home: Home) -> None:
+    def __init__(self, prepared: Collection[ReadyRun], home: Home, *, timed: bool) -> None:
         machine = detect()
         on_cpu = any(machine.device(one.run.device) == "cpu" for one in prepared)
-        self._timed, self._home = plan.protocol.blocks > 0, home
-        self._forks = CAN_FORK_WITH_THREADS and not (on_cpu and self._timed)
+        self._timed, self._home = timed, home
+        self._forks = CAN_FORK_WITH_THREADS and not (on_cpu and timed)
         self._open, self._lock = ExitStack(), Lock()
         self._server: ForkServer | None = None
         self._wave: str | None = None

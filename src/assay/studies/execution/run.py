@@ -199,7 +199,7 @@ def _executed(
     for one in done.cells:
         how.tell(Ended(one.cell, one.result, one.wave))
     ending = StudyEnding.COMPLETE
-    with Servers(plan, prepared.values(), how.home) as servers:
+    with Servers(prepared.values(), how.home, timed=plan.protocol.blocks > 0) as servers:
         begin = starter(plan, prepared, how.home, servers)
         while (waves := _due(plan, done, how)) and ending is StudyEnding.COMPLETE:
             _tell_rung(folder, plan, done, how)
