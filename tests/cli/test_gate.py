@@ -1,12 +1,16 @@
 """`assay gate`: a lock that holds, growth that is named, and files for other programs."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.api import gpu_peak
 from assay.config import Home
+from assay.config.run import Run
+from assay.fake.peak import GpuPeak
+from assay.launch.gate import read_lock
+from assay.launch.gpu_peak import PYTHON
 from assay.records.gated import LOCK, FigureBlock, StepFigures
 from cli.conftest import Assay
 from support.absent import needs_cuda_build
@@ -90,6 +94,44 @@ def test_a_lock_has_several_devices_and_growth_of_one_fails(assay: Assay, step: 
     assert value.code == value.value["exit_code"] == 5
     assert assay("gate", "update", "train.py:build", "--device", "h100").code == 0
     assert assay("gate", "check").code == 0
+
+
+def test_figures_of_an_absent_gpu_are_locked_where_the_environment_has_one(
+    assay: Assay, step: Path, peaks: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserved = 3000
+
+    def found(source: Run, device: str, **_: Any) -> GpuPeak:
+        assert (source.model.own, source.model.own_folder) == ("train.py:build", str(step.parent.absolute()))
+        taken = {"peak_bytes": 2000, "requested_peak_bytes": 2500, "reserved_peak_bytes": reserved}
+        return GpuPeak.model_validate(
+            {
+                "device": device,
+                "torch": "2.11.0+cu130",
+                "ran": True,
+                "parameters": 1,
+                "instant": "",
+                "parts": {},
+                **taken,
+            }
+        )
+
+    monkeypatch.setattr("assay.api.absent_gpu.gpu_peak", found)
+    monkeypatch.setenv(PYTHON, "python")
+    assert assay("gate", "update", "train.py:build", "--device", "cpu", "--device", "h100").code == 0
+    kept = [one.absent for one in read_lock(Path(LOCK)).steps]
+    assert kept[0] is None
+    assert kept[1] is not None
+    assert (kept[1].torch, kept[1].device) == ("2.11.0+cu130", "NVIDIA H100 80GB HBM3")
+    reserved += 1
+    grown = assay("gate", "check", "--json")
+    assert (grown.code, grown.value["steps"][1]["figures"]["reserved_peak_bytes"]) == (5, {"locked": 3000, "now": 3001})
+    monkeypatch.delenv(PYTHON)
+    unchecked = assay("gate", "check")
+    assert unchecked.code == 0
+    assert "not checked  figures of an absent NVIDIA H100 80GB HBM3, torch 2.11.0+cu130" in unchecked.out
+    assay("gate", "update")
+    assert [one.absent for one in read_lock(Path(LOCK)).steps] == kept
 
 
 def test_a_smaller_step_passes_and_says_to_lock_it(assay: Assay, step: Path, peaks: dict[str, int]) -> None:
@@ -184,6 +226,9 @@ def test_an_absent_gpu_says_the_same_of_tensors_and_more_of_the_allocator(
 ) -> None:
     shared_library(tmp_path_factory, home.root)
     found = assay("gate", "update", "train.py:build", "--device", "h100", "--json").value["steps"][0]
-    assert found["absent"]["peak_bytes"] == found["figures"]["peak_bytes"]["now"]
-    assert found["absent"]["reserved_peak_bytes"] >= found["absent"]["requested_peak_bytes"]
-    assert "absent" not in json.loads(Path(LOCK).read_text())["steps"][0]["found"]
+    peak = gpu_peak("train.py:build", device="h100", way="absent")
+    assert peak.peak_bytes == found["figures"]["peak_bytes"]["now"]
+    assert peak.reserved_peak_bytes == found["figures"]["reserved_peak_bytes"]["now"] >= peak.requested_peak_bytes
+    assert assay("gate", "check").code == 0
+    step.write_text(GROWN)
+    assert "requested (absent GPU)" in assay("gate", "check").out

@@ -9,9 +9,8 @@ from assay.config.base import absolute
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.fake.peak import GpuPeak
     from assay.launch.gate import GateAnswer, StepCheck, Tolerance
-    from assay.records.gated import GateLock
+    from assay.records.gated import AbsentFigures, GateLock
 
 Tell = Callable[[str], None]
 
@@ -35,7 +34,7 @@ def gate_update(
 
     place, path, known = _opened(steps, lock, folder, GateLock())
     checks = tuple(_checks(steps, devices, place, path, known, None, on_progress))
-    write_lock(path, known.with_steps(tuple(one.now for one in checks)))
+    write_lock(path, known.with_steps(tuple(one.to_lock for one in checks)))
     return GateAnswer(path, checks, updated=True)
 
 
@@ -118,17 +117,23 @@ def _checks(
                 f"{name} is not locked for {device} in {path}; lock it: assay gate update {given} --device {device}"
             )
         tell(f"{name} on {device}")
-        found = LockedStep(step=name, device=device, found=step_figures(given, device, folder, tell))
-        absent = _run_absent(given, device, folder, tell)
-        yield StepCheck(found, None if before is None else before.found, tolerance or Tolerance(), absent)
+        found = step_figures(given, device, folder, tell)
+        now = LockedStep(step=name, device=device, found=found, absent=_run_absent(given, device, folder, tell))
+        yield StepCheck(now, before, tolerance or Tolerance())
 
 
-def _run_absent(step: str, device: str, folder: Path, tell: Tell) -> "GpuPeak | None":
+def _run_absent(step: str, device: str, folder: Path, tell: Tell) -> "AbsentFigures | None":
     """Run a step on an absent GPU where the environment for it is named; None elsewhere."""
     from assay.api.absent_gpu import gpu_peak
+    from assay.api.configuration import own_source
+    from assay.launch.gate import ABSENT_FIGURES
     from assay.launch.gpu_peak import PYTHON
-    from assay.records.gated import CPU
+    from assay.records.gated import CPU, AbsentFigures
 
     if device == CPU or not os.environ.get(PYTHON):
         return None
-    return gpu_peak(step, device=device, way="absent", on_progress=tell)
+    found = gpu_peak(own_source(step, folder), device=device, way="absent", on_progress=tell)
+    if found.exhausted:
+        raise UsageError(f"{step} does not fit {device}, so its figures there are no peak of it: {found.exhausted}")
+    figures = {one: getattr(found, one) for one in ABSENT_FIGURES}
+    return AbsentFigures(torch=found.torch, device=found.described.name, figures=figures)

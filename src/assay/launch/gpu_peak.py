@@ -34,9 +34,8 @@ def trace_on_fake_tensors(run: ResolvedRun, device: str, tell: Callable[[str], N
     `asked` are `batch`, the rows for a function that takes them, or None; and `largest`, True for the largest batch.
     """
     library = hooks.hooks_library(Home().cache / "fake", tell)
-    return _answer(
-        sys.executable, dict(os.environ), {"library": str(library), "ran": False} | _task(run, device, asked)
-    )
+    task = {"library": str(library), "ran": False} | _task(run, device, asked)
+    return _answer(sys.executable, dict(os.environ), task)
 
 
 def run_on_absent_gpu(
@@ -84,7 +83,10 @@ def _task(run: ResolvedRun, device: str, asked: Mapping[str, Any]) -> dict[str, 
 
 
 def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any], seconds: float | None = None) -> GpuPeak:
-    return GpuPeak.model_validate_json(answer_of([python, *_PROGRAM], variables, task, seconds))
+    """Find the peak in the folder of the user's function, if there is one, from which it may read files."""
+    own = task["run"]["model"]["own_folder"]
+    text = answer_of([python, *_PROGRAM], variables, task, seconds, None if own is None else Path(own))
+    return GpuPeak.model_validate_json(text)
 
 
 def answer_of(
