@@ -110,10 +110,7 @@ def answer_of(
         raise UsageError(f"the step took more than {error.timeout:g} s there") from error
     except OSError as error:
         raise UsageError(f"{short_text(command[0])} could not be started: {error.strerror}") from error
-    check_alive(done.returncode, "the process of the step")
-    last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
-    if done.returncode == Status.UNAVAILABLE.exit_code:
-        raise UsageError(last)
+    last = last_message(done.returncode, done.stderr)
     if last.startswith(_MISSING):
         raise UsageError(
             f"{command[0]} has no package {last.removeprefix(_MISSING)}, which assay needs there; install assay in its "
@@ -122,3 +119,15 @@ def answer_of(
     if done.returncode or not done.stdout.strip():
         raise RuntimeError(f"the process of the step ended with exit code {done.returncode}: {last}")
     return done.stdout.splitlines()[-1]
+
+
+def last_message(code: int, messages: str) -> str:
+    """Return the last line that the process of a step printed before it ended with an exit code.
+
+    Raises `UsageError` with that line if it is a fault of the user's code, and `ProcessKilled` if a signal ended it.
+    """
+    check_alive(code, "the process of the step")
+    last = (messages.strip().splitlines() or ["it printed no message"])[-1]
+    if code == Status.UNAVAILABLE.exit_code:
+        raise UsageError(last)
+    return last
