@@ -13,7 +13,7 @@ _Steps = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FILE.py:FUNCTION]...",
-        help="Functions that return your training step, itself a function; default: all of the lock.",
+        help="Functions that return your training step, a function, or (model, batch); default: all of the lock.",
         show_default=False,
     ),
 ]

@@ -50,7 +50,10 @@ def run_on_absent_gpu(
     variables = dict(os.environ) | library_environment(library) | description(absent_device(device), 1)
     # One process counts its devices before it is forked, which would otherwise start CUDA.
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    variables["PYTHONPATH"] = str(Path(__file__).parents[2])
+    # Beside assay there are folders that the user named, in which the step's own packages may be.
+    variables["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     return _answer(python, variables, {"library": None, "ran": True} | _task(run, device, asked), seconds)
 
 
