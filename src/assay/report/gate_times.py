@@ -17,7 +17,7 @@ class GateTimesView(Shown[GateTimes]):
             yield f"{_sentence(self.found, one)} {_verdict(self.found, one)}".strip()
             disturbed, rounds = one.disturbed
             if 2 * disturbed > rounds:
-                yield f"Other programs disturbed {disturbed} of {rounds} rounds; the interval is wide where they did."
+                yield f"Other programs disturbed {disturbed} of {rounds} rounds, which makes the interval wide."
 
     def values(self) -> dict[str, Any]:
         """Return the answer as plain values; times themselves mean little elsewhere, and are left out."""
