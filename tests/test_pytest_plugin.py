@@ -21,9 +21,8 @@ def answer(now: int) -> GateAnswer:
             {"torch": "2.13.0", "figures": figures, "instant": "update", "parts": {}, "blocks": {}}
         )
 
-    return GateAnswer(
-        Path(LOCK), (StepCheck(LockedStep(step="s.py:build", device="cpu", found=found(now)), found(10)),)
-    )
+    steps = (LockedStep(step="s.py:build", device="cpu", found=found(peak)) for peak in (now, 10))
+    return GateAnswer(Path(LOCK), (StepCheck(*steps),))
 
 
 @pytest.fixture

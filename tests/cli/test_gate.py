@@ -1,16 +1,24 @@
 """`assay gate`: a lock that holds, growth that is named, and files for other programs."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.api import gpu_peak
 from assay.config import Home
+from assay.config.run import Run
+from assay.fake.peak import GpuPeak
+from assay.launch.base_tree import BaseTree
+from assay.launch.gate import read_lock
+from assay.launch.gpu_peak import PYTHON
+from assay.launch.turns import TimedPair
 from assay.records.gated import LOCK, FigureBlock, StepFigures
+from assay.records.timing import Block
 from cli.conftest import Assay
 from support.absent import needs_cuda_build
 from support.fake_library import shared_library
+from support.repositories import commit, git
 
 STEP = """
 import torch
@@ -90,6 +98,44 @@ def test_a_lock_has_several_devices_and_growth_of_one_fails(assay: Assay, step: 
     assert value.code == value.value["exit_code"] == 5
     assert assay("gate", "update", "train.py:build", "--device", "h100").code == 0
     assert assay("gate", "check").code == 0
+
+
+def test_figures_of_an_absent_gpu_are_locked_where_the_environment_has_one(
+    assay: Assay, step: Path, peaks: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserved = 3000
+
+    def found(source: Run, device: str, **_: Any) -> GpuPeak:
+        assert (source.model.own, source.model.own_folder) == ("train.py:build", str(step.parent.absolute()))
+        taken = {"peak_bytes": 2000, "requested_peak_bytes": 2500, "reserved_peak_bytes": reserved}
+        return GpuPeak.model_validate(
+            {
+                "device": device,
+                "torch": "2.11.0+cu130",
+                "ran": True,
+                "parameters": 1,
+                "instant": "",
+                "parts": {},
+                **taken,
+            }
+        )
+
+    monkeypatch.setattr("assay.api.absent_gpu.gpu_peak", found)
+    monkeypatch.setenv(PYTHON, "python")
+    assert assay("gate", "update", "train.py:build", "--device", "cpu", "--device", "h100").code == 0
+    kept = [one.absent for one in read_lock(Path(LOCK)).steps]
+    assert kept[0] is None
+    assert kept[1] is not None
+    assert (kept[1].torch, kept[1].device) == ("2.11.0+cu130", "NVIDIA H100 80GB HBM3")
+    reserved += 1
+    grown = assay("gate", "check", "--json")
+    assert (grown.code, grown.value["steps"][1]["figures"]["reserved_peak_bytes"]) == (5, {"locked": 3000, "now": 3001})
+    monkeypatch.delenv(PYTHON)
+    unchecked = assay("gate", "check")
+    assert unchecked.code == 0
+    assert "not checked  figures of an absent NVIDIA H100 80GB HBM3, torch 2.11.0+cu130" in unchecked.out
+    assay("gate", "update")
+    assert [one.absent for one in read_lock(Path(LOCK)).steps] == kept
 
 
 def test_a_smaller_step_passes_and_says_to_lock_it(assay: Assay, step: Path, peaks: dict[str, int]) -> None:
@@ -184,6 +230,125 @@ def test_an_absent_gpu_says_the_same_of_tensors_and_more_of_the_allocator(
 ) -> None:
     shared_library(tmp_path_factory, home.root)
     found = assay("gate", "update", "train.py:build", "--device", "h100", "--json").value["steps"][0]
-    assert found["absent"]["peak_bytes"] == found["figures"]["peak_bytes"]["now"]
-    assert found["absent"]["reserved_peak_bytes"] >= found["absent"]["requested_peak_bytes"]
-    assert "absent" not in json.loads(Path(LOCK).read_text())["steps"][0]["found"]
+    peak = gpu_peak("train.py:build", device="h100", way="absent")
+    assert peak.peak_bytes == found["figures"]["peak_bytes"]["now"]
+    assert peak.reserved_peak_bytes == found["figures"]["reserved_peak_bytes"]["now"] >= peak.requested_peak_bytes
+    assert assay("gate", "check").code == 0
+    step.write_text(GROWN)
+    assert "requested (absent GPU)" in assay("gate", "check").out
+
+
+@pytest.fixture
+def committed(step: Path) -> Path:
+    """The file of a step, in a repository whose commit has it; it is changed since."""
+    commit(Path(), "a step")
+    step.write_text(GROWN)
+    return step
+
+
+@pytest.fixture
+def ratios(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Ratios of pairs, which a stand-in answers in the place of two processes, once it has looked at the base."""
+    known = [1.2, 1.21, 1.22]
+
+    def pair(name: str, folder: Path, base: BaseTree, number: int, variables: dict[str, str]) -> TimedPair:
+        assert (folder / "train.py").read_text() == GROWN
+        assert (base.counterpart(folder) / "train.py").read_text() == STEP
+        fields = {"steps": 1, "tokens": 0}
+        blocks = (Block(seconds=one, median_step_seconds=one, **fields) for one in (1.0, known[number]))
+        return TimedPair("cpu" if variables else "NVIDIA H100", ((next(blocks), next(blocks)),))
+
+    monkeypatch.setattr("assay.launch.turns.timed_pair", pair)
+    return known
+
+
+def test_a_step_is_timed_beside_a_commit(assay: Assay, committed: Path, ratios: list[float]) -> None:
+    words = ("gate", "time", "train.py:build", "--base", "main", "--pairs", "3")
+    found = assay(*words, "--device", "cpu")
+    assert found.code == 0
+    assert "train.py:build on cpu takes 1.210 times as long as at main (" in found.out
+    assert "95 % interval 1.185 to 1.235." in found.out
+    assert "on NVIDIA H100 takes" in assay(*words, "--device", "cuda").out
+    slower = assay(*words, "--at-most", "1.1", "--json")
+    assert slower.code == slower.value["exit_code"] == 5
+    assert slower.value["steps"][0]["ratio"] == pytest.approx(1.21, rel=1e-3)
+    assert assay(*words, "--at-most", "1.2").code == 0
+    assert len(git(Path(), "worktree", "list").splitlines()) == 1
+
+
+def test_without_names_the_steps_of_the_lock_are_timed_once_each(
+    assay: Assay, committed: Path, ratios: list[float], peaks: dict[str, int]
+) -> None:
+    assay("gate", "update", "train.py:build", "--device", "cpu", "--device", "h100")
+    found = assay("gate", "time", "--base", "main", "--pairs", "3", "--json")
+    assert [one["step"] for one in found.value["steps"]] == ["train.py:build"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train.py:build", "--base", "main~1"), "git knows no commit 'main~1'"),
+        (("new.py:build", "--base", "main"), "new.py:build is not in main ("),
+        (("train.py", "--base", "main"), "names no function"),
+        (("--base", "main"), "there is no lock"),
+        (("train.py:build", "--base", "main", "--device", "h100"), "times of an absent GPU mean nothing"),
+        (("train.py:build", "--base", "main", "--at-most", "nan"), "is no ratio of times"),
+        (("../train.py:build", "--base", "main"), "is outside of the git repository"),
+    ],
+)
+def test_words_of_which_no_time_can_be_told_are_refused(
+    words: tuple[str, ...], said: str, assay: Assay, committed: Path, ratios: list[float]
+) -> None:
+    Path("new.py").touch()
+    found = assay("gate", "time", *words)
+    assert found.code == 2
+    assert said in found.sentence()
+    assert len(git(Path(), "worktree", "list").splitlines()) == 1
+
+
+def test_no_time_is_told_on_an_absent_gpu_or_where_no_gpu_is_used(
+    assay: Assay, committed: Path, ratios: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = TimedPair("cpu", ())
+    monkeypatch.setattr("assay.launch.turns.timed_pair", lambda *_: cpu)
+    words = ("gate", "time", "train.py:build", "--base", "main")
+    assert "does not use a GPU here" in assay(*words, "--device", "cuda").sentence()
+    monkeypatch.setenv("ASSAY_ABSENT_DEVICE", "major=9")
+    assert "run this without assay absent" in assay(*words).sentence()
+
+
+def test_an_interrupt_removes_the_worktree(
+    assay: Assay, committed: Path, ratios: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees = []
+
+    def interrupted(name: str, folder: Path, base: BaseTree, *_: Any) -> TimedPair:
+        trees.append(base.root)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.launch.turns.timed_pair", interrupted)
+    assert assay("gate", "time", "train.py:build", "--base", "main").code == 130
+    assert len(git(Path(), "worktree", "list").splitlines()) == 1
+    assert not trees[0].exists()
+
+
+@pytest.mark.slow
+def test_two_processes_run_the_code_of_the_commit_and_that_of_today(assay: Assay, step: Path, tmp_path: Path) -> None:
+    """A step writes who it is, and imports a part from a folder of the repository."""
+    seen = tmp_path / "seen.txt"
+    Path("lib").mkdir()
+    step.write_text(
+        f"import sys\nsys.path.append('lib')\nimport part\n{STEP}".replace(
+            "        optimizer.step()", f"        optimizer.step()\n        open({str(seen)!r}, 'a').write(part.NAME)"
+        )
+    )
+    for name in ("b", "n"):
+        Path("lib/part.py").write_text(f"NAME = {name!r}")
+        if name == "b":
+            commit(Path(), "a step")
+    found = assay("gate", "time", "train.py:build", "--base", "HEAD", "--pairs", "3", "--device", "cpu", "--json")
+    assert found.code == 0
+    assert len(found.value["steps"][0]["pairs"]) == 3
+    assert set(seen.read_text()) == {"b", "n"}
+    assert seen.read_text().count("bn") >= 2
+    assert seen.read_text().count("nb") >= 2

@@ -26,8 +26,15 @@ def figures(torch: str = "2.13.0", blocks: tuple[FigureBlock, ...] = (), **chang
     )
 
 
+def step(found: StepFigures, reserved: int | None = None, torch: str = "2.11.0+cu130") -> LockedStep:
+    """A step of a lock; with `reserved` bytes an absent GPU ran it, too."""
+    peaks = {"requested_peak_bytes": 900, "reserved_peak_bytes": reserved}
+    absent = None if reserved is None else {"torch": torch, "device": "NVIDIA H100", "figures": peaks}
+    return LockedStep.model_validate({"step": "a.py:build", "device": "h100", "found": found, "absent": absent})
+
+
 def check(now: StepFigures, tolerance: Tolerance = Tolerance(), locked: StepFigures | None = None) -> StepCheck:
-    return StepCheck(LockedStep(step="a.py:build", device="cpu", found=now), locked or figures(), tolerance)
+    return StepCheck(step(now), step(locked or figures()), tolerance)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,41 @@ def test_growth_under_another_torch_fails_a_strict_check_only(strict: bool, code
     assert GateAnswer(Path(LOCK), (found,), strict=strict).exit_code is code
 
 
+@pytest.mark.parametrize(
+    ("locked", "now", "verdict", "said"),
+    [
+        (step(figures(), 2000), step(figures(), 2001), "grew", "reserved (absent GPU)"),
+        (step(figures(), 2000), step(figures(), 1999), "shrank", "NVIDIA H100, torch 2.11.0+cu130"),
+        (step(figures(), 2000), step(figures(), 2000), "unchanged", "900 B requested with workspaces, 1.95 KiB"),
+        (step(figures(), 2000), step(figures(), 2001, "2.12.0+cu130"), "unchanged", "these decide nothing"),
+        (step(figures("2.12.0"), 2000), step(figures(), 2001), "grew", "reserved (absent GPU)"),
+        (
+            step(figures(), 2000),
+            step(figures()),
+            "unchanged",
+            "not checked  figures of an absent NVIDIA H100, torch 2.11.0+cu130",
+        ),
+        (step(figures()), step(figures(), 2000), "unchanged", "are not locked yet"),
+    ],
+)
+def test_figures_of_an_absent_gpu_decide_where_both_sides_have_them(
+    locked: LockedStep, now: LockedStep, verdict: str, said: str
+) -> None:
+    from assay.report.gate_files import failure_text
+
+    answer = GateAnswer(Path(LOCK), (StepCheck(now, locked),))
+    assert answer.checks[0].verdict == verdict
+    assert answer.exit_code is (Exit.UNMET if verdict == "grew" else Exit.DONE)
+    assert said in failure_text(answer)
+    assert max(map(len, failure_text(answer).splitlines())) <= 80
+
+
+def test_an_update_without_an_absent_gpu_keeps_its_locked_figures() -> None:
+    locked = step(figures(), 2000)
+    assert StepCheck(step(figures(peak_bytes=9)), locked).to_lock == step(figures(peak_bytes=9), 2000)
+    assert StepCheck(step(figures(), 1999), locked).to_lock == step(figures(), 1999)
+
+
 def test_blocks_that_grew_most_are_first_and_equal_ones_are_left_out() -> None:
     def block(path: str, size: int, line: str = "") -> FigureBlock:
         return FigureBlock(part="saved: MLP", path=path, operator="aten.gelu", line=line, count=1, size=size)
@@ -76,13 +118,14 @@ def test_blocks_that_grew_most_are_first_and_equal_ones_are_left_out() -> None:
 def test_a_lock_is_read_back_and_has_a_line_for_each_block(tmp_path: Path) -> None:
     blocks = tuple(FigureBlock(part="weights", path=f'm.{place}"@1@', count=1, size=place) for place in range(12))
     steps = tuple(LockedStep(step=name, device="cpu", found=figures(blocks=blocks)) for name in ("b:b", "a:a"))
-    lock = GateLock().with_steps(steps)
+    lock = GateLock().with_steps((*steps, step(figures(), 2000)))
     write_lock(tmp_path / LOCK, lock)
     assert read_lock(tmp_path / LOCK) == lock
-    assert [one.step for one in lock.steps] == ["a:a", "b:b"]
+    assert [one.step for one in lock.steps] == ["a.py:build", "a:a", "b:b"]
     text = (tmp_path / LOCK).read_text()
     assert sum('"part": "weights"' in line for line in text.splitlines()) == 24
     assert lock.with_steps(lock.steps[:1]) == lock
+    assert text.count("absent") == 1
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"steps": []}', '{"format": 1, "steps": 3}', '{"format": 2}'])
@@ -144,5 +187,5 @@ def test_the_view_of_growth_has_at_most_eighty_columns() -> None:
     values: dict[str, Any] = view(answer).values()
     assert values["exit_code"] == 5
     assert values["steps"][0]["changed"]["peak_bytes"][0]["line"].endswith("modeling_llama.py:123")
-    assert '<failure message="a.py:build on cpu: grew: peak of tensors">' in junit_text(answer)
+    assert '<failure message="a.py:build on h100: grew: peak of tensors">' in junit_text(answer)
     assert 'failures="1"' in junit_text(answer)

@@ -1,4 +1,6 @@
-# What a reader of the list of commands has: two runs, a text, points of runs, and the examples of the repository.
+# What a reader of the list of commands has: two runs, a text, points of runs, the examples, and a repository of git.
+git init --quiet --initial-branch main && git add train.py
+git -c user.name="A Reader" -c user.email=reader@example.org commit --quiet --message "A step"
 cp -r "$REPOSITORY/examples" .
 python -m pydoc builtins > input.txt
 assay train demo training.steps=12 --name first

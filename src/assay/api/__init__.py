@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from assay.api.estimating import token_budget as token_budget
     from assay.api.estimating import write_accuracy as write_accuracy
     from assay.api.gate import gate_check as gate_check
+    from assay.api.gate import gate_time as gate_time
     from assay.api.gate import gate_update as gate_update
     from assay.api.measuring import anatomy as anatomy
     from assay.api.measuring import gradients as gradients
@@ -64,6 +65,7 @@ _MODULES = {
     "estimate_every_rank": "estimating",
     "estimate_rows": "estimating",
     "gate_check": "gate",
+    "gate_time": "gate",
     "gate_update": "gate",
     "gpu_peak": "absent_gpu",
     "gradients": "measuring",

@@ -41,10 +41,10 @@ def configure(source: Source = None, overrides: Sequence[str] = (), optimization
     return load(DEFAULT if source is None else source, overrides, specs_of(optimizations))
 
 
-def own_source(name: str) -> Run:
-    """Return the preset `demo` with a model of the user's own, imported from the working directory."""
+def own_source(name: str, folder: Path | None = None) -> Run:
+    """Return the preset `demo` with a model of the user's own, imported from a folder, by default the working one."""
     preset = load(DEFAULT)
-    model = {"own": name, "own_folder": os.getcwd(), "context_length": preset.model.context_length}
+    model = {"own": name, "own_folder": str(folder or Path.cwd()), "context_length": preset.model.context_length}
     return preset.model_copy(update={"model": ModelConfig.model_validate(model)})
 
 

@@ -13,7 +13,7 @@ _Steps = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FILE.py:FUNCTION]...",
-        help="Functions that return your training step, itself a function; default: all of the lock.",
+        help="Functions that return your training step, a function, or (model, batch); default: all of the lock.",
         show_default=False,
     ),
 ]
@@ -36,6 +36,21 @@ _Strict = Annotated[
 ]
 _Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write the checks as JUnit's XML.")]
 _Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE.md", help="Write the answer as Markdown.")]
+
+_Base = Annotated[
+    str, typer.Option("--base", metavar="REV", help="Commit of git with which the working tree is compared: main.")
+]
+_RealDevice = Annotated[
+    str | None,
+    typer.Option("--device", metavar="cpu|cuda", help="A device of this machine; default: the one that a step uses."),
+]
+_AtMost = Annotated[
+    float | None,
+    typer.Option("--at-most", metavar="RATIO", help="Fail if a whole interval is above this ratio: 1.1."),
+]
+_Pairs = Annotated[
+    int, typer.Option("--pairs", min=3, metavar="N", help="Pairs of processes; more of them make intervals narrower.")
+]
 
 
 @app.command()
@@ -95,4 +110,34 @@ def check(
     for path, text, _, _ in written:
         if path is not None:
             write_file(path, text(found).encode())
+    raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def time(
+    base: _Base,
+    steps: _Steps = None,
+    device: _RealDevice = None,
+    at_most: _AtMost = None,
+    pairs: _Pairs = 5,
+    lock: _Lock = None,
+    as_json: Json = False,
+) -> None:
+    """Time training steps beside themselves at a commit of git.
+
+    The commit is checked out elsewhere meanwhile. Two processes take turns in short blocks, several pairs of them one
+    after the other. The answer is the ratio of their times, with a 95 % interval. Times of an absent GPU mean nothing.
+
+    \b
+        assay gate time --base main
+        assay gate time train.py:build --base HEAD~3 --at-most 1.1
+
+    Exit codes: 0 done; 2 wrong input; 5 a whole interval is above --at-most.
+    """
+    from assay import api
+    from assay.cli.console import note, print_view
+
+    options: dict[str, Any] = {"base": base, "device": device, "pairs": pairs, "at_most": at_most, "lock": lock}
+    found = api.gate_time(steps or (), on_progress=note, **options)
+    print_view(found, as_json)
     raise typer.Exit(found.exit_code)

@@ -1,7 +1,8 @@
 """A memory gate: find the figures of steps, compare them with a lock, and decide.
 
 Each step is followed in a process of its own. The parent imports neither torch nor the user's code. The figures are
-those of fake tensors, so they are equal on every processor.
+those of fake tensors, so they are equal on every processor. Those of an absent GPU are there where the environment has
+one, and are compared where both sides have them.
 
 A figure that grows beyond a tolerance fails a check. Under another version of torch the user's code may not have
 changed at all, so growth fails only a strict check.
@@ -23,14 +24,26 @@ from assay.config import Home
 from assay.config.source import names_a_function
 from assay.errors import UsageError, short_text
 from assay.fake import hooks
-from assay.fake.peak import GpuPeak
 from assay.files import read_file, write_file
 from assay.launch.gpu_peak import answer_of
-from assay.records.gated import CPU, FORMAT, LOCK, Figure, FigureBlock, GateLock, LockedStep, StepFigures
+from assay.records.gated import (
+    CPU,
+    FORMAT,
+    LOCK,
+    AbsentFigure,
+    Figure,
+    FigureBlock,
+    GatedFigure,
+    GateLock,
+    LockedStep,
+    StepFigures,
+)
 from assay.records.status import Exit
 
 _PROGRAM = (sys.executable, "-P", "-m", "assay.worker.programs.step_figures")
-FIGURES: tuple[Figure, ...] = get_args(Figure)
+ABSENT_FIGURES: tuple[AbsentFigure, ...] = get_args(AbsentFigure)
+STEP_FIGURES: tuple[Figure, ...] = get_args(Figure)
+FIGURES: tuple[GatedFigure, ...] = (*STEP_FIGURES, *ABSENT_FIGURES)
 Verdict = Literal["locked", "unchanged", "shrank", "grew", "other torch"]
 
 
@@ -42,7 +55,7 @@ class Tolerance:
     nbytes: int = 0
     """Bytes that a figure of memory may grow."""
 
-    def allows(self, figure: Figure, before: int, after: int) -> bool:
+    def allows(self, figure: GatedFigure, before: int, after: int) -> bool:
         """True if a figure may be so large."""
         if figure in ("synchronizations", "graph_breaks"):
             return after <= before
@@ -63,48 +76,57 @@ class StepCheck:
     """A step as it is, beside what is locked of it."""
 
     now: LockedStep
-    locked: StepFigures | None
+    locked: LockedStep | None
     """None if the step was locked for the first time."""
     tolerance: Tolerance = Tolerance()
-    absent: GpuPeak | None = None
-    """Peak of the step on an absent GPU, whose allocator tells more; None where that is not asked for."""
 
     @property
     def title(self) -> str:
         """Name of the step for a reader."""
         return self.now.title
 
-    def pair(self, figure: Figure) -> tuple[int, int]:
-        """Return a figure before and after; 0 where it does not exist."""
-        before = self.now.found if self.locked is None else self.locked
-        return before.figures.get(figure, 0), self.now.found.figures.get(figure, 0)
+    @property
+    def to_lock(self) -> LockedStep:
+        """The step as a lock keeps it: without an absent GPU here, figures of an earlier one stay."""
+        kept = self.now.absent or (self.locked and self.locked.absent)
+        return self.now.model_copy(update={"absent": kept})
+
+    def pair(self, figure: GatedFigure) -> tuple[int, int]:
+        """Return a figure before and after; 0 where it does not exist. What has no counterpart is unchanged."""
+        sides = [one.figures.get(figure, 0) for one in self._sides(figure) if one is not None]
+        return (sides[0], sides[-1]) if sides else (0, 0)
+
+    def other_torch(self, figure: GatedFigure = "peak_bytes") -> bool:
+        """True if another version of torch made the figure in the lock."""
+        before, after = self._sides(figure)
+        return before is not None and after is not None and before.torch != after.torch
 
     @property
-    def grown(self) -> tuple[Figure, ...]:
+    def grown(self) -> tuple[GatedFigure, ...]:
         """Figures that grew by more than is allowed."""
         return tuple(one for one in FIGURES if not self.tolerance.allows(one, *self.pair(one)))
-
-    @property
-    def other_torch(self) -> bool:
-        """True if another version of torch made the lock."""
-        return self.locked is not None and self.locked.torch != self.now.found.torch
 
     @property
     def verdict(self) -> Verdict:
         """Result of the comparison."""
         if self.locked is None:
             return "locked"
-        if self.other_torch:
-            return "other torch"
-        if self.grown:
+        if any(not self.other_torch(one) for one in self.grown):
             return "grew"
-        return "shrank" if any(after < before for before, after in map(self.pair, FIGURES)) else "unchanged"
+        if self.other_torch():
+            return "other torch"
+        pairs = [self.pair(one) for one in FIGURES if not self.other_torch(one)]
+        return "shrank" if any(after < before for before, after in pairs) else "unchanged"
+
+    def _sides(self, figure: GatedFigure) -> tuple[Any, Any]:
+        """Return the figures of the lock and of now among which a figure is; None where there are none."""
+        part = "absent" if figure in ABSENT_FIGURES else "found"
+        return getattr(self.locked, part, None), getattr(self.now, part)
 
     def changes(self, figure: Figure) -> tuple[BlockChange, ...]:
         """Return the blocks of a figure that differ; those that grew most are first."""
         blocks: list[dict[tuple[str, str, str], FigureBlock]] = [
-            {block.key: block for block in one.blocks.get(figure, ())} if one else {}
-            for one in (self.locked, self.now.found)
+            {block.key: block for block in one.blocks.get(figure, ())} if one else {} for one in self._sides(figure)
         ]
         there, here = blocks
         found = [
@@ -131,7 +153,7 @@ class GateAnswer:
 
     def fails(self, check: StepCheck) -> bool:
         """True if a step does not hold what is locked of it."""
-        return not self.updated and bool(check.grown) and (self.strict or not check.other_torch)
+        return not self.updated and any(self.strict or not check.other_torch(one) for one in check.grown)
 
     @property
     def exit_code(self) -> Exit:
@@ -187,7 +209,7 @@ def read_lock(path: Path) -> GateLock:
 
 def write_lock(path: Path, lock: GateLock) -> None:
     """Write a lock with a line for each block, so that a diff of it shows what changed. Raises `StorageError`."""
-    values = lock.model_dump(mode="json")
+    values = lock.model_dump(mode="json", exclude_none=True)
     lines: list[dict[str, Any]] = []
     for step in values["steps"]:
         for name, blocks in step["found"]["blocks"].items():

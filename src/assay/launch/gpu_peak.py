@@ -34,9 +34,8 @@ def trace_on_fake_tensors(run: ResolvedRun, device: str, tell: Callable[[str], N
     `asked` are `batch`, the rows for a function that takes them, or None; and `largest`, True for the largest batch.
     """
     library = hooks.hooks_library(Home().cache / "fake", tell)
-    return _answer(
-        sys.executable, dict(os.environ), {"library": str(library), "ran": False} | _task(run, device, asked)
-    )
+    task = {"library": str(library), "ran": False} | _task(run, device, asked)
+    return _answer(sys.executable, dict(os.environ), task)
 
 
 def run_on_absent_gpu(
@@ -51,7 +50,10 @@ def run_on_absent_gpu(
     variables = dict(os.environ) | library_environment(library) | description(absent_device(device), 1)
     # One process counts its devices before it is forked, which would otherwise start CUDA.
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    variables["PYTHONPATH"] = str(Path(__file__).parents[2])
+    # Beside assay there are folders that the user named, in which the step's own packages may be.
+    variables["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     return _answer(python, variables, {"library": None, "ran": True} | _task(run, device, asked), seconds)
 
 
@@ -84,7 +86,10 @@ def _task(run: ResolvedRun, device: str, asked: Mapping[str, Any]) -> dict[str, 
 
 
 def _answer(python: str, variables: dict[str, str], task: Mapping[str, Any], seconds: float | None = None) -> GpuPeak:
-    return GpuPeak.model_validate_json(answer_of([python, *_PROGRAM], variables, task, seconds))
+    """Find the peak in the folder of the user's function, if there is one, from which it may read files."""
+    own = task["run"]["model"]["own_folder"]
+    text = answer_of([python, *_PROGRAM], variables, task, seconds, None if own is None else Path(own))
+    return GpuPeak.model_validate_json(text)
 
 
 def answer_of(
@@ -108,10 +113,7 @@ def answer_of(
         raise UsageError(f"the step took more than {error.timeout:g} s there") from error
     except OSError as error:
         raise UsageError(f"{short_text(command[0])} could not be started: {error.strerror}") from error
-    check_alive(done.returncode, "the process of the step")
-    last = (done.stderr.strip().splitlines() or ["it printed no message"])[-1]
-    if done.returncode == Status.UNAVAILABLE.exit_code:
-        raise UsageError(last)
+    last = last_message(done.returncode, done.stderr)
     if last.startswith(_MISSING):
         raise UsageError(
             f"{command[0]} has no package {last.removeprefix(_MISSING)}, which assay needs there; install assay in its "
@@ -120,3 +122,15 @@ def answer_of(
     if done.returncode or not done.stdout.strip():
         raise RuntimeError(f"the process of the step ended with exit code {done.returncode}: {last}")
     return done.stdout.splitlines()[-1]
+
+
+def last_message(code: int, messages: str) -> str:
+    """Return the last line that the process of a step printed before it ended with an exit code.
+
+    Raises `UsageError` with that line if it is a fault of the user's code, and `ProcessKilled` if a signal ended it.
+    """
+    check_alive(code, "the process of the step")
+    last = (messages.strip().splitlines() or ["it printed no message"])[-1]
+    if code == Status.UNAVAILABLE.exit_code:
+        raise UsageError(last)
+    return last

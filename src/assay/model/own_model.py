@@ -233,11 +233,17 @@ def _labelled(targets: Tensor) -> Count:
 
 
 def _mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    returned: Any = model(inputs, targets)
-    several = returned if isinstance(returned, tuple | list) else (returned,)
-    for one in several:
-        if isinstance(one, Tensor) and one.numel() == 1:
-            return one.reshape(())
+    if (found := number_among(model(inputs, targets))) is not None:
+        return found
     raise UsageError(
         "model(inputs, targets) returned no loss; return assay.OwnModel(model, loss) with a function of it"
     )
+
+
+def number_among(returned: Any) -> Tensor | None:
+    """Return the first tensor of one element among a model's results, as a scalar; None if there is none."""
+    every = returned.values() if isinstance(returned, Mapping) else returned
+    for one in every if isinstance(returned, Mapping | tuple | list) else (returned,):
+        if isinstance(one, Tensor) and one.numel() == 1:
+            return one.reshape(())
+    return None

@@ -19,6 +19,10 @@ CPU = "cpu"
 Figure = Literal["peak_bytes", "saved_bytes", "flops", "synchronizations", "graph_breaks"]
 """Highest sum of tensors, most bytes that autograd holds, FLOPs of contractions, waits of the host, graph breaks."""
 
+AbsentFigure = Literal["requested_peak_bytes", "reserved_peak_bytes"]
+"""Highest sum of tensors and workspaces, and bytes that the allocator took from the device."""
+GatedFigure = Figure | AbsentFigure
+
 
 class FigureBlock(Record):
     """A part of a figure that has one origin."""
@@ -54,6 +58,16 @@ class StepFigures(Record):
     blocks: Mapping[Figure, tuple[FigureBlock, ...]]
 
 
+class AbsentFigures(Record):
+    """Peaks of a step that torch's CUDA build ran on an absent GPU: it has an allocator, which a trace has not."""
+
+    torch: str
+    """Version of that torch with the name of its build, on which workspaces of libraries depend."""
+    device: str
+    """Name of the GPU, as its driver reports it."""
+    figures: Mapping[AbsentFigure, int]
+
+
 class LockedStep(Record):
     """A step by the name of its function, for one device, with its figures."""
 
@@ -62,6 +76,8 @@ class LockedStep(Record):
     device: str
     """`cpu`, or the name of a GPU that may be absent."""
     found: StepFigures
+    absent: AbsentFigures | None = None
+    """Figures of an absent GPU; None on a CPU, and where no environment had one."""
 
     @property
     def title(self) -> str:

@@ -3,18 +3,21 @@
 from collections.abc import Iterator
 from typing import Any
 
-from assay.launch.gate import FIGURES, BlockChange, GateAnswer, StepCheck
-from assay.records.gated import Figure
+from assay.launch.gate import ABSENT_FIGURES, FIGURES, STEP_FIGURES, BlockChange, GateAnswer, StepCheck
+from assay.launch.gpu_peak import PYTHON
+from assay.records.gated import Figure, GatedFigure
 from assay.report.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_flops
 
-_TITLES: dict[Figure, str] = {
+_TITLES: dict[GatedFigure, str] = {
     "peak_bytes": "peak of tensors",
     "saved_bytes": "saved for backward",
     "flops": "FLOPs",
     "synchronizations": "host waits",
     "graph_breaks": "graph breaks",
+    "requested_peak_bytes": "requested (absent GPU)",
+    "reserved_peak_bytes": "reserved (absent GPU)",
 }
 _PARTS = {
     "gradients of activations": "gradient",
@@ -64,8 +67,8 @@ def headline(answer: GateAnswer, check: StepCheck) -> str:
 
 
 def _other_torch(check: StepCheck) -> str:
-    changed = [_TITLES[one] for one in FIGURES if len(set(check.pair(one))) > 1]
-    was = check.locked.torch if check.locked else ""
+    changed = [_TITLES[one] for one in FIGURES if check.other_torch(one) and len(set(check.pair(one))) > 1]
+    was = check.locked.found.torch if check.locked else ""
     differ = f"these differ: {', '.join(changed)}" if changed else "no figure differs"
     return f"locked with torch {was}, checked with {check.now.found.torch}; {differ}"
 
@@ -76,11 +79,15 @@ def changed_blocks(check: StepCheck) -> Iterator[Block]:
     rows = [(_TITLES[one], *_texts(one, *pair)) for one, pair in pairs.items() if pair[0] != pair[1]]
     if rows:
         yield Table.of(("figure", "locked", "now", "change"), rows, ("locked", "now", "change"))
-    shown = [one for one, (before, after) in pairs.items() if after > before or (check.other_torch and after != before)]
+    shown = [
+        one
+        for one in STEP_FIGURES
+        if pairs[one][1] > pairs[one][0] or (check.other_torch() and pairs[one][1] != pairs[one][0])
+    ]
     for figure in shown:
         yield from _grown_blocks(check, figure)
-    if check.absent is not None:
-        yield Facts.of(_absent(check))
+    if facts := tuple(_absent(check)):
+        yield Facts(facts)
 
 
 def _grown_blocks(check: StepCheck, figure: Figure) -> Iterator[Block]:
@@ -95,8 +102,8 @@ def _grown_blocks(check: StepCheck, figure: Figure) -> Iterator[Block]:
         yield Table.of((heading, "line", "locked", "now"), rows, ("locked", "now"))
     if more := len(grown) - len(rows):
         yield f"{more} more blocks grew."
-    if figure == "peak_bytes" and check.locked and check.locked.instant != check.now.found.instant:
-        yield f"The peak was at {check.locked.instant}, and is at {check.now.found.instant}."
+    if figure == "peak_bytes" and check.locked and check.locked.found.instant != check.now.found.instant:
+        yield f"The peak was at {check.locked.found.instant}, and is at {check.now.found.instant}."
 
 
 def _origin(change: BlockChange) -> str:
@@ -113,7 +120,7 @@ def _end(text: str, most: int) -> str:
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
-def _texts(figure: Figure, before: int, after: int) -> tuple[str, str, str]:
+def _texts(figure: GatedFigure, before: int, after: int) -> tuple[str, str, str]:
     """Return a figure before, after, and its change; exact where rounded texts would be the same."""
     form = format_bytes if figure.endswith("bytes") else format_flops if figure == "flops" else str
     was, now = form(before), form(after)
@@ -124,15 +131,17 @@ def _texts(figure: Figure, before: int, after: int) -> tuple[str, str, str]:
 
 
 def _absent(check: StepCheck) -> Iterator[tuple[str, str]]:
-    """Yield what an absent GPU says of the step."""
-    found = check.absent
-    assert found is not None
-    yield "run on it", f"torch {found.torch}: {format_bytes(found.requested_peak_bytes)} requested with workspaces"
-    if found.allocated_peak_bytes is not None and found.reserved_peak_bytes is not None:
-        yield (
-            "",
-            f"{format_bytes(found.allocated_peak_bytes)} allocated, {format_bytes(found.reserved_peak_bytes)} reserved",
-        )
+    """Yield the figures of an absent GPU, and whether they were compared."""
+    here, there = check.now.absent, check.locked.absent if check.locked else None
+    if here is not None:
+        requested, reserved = (format_bytes(here.figures[one]) for one in ABSENT_FIGURES)
+        yield "absent GPU", f"{requested} requested with workspaces, {reserved} reserved"
+        yield "", f"{here.device}, torch {here.torch}"
+        if there is not None and there.torch != here.torch:
+            yield "", f"locked with torch {there.torch}, so these decide nothing"
+    elif there is not None:
+        yield "not checked", f"figures of an absent {there.device}, torch {there.torch}"
+        yield "", f"{PYTHON} names no Python with a CUDA build here"
 
 
 def _advice(answer: GateAnswer) -> str:
@@ -146,19 +155,22 @@ def _advice(answer: GateAnswer) -> str:
         return "Lock the smaller figures, so that they hold from now on: assay gate update"
     if "other torch" in verdicts:
         return "Nothing is decided under another torch; lock its figures (assay gate update), or check with --strict."
+    if any(one.locked and one.now.absent and not one.locked.absent for one in answer.checks):
+        return "The figures of the absent GPU are not locked yet: assay gate update"
     return ""
 
 
 def _values(answer: GateAnswer, check: StepCheck) -> dict[str, Any]:
     """Return a step as plain values."""
-    figures = {one: check.pair(one) for one in FIGURES if one in check.now.found.figures}
+    known = {*check.now.found.figures, *(check.now.absent.figures if check.now.absent else ())}
+    figures = {one: check.pair(one) for one in FIGURES if one in known}
     return {
         "step": check.now.step,
         "device": check.now.device,
         "verdict": check.verdict,
         "failed": answer.fails(check),
         "torch": check.now.found.torch,
-        "locked_torch": check.locked and check.locked.torch,
+        "locked_torch": check.locked and check.locked.found.torch,
         "figures": {name: {"locked": before, "now": after} for name, (before, after) in figures.items()},
         "parts": dict(check.now.found.parts),
         "changed": {
@@ -166,8 +178,9 @@ def _values(answer: GateAnswer, check: StepCheck) -> dict[str, Any]:
                 {**one.block.model_dump(mode="json", exclude={"size", "count"}), "locked": one.before, "now": one.after}
                 for one in check.changes(name)
             ]
-            for name, (before, after) in figures.items()
-            if before != after
+            for name in STEP_FIGURES
+            if len(set(check.pair(name))) > 1
         },
-        "absent": check.absent and check.absent.model_dump(mode="json"),
+        "absent": check.now.absent and check.now.absent.model_dump(mode="json"),
+        "locked_absent": check.locked and check.locked.absent and check.locked.absent.model_dump(mode="json"),
     }

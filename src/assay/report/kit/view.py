@@ -30,6 +30,7 @@ _VIEWS = {
     "analysis.catalogue.Catalogue": "catalogue.CatalogueView",
     "analysis.comparison.Comparison": "study.view.view",
     "analysis.factors.machines.Machines": "studies.MachinesView",
+    "analysis.step_ratio.GateTimes": "gate_times.GateTimesView",
     "config.mesh.Mesh": "mesh.MeshView",
     "estimator.capacity.Capacity": "capacity.CapacityView",
     "estimator.cost.TrainingCost": "cost.CostView",

@@ -92,11 +92,16 @@ def _step(name: str, folder: str | None) -> Callable[[], Any]:
 
 
 def checked_step(name: str, step: Any) -> Callable[[], Any]:
-    """Return what a function of the user's returned. Raises `UsageError` if that is no step."""
+    """Return the step that a function of the user's returned, or that of its parts. Raises `UsageError` for no step."""
+    from assay.own.plain_step import FORMS, plain_step
+
+    found = plain_step(step) if isinstance(step, tuple | list) else None
+    if found is not None:
+        return found
     if not callable(step):
-        raise UsageError(f"{name} returned a {type(step).__name__}; return a function that does one training step")
+        raise UsageError(f"{name} returned a {type(step).__name__}; return {FORMS}")
     if count := len(inspect.signature(step).parameters):
-        raise UsageError(f"{name} returned a {type(step).__name__} that takes {count} arguments; a step takes none")
+        raise UsageError(f"{name} returned a {type(step).__name__} that takes {count} arguments; return {FORMS}")
     return step  # type: ignore[no-any-return]
 
 
