@@ -83,6 +83,12 @@ class FitView(Shown[FittedLaw]):
             f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than "
             "the constants, because different constants give nearly the same losses."
         )
+        if found.fit.points.trunk is not None:
+            groups = int(found.fit.points.drawn_together.max()) + 1
+            yield (
+                f"The {count} points are of {groups} trunks or single runs. Points of one trunk err together, so the "
+                "bootstrap draws trunks."
+            )
         if found.together:
             pairs = "; ".join(f"{one} and {other}" for one, other in found.together)
             yield f"These go up and down together, so each alone says little: {pairs}."

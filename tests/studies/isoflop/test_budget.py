@@ -5,7 +5,7 @@ import math
 import pytest
 
 from assay.errors import UsageError
-from assay.studies.isoflop.budget import DesignLimits, Wanted, cells_of, largest_study, makespan, study_seconds
+from assay.studies.isoflop.budget import DesignLimits, Wanted, largest_study, makespan, runs_of, study_seconds
 from assay.studies.isoflop.sizes import flops_of, run_at_width
 from assay.studies.kinds.isoflop import BUDGET, LEAST_STEPS
 from support.scaled import base
@@ -53,7 +53,7 @@ def test_only_fitted_runs_have_further_seeds() -> None:
     of_seed = [[cell for cell in cells if cell.seed == base().seed + number] for number in range(study.seeds)]
     assert [len(one) for one in of_seed] == [len(of_seed[0]), *[len(of_seed[0]) - 1] * (study.seeds - 1)]
     assert sum(cell.levels[BUDGET] not in study.runs for cell in cells) == 1
-    assert [dict(cell.levels) for cell in cells] == [dict(one) for one in cells_of(study)]
+    assert [dict(cell.levels) for cell in cells] == [dict(one.levels) for one in runs_of(study, WANTED, limits(60))]
 
 
 def test_no_run_repeats_its_text_more_often_than_allowed() -> None:

@@ -60,7 +60,10 @@ def waves_in_order(
         ranks = [rank(cell) for cell in numbered[1] if cell.treatment not in CONTROLS]
         return group(numbered[1][0]), min(ranks, default=(0.0, 0))
 
-    ordered = ((number, tuple(sorted(wave, key=rank))) for number, wave in waves)
+    # A trunk stays before the cells that branch from it.
+    ordered = (
+        (number, tuple(sorted(wave, key=lambda cell: (cell.branch is not None, rank(cell))))) for number, wave in waves
+    )
     return sorted(ordered, key=need)
 
 
