@@ -206,7 +206,12 @@ def saving_sentence(saving: "BranchSaving") -> str:
     whole = planned.runs - measured.runs
     took = "" if measured.seconds is None else f", which took their trunks {format_seconds(measured.seconds)}"
     said = "" if planned.seconds is None else f" ({format_seconds(planned.seconds)} was predicted)"
-    rest = f" {whole} others trained all of their steps, because their trunk had no checkpoint." if whole else ""
+    them = (
+        "One more trained all of its steps, because its trunk"
+        if whole == 1
+        else (f"{whole} more trained all of their steps, because their trunks")
+    )
+    rest = f" {them} had no checkpoint." if whole else ""
     return (
         f"{measured.runs} decay branches did not repeat {measured.steps:,} steps{took}{said}: {saving.share:.0%} of "
         f"the FLOPs of separate runs.{rest}"

@@ -135,9 +135,9 @@ def with_rest(plan: StudyPlan, rest: Wave) -> StudyPlan:
     if not rest:
         return plan
     names = {cell.name for cell in rest}
-    controls = [cell for cell in plan.cells if cell.treatment in CONTROLS and cell.group == rest[0].group]
-    baseline: Cell = next(cell for cell in controls if cell.treatment == BASELINE)
     begun = (tuple(cell for cell in wave if cell.name not in names) for wave in plan.waves)
     if not plan.protocol.blocks:
         return plan.model_copy(update={"waves": (*begun, rest)})
+    controls = [cell for cell in plan.cells if cell.treatment in CONTROLS and cell.group == rest[0].group]
+    baseline: Cell = next(cell for cell in controls if cell.treatment == BASELINE)
     return plan.model_copy(update={"waves": (*begun, (baseline.repeated(len(controls)), *rest))})

@@ -45,8 +45,8 @@ HELD_OUT_TIMES = 10.0
 
 
 _ON_BRANCHES = (
-    "The runs of a width are decay branches of the longest one at each seed: they share its first steps and its "
-    "learning rate. The control's second run trains all of its steps itself."
+    "The runs of a width are decay branches of the longest one at each seed: they share its first steps, and "
+    "the learning rate of the geometric mean of their steps. The control's second run trains all of its steps itself."
 )
 
 

@@ -1,0 +1,49 @@
+"""Work that decay branches saved: as planned, and as measured where they did begin with a checkpoint."""
+
+import pytest
+
+from assay.report.scaling_study import saving_sentence
+from assay.scaling.branch_saving import branch_saving
+from assay.studies.isoflop.sizes import flops_of
+from support.scaled import scaled_record
+
+LABEL = "1.6e+11 FLOPs, width 16"
+
+
+def test_it_is_said_as_planned_and_as_measured() -> None:
+    record = scaled_record(branches=True)
+    found = branch_saving(record)
+    assert found is not None
+    branched = [one.cell for one in record.cells if one.cell.branch is not None]
+    shared = sum(cell.branch.step for cell in branched if cell.branch)
+    assert (found.planned.runs, found.planned.steps) == (found.measured.runs, found.measured.steps) == (25, shared)
+    assert found.planned.seconds is None, "the steps of one width alone have a predicted time"
+    assert found.measured.seconds == pytest.approx(0.25 * shared)
+    parts = [cell.branch.step / cell.run.training.steps for cell in branched if cell.branch]
+    flops = sum(flops_of(cell.run, "total") * part for cell, part in zip(branched, parts, strict=True))
+    assert found.measured.flops == pytest.approx(flops)
+    assert found.share == pytest.approx(flops / sum(flops_of(one.cell.run, "total") for one in record.cells))
+    assert f"25 decay branches did not repeat {shared:,} steps, which took their trunks" in saving_sentence(found)
+
+
+def test_a_study_without_branches_has_none() -> None:
+    assert branch_saving(scaled_record()) is None
+
+
+def test_a_branch_that_trained_as_a_whole_saved_nothing() -> None:
+    record = scaled_record(branches=True, changes={LABEL: {"branch": None}})
+    found = branch_saving(record)
+    assert found is not None
+    (cell,) = (one.cell for one in record.cells if one.cell.treatment == LABEL)
+    assert cell.branch is not None
+    assert found.planned.steps - found.measured.steps == cell.branch.step
+    assert "One more trained all of its steps, because its trunk had no checkpoint." in saving_sentence(found)
+
+
+def test_the_time_of_steps_that_were_not_kept_is_not_known() -> None:
+    record = scaled_record(branches=True)
+    bare = [one.model_copy(update={"curve": one.curve.model_copy(update={"step_seconds": ()})}) for one in record.cells]
+    found = branch_saving(record.model_copy(update={"cells": tuple(bare)}))
+    assert found is not None
+    assert found.measured.seconds is None
+    assert "which took" not in saving_sentence(found)
