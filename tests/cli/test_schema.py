@@ -68,7 +68,7 @@ def test_bad_input_is_one_sentence(assay: Assay, words: tuple[str, ...], sentenc
         ("plan", ("plan", "gpt2-124m", "training.batch_size=64", "--nodes", "4", "--with", "data_parallel")),
         (
             "plan",
-            ("plan", "gpt2-124m", "training.batch_size=64", "--gpu", "h100", "--with", "pipeline_parallel:degree=8"),
+            ("plan", "gpt2-124m", "training.batch_size=64", "--gpus-per-node", "2", "--with", "pipeline_parallel"),
         ),
         ("inference", ("inference", "gpt2-124m")),
         ("inference", ("inference", "llama-3.2-1b", "--device", "rtx4090", "--bits", "8")),

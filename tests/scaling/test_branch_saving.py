@@ -2,10 +2,15 @@
 
 import pytest
 
-from assay.report.scaling_study import saving_sentence
-from assay.scaling.branch_saving import branch_saving
+from assay.report import view
+from assay.scaling.branch_saving import BranchSaving, branch_saving
 from assay.studies.isoflop.sizes import flops_of
 from support.scaled import scaled_record
+
+
+def said(found: BranchSaving) -> str:
+    return " ".join(map(str, view(found).blocks()))
+
 
 LABEL = "1.6e+11 FLOPs, width 16"
 
@@ -23,7 +28,7 @@ def test_it_is_said_as_planned_and_as_measured() -> None:
     flops = sum(flops_of(cell.run, "total") * part for cell, part in zip(branched, parts, strict=True))
     assert found.measured.flops == pytest.approx(flops)
     assert found.share == pytest.approx(flops / sum(flops_of(one.cell.run, "total") for one in record.cells))
-    assert f"25 decay branches did not repeat {shared:,} steps, which took their trunks" in saving_sentence(found)
+    assert f"25 decay branches did not repeat {shared:,} steps, which took their trunks" in said(found)
 
 
 def test_a_study_without_branches_has_none() -> None:
@@ -37,7 +42,7 @@ def test_a_branch_that_trained_as_a_whole_saved_nothing() -> None:
     (cell,) = (one.cell for one in record.cells if one.cell.treatment == LABEL)
     assert cell.branch is not None
     assert found.planned.steps - found.measured.steps == cell.branch.step
-    assert "One more trained all of its steps, because its trunk had no checkpoint." in saving_sentence(found)
+    assert "One more trained all of its steps, because its trunk had no checkpoint." in said(found)
 
 
 def test_the_time_of_steps_that_were_not_kept_is_not_known() -> None:
@@ -46,4 +51,4 @@ def test_the_time_of_steps_that_were_not_kept_is_not_known() -> None:
     found = branch_saving(record.model_copy(update={"cells": tuple(bare)}))
     assert found is not None
     assert found.measured.seconds is None
-    assert "which took" not in saving_sentence(found)
+    assert "which took" not in said(found)

@@ -1,6 +1,6 @@
 """Studies of scaling: design one that ends in time, run it, and ask for its points and its answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,25 +56,23 @@ def plan(
         raise UsageError(f"a budget of {budget_seconds:g} seconds is not possible; give a positive time such as 2h")
     base = configure(source, (*_UNTIMED, *overrides))
     here = measure_sizes(base, tuple(widths or widths_of(base)), home_of(home), on_progress or silent)
-    ratio = tokens_per_parameter or TOKENS_PER_PARAMETER
-    wanted = Wanted(here.sizes, ratio, seeds=seeds or SEEDS, branches=branches)
+    wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER, seeds=seeds or SEEDS, branches=branches)
     limits = DesignLimits(_SHARE * budget_seconds, here.slots, here.step_seconds, MOST_EPOCHS * here.train_tokens)
     vocabulary = next(iter(here.sizes.values())).model.vocab_size
     changes = (f"model.vocab_size={vocabulary}", *_UNTIMED, *overrides)
-    study = _stated(largest_study(wanted, limits), title_of(source), changes)
-    if branches:
-        study = study.model_copy(update={"step_seconds": dict(here.step_seconds)})
+    study = _stated(largest_study(wanted, limits), title_of(source), changes, here.step_seconds)
     return ScalingPlan(study, here, wanted, limits, budget_seconds, study_seconds(study, wanted, limits))
 
 
-def _stated(study: "Isoflop", title: str, overrides: tuple[str, ...]) -> "Isoflop":
-    """Return a design with its name, its question and its base."""
+def _stated(study: "Isoflop", title: str, overrides: tuple[str, ...], step_seconds: Mapping[int, float]) -> "Isoflop":
+    """Return a design with its name, its question, its base, and the times by which branches are predicted to save."""
     return study.model_copy(
         update={
             "name": Path(title).stem,
             "question": "Does a law of the small runs predict the loss of the largest one?",
             "base": _placed(title),
             "overrides": overrides,
+            "step_seconds": dict(step_seconds) if study.branches else {},
         }
     )
 

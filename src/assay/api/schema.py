@@ -83,19 +83,19 @@ def _capacity() -> dict[str, Any]:
 
 
 def _plan() -> dict[str, Any]:
-    from assay.report.schema import PlanJson
+    from assay.report.planned_schema import PlanJson
 
     return json_schema(PlanJson)
 
 
 def _inference() -> dict[str, Any]:
-    from assay.report.schema import InferenceJson
+    from assay.report.planned_schema import InferenceJson
 
     return json_schema(InferenceJson)
 
 
 def _cost() -> dict[str, Any]:
-    from assay.report.schema import CostJson
+    from assay.report.planned_schema import CostJson
 
     return json_schema(CostJson)
 
@@ -119,7 +119,7 @@ def _anatomy() -> dict[str, Any]:
 
 
 def _mesh() -> dict[str, Any]:
-    from assay.report.schema import MeshJson
+    from assay.report.planned_schema import MeshJson
 
     return json_schema(MeshJson)
 

@@ -7,6 +7,7 @@ from assay.records.study import StudyEnding
 from assay.report.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown, view
 from assay.report.laws import FitView
+from assay.report.saved_work import BranchSavingView
 from assay.studies.isoflop.budget import MOST_EPOCHS
 from assay.studies.isoflop.plan import ScalingPlan
 from assay.studies.isoflop.sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
@@ -16,7 +17,6 @@ from assay.units import format_count, format_flops, format_percent, format_power
 if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
     from assay.scaling.approaches import Parabola
-    from assay.scaling.branch_saving import BranchSaving
     from assay.scaling.scaling_study import RateCheck, ScalingAnswer, StudyPoint
     from assay.studies.isoflop.budget import PlannedRun
 
@@ -30,12 +30,13 @@ class ScalingPlanView(Shown[ScalingPlan]):
         """Yield the whole, a table of the runs in their order, and sentences on what was chosen."""
         plan = self.found
         study = plan.study
+        flops = sum(_flops(plan, one) * (1 - one.shared / one.steps) for one in plan.runs)
         yield Facts.of(
             (
                 ("study", study.name),
                 ("base", study.base),
                 ("runs", f"{len(plan.runs)}, two of them equal at each seed; {plan.here.slots} beside each other"),
-                ("FLOPs", f"{format_flops(sum(_flops(plan, one) * _own(one) for one in plan.runs))} in all"),
+                ("FLOPs", f"{format_flops(flops)} in all"),
                 ("time", f"{format_seconds(plan.seconds)} predicted, {format_seconds(plan.budget_seconds)} given"),
                 *_branch_facts(plan),
             )
@@ -95,11 +96,8 @@ def _branch_facts(plan: ScalingPlan) -> Iterator[tuple[str, str]]:
     separate = sum(_flops(plan, one) for one in plan.runs)
     saved = sum(_flops(plan, one) * one.shared / one.steps for one in branches)
     steps, seconds = sum(one.shared for one in branches), sum(one.saved_seconds for one in branches)
-    yield (
-        "branches",
-        f"{len(branches)} runs begin with steps of a longer one. This saves {steps:,} steps, {format_flops(saved)} "
-        f"({saved / separate:.0%}) and {format_seconds(seconds)} of processes",
-    )
+    less = f"{steps:,} steps, {format_flops(saved)} ({saved / separate:.0%}) and {format_seconds(seconds)} of processes"
+    yield "branches", f"{len(branches)} runs begin with steps of a longer one. This saves {less}"
     yield "separate runs", f"{format_seconds(plan.separate_seconds)} predicted"
 
 
@@ -116,11 +114,6 @@ def _row(plan: ScalingPlan, one: "PlannedRun") -> tuple[str, ...]:
         format_power(_flops(plan, one)),
         format_seconds(one.seconds),
     )
-
-
-def _own(one: "PlannedRun") -> float:
-    """Return the share of its steps that a run trains itself."""
-    return 1 - one.shared / one.steps
 
 
 def _size(plan: ScalingPlan, one: "PlannedRun") -> "ResolvedRun":
@@ -185,7 +178,7 @@ def verdict(found: "ScalingAnswer") -> Iterator[str]:
     else:
         yield from (_rate_verdict(one, found.record.loss_margin) for one in found.rates)
     if found.saving is not None:
-        yield saving_sentence(found.saving)
+        yield BranchSavingView(found.saving).sentence
 
 
 def _rate_verdict(one: "RateCheck", margin: float) -> str:
@@ -197,24 +190,6 @@ def _rate_verdict(one: "RateCheck", margin: float) -> str:
     return (
         f"{size}, {best} × the rule's learning rate is better by {one.cost:.4f} nats, which is {well} the margin of "
         f"{margin:g}."
-    )
-
-
-def saving_sentence(saving: "BranchSaving") -> str:
-    """Return the sentence on the work that decay branches saved, as planned and as measured."""
-    planned, measured = saving.planned, saving.measured
-    whole = planned.runs - measured.runs
-    took = "" if measured.seconds is None else f", which took their trunks {format_seconds(measured.seconds)}"
-    said = "" if planned.seconds is None else f" ({format_seconds(planned.seconds)} was predicted)"
-    them = (
-        "One more trained all of its steps, because its trunk"
-        if whole == 1
-        else (f"{whole} more trained all of their steps, because their trunks")
-    )
-    rest = f" {them} had no checkpoint." if whole else ""
-    return (
-        f"{measured.runs} decay branches did not repeat {measured.steps:,} steps{took}{said}: {saving.share:.0%} of "
-        f"the FLOPs of separate runs.{rest}"
     )
 
 
@@ -339,26 +314,17 @@ def answer_values(found: "ScalingAnswer") -> dict[str, Any]:
         "rates": [{"width": one.width, "losses": dict(one.losses), "cost": one.cost} for one in found.rates],
         "points": [vars(one) for one in found.points],
         "unfinished": list(found.unfinished),
-        "saving": None if found.saving is None else _saving_values(found.saving),
+        "saving": None if found.saving is None else BranchSavingView(found.saving).values(),
     }
-
-
-def _saving_values(saving: "BranchSaving") -> dict[str, Any]:
-    return {"predicted": vars(saving.planned), "measured": vars(saving.measured), "share_of_flops": saving.share}
 
 
 def _schedule(found: "ScalingAnswer") -> str:
     """Return how the learning rate goes in every run."""
-    training = found.record.base.training
-    if found.saving is None and training.schedule == "cosine":
-        return "warm-up over an equal share of the steps, then a cosine that ends with each run."
-    falls = f"a constant rate that falls linearly in the last {training.decay_fraction:.0%} of each run."
     if found.saving is None:
-        return f"warm-up over an equal share of the steps, then {falls}"
-    return (
-        f"warm-up, then {falls} The runs of a size at one seed share the steps before it falls, and their rate is that "
-        "of the geometric mean of their steps."
-    )
+        falls = "a cosine" if found.record.base.training.schedule == "cosine" else "a constant rate with a linear fall"
+        return f"warm-up over an equal share of the steps, then {falls} that ends with each run."
+    shared = "The runs of a size at one seed share all steps before, and have the rate of the mean of their steps."
+    return f"warm-up, then a constant rate that falls linearly at the end of each run. {shared}"
 
 
 _LARGER = 10

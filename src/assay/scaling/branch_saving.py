@@ -1,4 +1,4 @@
-"""What decay branches saved against separate runs: as planned before the study, and as its trunks took it.
+"""Work that decay branches saved against separate runs: as planned before the study, and as its trunks took it.
 
 A branch begins with steps that its trunk has done. A separate run would do them again. The plan counts these steps and
 their FLOPs, and predicts their time if it knows the time of a step. Measured is the time that the trunk took for them,

@@ -107,7 +107,7 @@ class Points:
         """Number of the group of each point, which a bootstrap draws as one: its trunk, or the point alone.
 
         Runs of one trunk have the same weights and batches up to their branches, so they err together. Drawn as single
-        points, they would count as more evidence than they are, and intervals would be too narrow (Cameron, Gelbach and
+        points, they would count as more evidence than they are. Intervals would be too narrow (Cameron, Gelbach and
         Miller 2008, Review of Economics and Statistics 90).
         """
         names = np.arange(len(self), dtype=float) if self.trunk is None else self.trunk

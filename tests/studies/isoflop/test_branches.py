@@ -26,7 +26,7 @@ def test_rates_are_those_of_the_trunk_until_a_fifth_of_the_steps_is_left() -> No
 
 
 def test_the_longest_keeps_what_the_others_begin_with_unless_it_is_whole() -> None:
-    assert [settled(one).keep_steps for one in LENGTHS] == [[], [], [80, 168]]
+    assert [list(settled(one).keep_steps) for one in LENGTHS] == [[], [], [80, 168]]
     assert SHARED.settings(400, whole=True)["training.keep_steps"] == []
 
 

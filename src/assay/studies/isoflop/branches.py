@@ -1,7 +1,7 @@
 """Runs of one size as decay branches of the longest one: their common schedule, and where each branches off.
 
 A cosine is made for one length, so each point of a law needs a run of its own. The schedule `wsd` keeps its rate until
-the last part of a run (arXiv:2404.06395), so runs of several lengths are equal until the shortest begins to fall. The
+the last part of a run (arXiv:2404.06395). So runs of several lengths are equal until the shortest begins to fall. The
 longest run of a size, its trunk, keeps a checkpoint there. Each of the others begins with that, trains its decay, and
 is the run that never branched (`launch.branch`). Hägele et al. 2024 fit laws to such runs (arXiv:2405.18392).
 
