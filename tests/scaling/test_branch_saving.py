@@ -2,6 +2,7 @@
 
 import pytest
 
+from assay.records.study import AGAIN, BASELINE
 from assay.report import view
 from assay.scaling.branch_saving import BranchSaving, branch_saving
 from assay.studies.isoflop.sizes import flops_of
@@ -52,3 +53,26 @@ def test_the_time_of_steps_that_were_not_kept_is_not_known() -> None:
     assert found is not None
     assert found.measured.seconds is None
     assert "which took" not in said(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "apart", "says"),
+    [
+        ({}, 0.0, "The control as a branch and as a whole run has the same loss to the last bit."),
+        ({AGAIN: {"val_loss": 3.0}, BASELINE: {"val_loss": 3.25}}, 0.25, "has losses that differ by 0.25 nats."),
+        ({AGAIN: {"val_loss": None}}, None, ""),
+    ],
+)
+def test_the_control_as_a_branch_is_held_against_its_whole_run(
+    changes: dict[str, dict[str, object]], apart: float | None, says: str
+) -> None:
+    record = scaled_record(branches=True)
+    cells = [
+        one.model_copy(update={"result": one.result.model_copy(update=changes.get(one.cell.treatment, {}))})
+        for one in record.cells
+    ]
+    found = branch_saving(record.model_copy(update={"cells": tuple(cells)}))
+    assert found is not None
+    assert found.apart == apart
+    assert says in said(found)
+    assert apart is not None or "The control" not in said(found)

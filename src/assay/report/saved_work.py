@@ -12,24 +12,30 @@ class BranchSavingView(Shown[BranchSaving]):
     """Saved work, as a reader is shown it."""
 
     @property
-    def sentence(self) -> str:
-        """Sentence on the work that was saved, as planned and as measured."""
+    def sentences(self) -> str:
+        """Sentences on the work that was saved, as planned and as measured, and on the control's whole run."""
         planned, measured = self.found.planned, self.found.measured
         took = "" if measured.seconds is None else f", which took their trunks {format_seconds(measured.seconds)}"
         said = "" if planned.seconds is None else f" ({format_seconds(planned.seconds)} was predicted)"
         return (
             f"{measured.runs} decay branches did not repeat {measured.steps:,} steps{took}{said}: "
             f"{self.found.share:.0%} of the FLOPs of separate runs.{_whole(planned.runs - measured.runs)}"
+            f"{_equal(self.found.apart)}"
         )
 
     def blocks(self) -> Iterator[str]:
-        """Yield the sentence."""
-        yield self.sentence
+        """Yield the sentences."""
+        yield self.sentences
 
     def values(self) -> dict[str, Any]:
         """Return the same figures for programs."""
         found = self.found
-        return {"predicted": vars(found.planned), "measured": vars(found.measured), "share_of_flops": found.share}
+        return {
+            "predicted": vars(found.planned),
+            "measured": vars(found.measured),
+            "share_of_flops": found.share,
+            "control_apart": found.apart,
+        }
 
 
 def _whole(runs: int) -> str:
@@ -39,3 +45,11 @@ def _whole(runs: int) -> str:
     if runs == 1:
         return " One more trained all of its steps, because its trunk had no checkpoint."
     return f" {runs} more trained all of their steps, because their trunks had no checkpoint."
+
+
+def _equal(apart: float | None) -> str:
+    """Return a sentence on the control as a branch and as a whole run."""
+    if apart is None:
+        return ""
+    differs = "the same loss to the last bit" if apart == 0 else f"losses that differ by {apart:.2g} nats"
+    return f" The control as a branch and as a whole run has {differs}."

@@ -178,7 +178,7 @@ def verdict(found: "ScalingAnswer") -> Iterator[str]:
     else:
         yield from (_rate_verdict(one, found.record.loss_margin) for one in found.rates)
     if found.saving is not None:
-        yield BranchSavingView(found.saving).sentence
+        yield BranchSavingView(found.saving).sentences
 
 
 def _rate_verdict(one: "RateCheck", margin: float) -> str:

@@ -9,7 +9,7 @@ Writing and reading the checkpoints is not counted.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.records.study import CellResult, ComparisonRecord
+from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
 from assay.studies.isoflop.sizes import Count, flops_of
 from assay.studies.kinds.isoflop import COUNT
 
@@ -32,6 +32,8 @@ class BranchSaving:
     planned: SharedWork
     measured: SharedWork
     separate_flops: float
+    apart: float | None
+    """Largest difference of the control's loss as a branch and as a whole run, in nats; None if no seed has both."""
 
     @property
     def share(self) -> float:
@@ -50,7 +52,15 @@ def branch_saving(record: ComparisonRecord) -> BranchSaving | None:
         planned=_work(branched, [None if one.cell.branch is None else one.cell.branch.seconds for one in branched]),
         measured=_work(begun, [_measured(one, took) for one in begun]),
         separate_flops=sum(flops_of(one.cell.run, _count(one)) for one in record.cells),
+        apart=_apart(record),
     )
+
+
+def _apart(record: ComparisonRecord) -> float | None:
+    """Return how far the control's second runs, which train all of their steps, are from its branches."""
+    whole = {one.cell.group: one.result.val_loss for one in record.of(AGAIN)}
+    pairs = [(one.result.val_loss, whole.get(one.cell.group)) for one in record.of(BASELINE) if one.result.branch]
+    return max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=None)
 
 
 def _measured(one: CellResult, took: dict[str, tuple[float, ...]]) -> float | None:
