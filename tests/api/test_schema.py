@@ -23,15 +23,22 @@ FILES = {"result.json": "run", "run.json": "run-start", "comparison.json": "comp
 DIGESTS = {
     "run 1": "081b22f00d68",
     "run-start 1": "b0c14cd9802f",
-    "comparison 1": "12ac9621cb19",
-    "study-plan 1": "7e52aff22fa8",
+    "comparison 2": "0822ef1cb800",
+    "study-plan 2": "a7d27c018794",
     "answer 1": "3dfed9e568af",
     "estimate 1": "13a7e440e549",
     "recommend 1": "be4910768516",
     "capacity 1": "b09c7930da98",
+    "plan 1": "a9b18c3da73a",
+    "inference 1": "797e05cc7bc4",
+    "cost 1": "86f9cf49d8d8",
+    "measure 1": "360de8367911",
+    "machine 1": "44950a901111",
+    "anatomy 1": "6065098a230a",
+    "mesh 1": "bd0fc0934c49",
     "doctor 1": "eaede281ae85",
     "gradients 1": "6c15b33d6dc2",
-    "study 1": "94413dce5032",
+    "study 2": "c5e92eafae9d",
 }
 """Digest of each schema without its texts, by name and version. A schema that changes gets a new version and line."""
 

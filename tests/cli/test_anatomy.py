@@ -12,6 +12,7 @@ from assay.records.anatomy import Anatomy, Part
 from assay.records.evidence import Evidence
 from cli.conftest import TINY, Assay
 from support.forked import fork_children
+from support.schemas import faults
 from support.traces import nest
 
 PARTS = (
@@ -94,6 +95,7 @@ def test_a_real_step(assay: Assay, home: Home, tmp_path: Path, monkeypatch: pyte
     assert said.code == 0, said.err
     modules = set(said.value["by_module"])
     assert {"blocks.*.mlp.up", "head.projection", "update"} <= modules
+    assert faults("anatomy", said.value) == []
     assert not list(home.runs.iterdir() if home.runs.exists() else ())
 
 

@@ -7,6 +7,7 @@ import pytest
 from assay.hardware import Accelerator, Machine, Rates
 from assay.launch import rates as source
 from cli.conftest import Assay
+from support.schemas import faults
 
 RATES = Rates(
     device="cpu",
@@ -43,6 +44,8 @@ def test_json_is_the_machine(assay: Assay, asked: list[bool]) -> None:
     value = assay("machine", "--json").value
     assert value["cores"] == 2
     assert value["native_dtypes"] == ["float32", "float64"]
+    assert faults("machine", value) == []
+    assert faults("machine", {**value, "native": []}) != []
     assert value["rates"]["cpu"]["matmul_flops"] == {"float32": 1.5e11, "bfloat16": 2e9}
     assert asked == [False]
 

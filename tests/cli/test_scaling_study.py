@@ -64,6 +64,16 @@ def test_a_plan_says_what_it_takes_and_trains_nothing(assay: Assay, words: tuple
     assert not list(home.runs.iterdir())
 
 
+def test_a_plan_with_branches_says_what_they_save(assay: Assay, words: tuple[str, ...], home: Home) -> None:
+    asked = ("scaling", "run", "demo", *words, "--budget", "20min", "--branches", "--plan")
+    said = " ".join(assay(*asked).out.split())
+    assert "runs begin with steps of a longer one. This saves" in said
+    assert "decay branches of the longest one at each seed" in said
+    value = assay(*asked, "--json").value
+    assert value["separate_seconds"] > value["seconds"]
+    assert any(row["shared_steps"] for row in value["rows"])
+
+
 def test_a_study_comes_to_its_law_its_points_and_its_page(
     assay: Assay, words: tuple[str, ...], home: Home, tmp_path: Path
 ) -> None:

@@ -65,6 +65,18 @@ def test_bad_input_is_one_sentence(assay: Assay, words: tuple[str, ...], sentenc
         ),
         ("capacity", ("capacity", *SMALL, "--memory", "9MB")),
         ("doctor", ("doctor",)),
+        ("plan", ("plan", "gpt2-124m", "training.batch_size=64", "--nodes", "4", "--with", "data_parallel")),
+        (
+            "plan",
+            ("plan", "gpt2-124m", "training.batch_size=64", "--gpus-per-node", "2", "--with", "pipeline_parallel"),
+        ),
+        ("inference", ("inference", "gpt2-124m")),
+        ("inference", ("inference", "llama-3.2-1b", "--device", "rtx4090", "--bits", "8")),
+        ("cost", ("cost", "gpt2-124m", "--tokens", "10B", "--device", "h100", "--price", "2.5")),
+        ("cost", ("cost", "gpt2-124m", "--tokens", "10B", "--mfu", "0.4")),
+        ("mesh", ("mesh", "--world", "4", "--tp", "2")),
+        ("mesh", ("mesh", "--world", "8", "--pp", "2", "--ranks-per-node", "4")),
+        pytest.param("machine", ("machine",), marks=pytest.mark.slow),
     ],
     ids=lambda one: one if isinstance(one, str) else " ".join(one[1:] if len(one) < 5 else one[-2:]),
 )
@@ -72,6 +84,33 @@ def test_an_answer_satisfies_its_schema(assay: Assay, name: str, words: tuple[st
     said = assay(*words, "--json")
     assert said.code == 0, said.err
     assert faults(name, said.value) == []
+    closed = said.value[0] if isinstance(said.value, list) else said.value
+    assert len(faults(name, [{**closed, "more": 1}] if isinstance(said.value, list) else {**closed, "more": 1})) >= 1
+
+
+@pytest.mark.slow
+def test_a_step_beside_its_baseline_satisfies_its_schema(assay: Assay, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        """
+import torch
+def build(bias=True):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean() if bias else (model(torch.ones(4, 8)) ** 2).sum() / 32
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+def other():
+    return build(False)
+"""
+    )
+    said = assay("measure", "mine.py:build", "--against", "mine.py:other", "--blocks", "1", "--json")
+    assert said.value["proof"]["baseline"]["steps"]
+    assert faults("measure", said.value) == []
 
 
 @pytest.mark.slow

@@ -102,6 +102,30 @@ def test_every_cell_runs_once_and_no_more_than_the_slots_at_a_time(slots: int) -
     assert {one.cell.name: one.wave for one in done.cells} == {cell.name: at for at, cell in enumerate(CELLS)}
 
 
+def test_the_cells_of_a_wave_follow_one_another_beside_other_waves() -> None:
+    stage, heard = Stage(), list[News]()
+    asked = replace(work(stage, 3, heard), waves=[(0, CELLS[:4]), (1, CELLS[4:6])])
+    done = Local().run(asked)
+    assert stage.most == 2, "one of each wave"
+    named = {cell.name: at for at, cell in enumerate(CELLS)}
+    starts = [named[one.cell.name] for one in heard if isinstance(one, Started)]
+    assert [one for one in starts if one < 4] == [0, 1, 2, 3]
+    assert {one.cell.name: one.wave for one in done.cells} == {cell.name: named[cell.name] // 4 for cell in CELLS[:6]}
+
+
+def test_an_interrupt_starts_no_further_cell_of_a_wave() -> None:
+    stage = Stage()
+
+    def interrupting() -> Iterator[tuple[int, tuple[Cell, ...]]]:
+        yield 0, CELLS[:4]
+        until(lambda: bool(stage.alive), "it lives", 10.0)
+        raise KeyboardInterrupt
+
+    done = Local().run(replace(work(stage, 2, []), waves=interrupting()))
+    assert done.ending is StudyEnding.INTERRUPTED
+    assert len(done.cells) < 4
+
+
 def test_an_error_of_one_cell_ends_all() -> None:
     stage = Stage()
 

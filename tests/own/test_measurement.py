@@ -11,6 +11,7 @@ from torch import nn
 import assay
 from assay.errors import UsageError
 from assay.own.returned_loss import loss_of, targets_of
+from support.schemas import faults
 
 WIDTH, ROWS, CLASSES = 16, 32, 10
 
@@ -100,7 +101,10 @@ def test_it_is_shown(measured: tuple) -> None:
     assert "<table>" in found._repr_html_()
     assert len(found.to_frame()) == len(found.operations)
     assert found.plot() is not None
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["flops"] == found.flops
+    value = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert value["flops"] == found.flops
+    assert faults("measure", value) == []
+    assert faults("measure", {**value, "tokens_per_second": "many"}) != []
 
 
 def test_the_steps_train_as_they_would_alone() -> None:

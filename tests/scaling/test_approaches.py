@@ -1,6 +1,8 @@
 """Optima without a law of loss: parabolas at equal compute, and the envelope of training curves."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from assay.api import scaling
 from assay.errors import UsageError
 from assay.report import view
-from assay.scaling.approaches import TrainingCurve, envelope, isoflop
+from assay.scaling.approaches import TrainingCurve, _whole_trunks, budgets, envelope, isoflop
 from assay.scaling.points import Points
 from support.laws import known_law
 
@@ -48,6 +50,17 @@ def test_intervals_hold_the_exponent_and_repeat() -> None:
     assert low < EXPONENT < high
     assert found.optima.data.interval == pytest.approx((1 - high, 1 - low))
     assert isoflop(made(0.003)).optima.size == found.optima.size
+
+
+def test_a_trunk_is_drawn_with_its_runs_of_all_budgets() -> None:
+    trunks = np.tile(np.arange(7.0), 4)
+    groups = budgets(replace(made(), trunk=trunks))
+    drawn = _whole_trunks(groups, np.random.default_rng(0))
+    times = [Counter([] if one.trunk is None else one.trunk.tolist()) for one in drawn]
+    assert all(one == times[0] for one in times)
+    assert sum(times[0].values()) == 7
+    assert max(times[0].values()) > 1
+    assert isoflop(replace(made(0.003), trunk=trunks)).optima.size != isoflop(made(0.003)).optima.size
 
 
 def test_a_minimum_outside_of_the_sizes_is_named_and_does_not_count() -> None:

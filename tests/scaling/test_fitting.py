@@ -128,6 +128,20 @@ def test_draws_of_an_identified_law_descend_once(monkeypatch: pytest.MonkeyPatch
 DESCENT_TRUE = HOFFMANN.of(1.7, 400.0, 1500.0, 0.34, 0.36)
 
 
+def test_copies_of_runs_are_no_more_evidence_if_they_are_of_one_trunk() -> None:
+    once = made(0.01, 3)
+    twice = once.where(np.repeat(np.arange(len(once)), 2))
+    twice = replace(twice, parameters=twice.parameters * np.linspace(1, 1 + 1e-6, len(twice)))  # no size has two runs
+    trunks = replace(twice, trunk=np.repeat(np.arange(len(once), dtype=float), 2))
+
+    def width(points: Points) -> float:
+        low, high = interval(bootstrap(fit(points), 200, 5), lambda law: law.printed["E"])
+        return high - low
+
+    assert width(trunks) == pytest.approx(width(once), rel=0.05)
+    assert width(twice) < 0.85 * width(once)
+
+
 def points(noise: float, seed: int, count: int = 60) -> Points:
     return drawn(DESCENT_TRUE, count, seed, noise)
 

@@ -69,6 +69,11 @@ def test_the_published_points_are_read(shared: Callable[[str], Path]) -> None:
         ("parameters,tokens,loss", [(1e6, d, loss) for _, d, loss in ROWS], "one model size only"),
         ("N,D,loss,flops", [(n / 100, d, loss, 6 * n * d) for n, d, loss in ROWS], "line 2: flops=6e.13, but 6·N·D is"),
         ("parameters,tokens,loss", [*ROWS, ROWS[2]], "the same point twice, as its points 3 and 9"),
+        (
+            "parameters,tokens,loss,trunk",
+            [*((*row, "a") for row in ROWS), (*ROWS[2], "")],
+            "the same point twice, as its points 3 and 9",
+        ),
         ("parameters,tokens,loss", [*ROWS, (0.07, 1e7, 3.0)], "line 10: parameters=0.07 is not possible; write the"),
         ("parameters,tokens,loss", [*ROWS, (1e6, 0.3, 3.0)], "line 10: tokens=0.3 is not possible"),
         ("parameters,tokens,loss", ROWS[:1], "has 1 point; the law"),

@@ -1,10 +1,14 @@
 """Answers of studies whose law is known: it predicts the held-out run, and every part is what the record says."""
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from assay.errors import UsageError
 from assay.records.status import Status
 from assay.records.study import BASELINE
+from assay.report.scaling_study import verdict
 from assay.scaling.points import read_points
 from assay.scaling.scaling_study import answer, answer_of, array_of, points_of, to_csv, to_frame
 from support.comparisons import record as comparison
@@ -24,11 +28,9 @@ def test_points_have_roles_counts_and_flops() -> None:
     assert largest.epochs is not None
 
 
-def test_points_go_to_csv_and_back(tmp_path: object) -> None:
-    from pathlib import Path
-
+def test_points_go_to_csv_and_back(tmp_path: Path) -> None:
     points = points_of(scaled_record())
-    path = Path(str(tmp_path)) / "points.csv"
+    path = tmp_path / "points.csv"
     path.write_text(to_csv(points))
     read = read_points(path)
     assert read.loss.tolist() == [one.loss for one in points]
@@ -94,3 +96,25 @@ def test_a_comparison_has_points_of_one_role() -> None:
     assert {one.role for one in points} == {"fitted"}
     assert {one.row for one in points} >= {BASELINE}
     assert len(array_of(points)) == len(points)
+
+
+def test_decay_branches_of_a_trunk_are_one_group_of_points(tmp_path: Path) -> None:
+    points = points_of(scaled_record(branches=True))
+    fitted = [one for one in points if one.role == "fitted"]
+    arrays = array_of(fitted)
+    assert sorted(Counter(arrays.drawn_together).values()) == [6] * 5, "a trunk for each width"
+    assert {one.trunk for one in points if one.role != "fitted"} == {""}
+    path = tmp_path / "points.csv"
+    path.write_text(to_csv(points))
+    read = read_points(path)
+    again = array_of(points)
+    assert read.drawn_together.tolist() == again.drawn_together.tolist()
+    assert len(set(read.drawn_together)) == 5 + 1 + 4
+    assert array_of(points_of(scaled_record())).trunk is None
+
+
+def test_an_answer_says_what_branches_saved() -> None:
+    found = answer(scaled_record(branches=True), draws=5)
+    assert found.saving is not None
+    assert any("25 decay branches did not repeat" in sentence for sentence in verdict(found))
+    assert found.law.fit.points.trunk is not None

@@ -1,5 +1,6 @@
 """The kind `isoflop`: its rows, its file, and what it refuses."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from assay.errors import UsageError
 from assay.records.study import BASELINE
 from assay.studies.kinds.isoflop import Isoflop
 from assay.studies.reading import read_study
-from support.scaled import STUDY, base
+from assay.training.learning_rate import schedule
+from support.scaled import BRANCHED, STUDY, base
 
 FILE = """
 kind: isoflop
@@ -54,6 +56,37 @@ def test_the_learning_rate_falls_with_the_width_and_the_steps() -> None:
         assert chosen.min_learning_rate / chosen.learning_rate == pytest.approx(
             rule.min_learning_rate / rule.learning_rate, rel=1e-3
         )
+
+
+def test_with_branches_a_width_has_one_rate_and_its_longest_run_keeps_the_checkpoints() -> None:
+    rows = [row for row in BRANCHED.rows(base()) if row.levels["rate"] == "1" and row.levels["width"] == "16"]
+    (rate,) = {row.run.training.learning_rate for row in rows}
+    steps = sorted(row.run.training.steps for row in rows)
+    middle = math.prod(steps) ** (1 / len(steps))
+    rule = base().training.learning_rate * (16 / 64) ** -0.6 * (middle / 100) ** -0.35
+    assert rate == pytest.approx(rule, rel=1e-3)
+    assert {row.run.training.schedule for row in BRANCHED.rows(base())} == {"wsd"}
+    kept = {row.run.training.steps: row.run.training.keep_steps for row in rows}
+    assert kept.pop(steps[-1]) == tuple(one - round(0.2 * one) for one in steps[:-1])
+    assert not any(kept.values())
+
+
+def test_branches_belong_to_the_trunk_of_their_width_and_seed() -> None:
+    cells = BRANCHED.model_copy(update={"seeds": 2}).cells(base())
+    named = {cell.name: cell for cell in cells}
+    branched = [cell for cell in cells if cell.branch is not None]
+    assert len(branched) == 2 * 5 * 5
+    for cell in branched:
+        assert cell.branch is not None
+        trunk = named[cell.branch.cell]
+        assert (trunk.levels["width"], trunk.seed) == (cell.levels["width"], cell.seed)
+        assert cell.branch.step in trunk.run.training.keep_steps
+        own, its = schedule(cell.run.training), schedule(trunk.run.training)
+        assert [own(step) for step in range(cell.branch.step)] == [its(step) for step in range(cell.branch.step)]
+        assert cell.branch.seconds == (0.5 * cell.branch.step if cell.levels["width"] == "16" else None)
+    whole = [cell for cell in cells if cell.branch is None]
+    assert {cell.levels["rate"] for cell in whole} == {"1", "1/2", "2"}
+    assert not any(cell.run.training.keep_steps for cell in whole if cell.levels["rate"] != "1")
 
 
 @pytest.mark.parametrize(

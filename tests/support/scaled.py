@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from assay.config import Run, load
+from assay.records.run import Branch
 from assay.records.study import AGAIN, Cell, CellResult, ComparisonRecord, Curve, Protocol
 from assay.scaling.laws.hoffmann import HOFFMANN
 from assay.studies.isoflop.sizes import counts
@@ -31,21 +32,27 @@ STUDY = Isoflop(
 )
 
 
+BRANCHED = STUDY.model_copy(update={"branches": True, "step_seconds": {16: 0.5}})
+"""The same with decay branches, of which the steps of one width have a predicted time."""
+
+
 def base(*overrides: str) -> Run:
     """The base of the study."""
     return load("demo", [*SMALL, *overrides])
 
 
 @cache
-def _cells() -> tuple[Cell, ...]:
-    return STUDY.cells(base())
+def _cells(branches: bool) -> tuple[Cell, ...]:
+    return (BRANCHED if branches else STUDY).cells(base())
 
 
-def scaled_record(noise: float = 0.002, changes: Mapping[str, Any] | None = None, **fields: Any) -> ComparisonRecord:
+def scaled_record(
+    noise: float = 0.002, changes: Mapping[str, Any] | None = None, *, branches: bool = False, **fields: Any
+) -> ComparisonRecord:
     """A study whose runs have the law's loss, with some noise; other rates cost a tenth of a nat for each factor."""
     chance, cells = random.Random(0), []
     deviations: dict[str, float] = {}
-    for wave, cell in enumerate(_cells()):
+    for wave, cell in enumerate(_cells(branches)):
         run = cell.run
         tokens = run.training.steps * run.tokens_per_step
         exact = float(LAW.loss(counts(run.model)["total"], tokens))
@@ -54,8 +61,12 @@ def scaled_record(noise: float = 0.002, changes: Mapping[str, Any] | None = None
         loss = exact * deviation + 0.1 * abs(math.log2(RATES[cell.levels[RATE]]))
         figures: dict[str, Any] = {"steps": run.training.steps, "tokens": tokens, "val_loss": loss, "val_targets": 900}
         figures |= {"val_split_targets": 1000, "val_standard_error": 0.01, "epoch_seconds": 100.0, "blocks": ()}
+        if cell.branch is not None:
+            figures["branch"] = Branch(run=f"run-{wave}", step=cell.branch.step)
         made = result(cell, (1.0, 1.0, 1.0, 0.0), **{**figures, **(changes or {}).get(cell.treatment, {})})
         curve = Curve(train_loss=tuple(loss + 3 / (1 + step) for step in range(30)))
+        if cell.run.training.keep_steps:
+            curve = curve.model_copy(update={"step_seconds": (0.25,) * run.training.steps})
         cells.append(CellResult(cell=cell, wave=wave, result=made, curve=curve))
     values: dict[str, Any] = {
         "seeds": (0,),

@@ -1,6 +1,6 @@
 """Studies of scaling: design one that ends in time, run it, and ask for its points and its answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +29,15 @@ def plan(
     widths: Sequence[int] | None = None,
     tokens_per_parameter: float | None = None,
     seeds: int | None = None,
+    branches: bool = False,
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
 ) -> "ScalingPlan":
     """Design the largest study that ends within so many seconds here; steps of every size are timed first.
 
     `source` is the largest model; smaller ones keep its aspect ratio and the width of its heads. `seeds` are those of
-    each fitted run, by default 3. Raises `UsageError` if it has no other sizes, or if the time is too short.
+    each fitted run, by default 3. With `branches` the fitted runs of a size are decay branches of the longest one.
+    Raises `UsageError` if it has no other sizes, or if the time is too short.
     """
     from assay.data.progress import silent
     from assay.studies.isoflop.budget import (
@@ -54,22 +56,23 @@ def plan(
         raise UsageError(f"a budget of {budget_seconds:g} seconds is not possible; give a positive time such as 2h")
     base = configure(source, (*_UNTIMED, *overrides))
     here = measure_sizes(base, tuple(widths or widths_of(base)), home_of(home), on_progress or silent)
-    wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER, seeds=seeds or SEEDS)
+    wanted = Wanted(here.sizes, tokens_per_parameter or TOKENS_PER_PARAMETER, seeds=seeds or SEEDS, branches=branches)
     limits = DesignLimits(_SHARE * budget_seconds, here.slots, here.step_seconds, MOST_EPOCHS * here.train_tokens)
     vocabulary = next(iter(here.sizes.values())).model.vocab_size
     changes = (f"model.vocab_size={vocabulary}", *_UNTIMED, *overrides)
-    study = _stated(largest_study(wanted, limits), title_of(source), changes)
+    study = _stated(largest_study(wanted, limits), title_of(source), changes, here.step_seconds)
     return ScalingPlan(study, here, wanted, limits, budget_seconds, study_seconds(study, wanted, limits))
 
 
-def _stated(study: "Isoflop", title: str, overrides: tuple[str, ...]) -> "Isoflop":
-    """Return a design with its name, its question and its base."""
+def _stated(study: "Isoflop", title: str, overrides: tuple[str, ...], step_seconds: Mapping[int, float]) -> "Isoflop":
+    """Return a design with its name, its question, its base, and the times by which branches are predicted to save."""
     return study.model_copy(
         update={
             "name": Path(title).stem,
             "question": "Does a law of the small runs predict the loss of the largest one?",
             "base": _placed(title),
             "overrides": overrides,
+            "step_seconds": dict(step_seconds) if study.branches else {},
         }
     )
 
@@ -81,6 +84,7 @@ def run(
     widths: Sequence[int] | None = None,
     tokens_per_parameter: float | None = None,
     seeds: int | None = None,
+    branches: bool = False,
     executor: str = "local",
     home: Home | Path | str | None = None,
     on_progress: "Progress | None" = None,
@@ -95,6 +99,7 @@ def run(
         widths=widths,
         tokens_per_parameter=tokens_per_parameter,
         seeds=seeds,
+        branches=branches,
         home=place,
         on_progress=on_progress,
     )
@@ -128,6 +133,7 @@ def write(found: "ScalingPlan", home: Home) -> Path:
     study = found.study
     values = study.model_dump(mode="json", include={"name", "question", "base", "seeds", "count", "check_rate_at"})
     runs = {budget: list(widths) for budget, widths in study.runs.items()}
+    branched = {"branches": True, "step_seconds": dict(study.step_seconds)} if study.branches else {}
     content = {
         "kind": study.kind,
         **values,
@@ -136,6 +142,7 @@ def write(found: "ScalingPlan", home: Home) -> Path:
         "held_out": study.held_out.model_dump(),
         "width_exponent": study.width_exponent,
         "steps_exponent": study.steps_exponent,
+        **branched,
     }
     path = home.ready().root / "scaling" / f"{study.name}.yaml"
     path.parent.mkdir(exist_ok=True)

@@ -82,6 +82,48 @@ def _capacity() -> dict[str, Any]:
     return json_schema(CapacityJson)
 
 
+def _plan() -> dict[str, Any]:
+    from assay.report.planned_schema import PlanJson
+
+    return json_schema(PlanJson)
+
+
+def _inference() -> dict[str, Any]:
+    from assay.report.planned_schema import InferenceJson
+
+    return json_schema(InferenceJson)
+
+
+def _cost() -> dict[str, Any]:
+    from assay.report.planned_schema import CostJson
+
+    return json_schema(CostJson)
+
+
+def _measure() -> dict[str, Any]:
+    from assay.report.schema import MeasureJson
+
+    return json_schema(MeasureJson)
+
+
+def _machine() -> dict[str, Any]:
+    from assay.report.schema import MachineJson
+
+    return json_schema(MachineJson)
+
+
+def _anatomy() -> dict[str, Any]:
+    from assay.report.schema import AnatomyJson
+
+    return json_schema(AnatomyJson)
+
+
+def _mesh() -> dict[str, Any]:
+    from assay.report.planned_schema import MeshJson
+
+    return json_schema(MeshJson)
+
+
 def _doctor() -> dict[str, Any]:
     from assay.hardware.examination import Finding
 
@@ -105,15 +147,22 @@ SCHEMAS = {
     for one in (
         Schema("run", 1, "result.json of a run, and --json of train and runs show", _run),
         Schema("run-start", 1, "run.json: the configuration of a run, before it begins", _run_start),
-        Schema("comparison", 1, "comparison.json: the record of a study, with every cell", _comparison),
-        Schema("study-plan", 1, "study.json: the plan of a study, before it begins", _study_plan),
+        Schema("comparison", 2, "comparison.json: the record of a study, with every cell", _comparison),
+        Schema("study-plan", 2, "study.json: the plan of a study, before it begins", _study_plan),
         Schema("answer", 1, "answer.json, and --json of compare and study show; not of the kind isoflop", _answer),
         Schema("estimate", 1, "--json of estimate, without --trace and --absent", _estimate),
         Schema("recommend", 1, "--json of recommend, for one device", _recommend),
         Schema("capacity", 1, "--json of capacity", _capacity),
+        Schema("plan", 1, "--json of plan", _plan),
+        Schema("inference", 1, "--json of inference", _inference),
+        Schema("cost", 1, "--json of cost", _cost),
+        Schema("measure", 1, "--json of measure, without --device", _measure),
+        Schema("machine", 1, "--json of machine", _machine),
+        Schema("anatomy", 1, "--json of anatomy", _anatomy),
+        Schema("mesh", 1, "--json of mesh", _mesh),
         Schema("doctor", 1, "--json of doctor", _doctor),
         Schema("gradients", 1, "--json of gradients", _gradients),
-        Schema("study", 1, "the YAML file of a study, of every kind", _study),
+        Schema("study", 2, "the YAML file of a study, of every kind", _study),
     )
 }
 """Schemas by name."""

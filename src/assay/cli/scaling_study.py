@@ -26,6 +26,9 @@ def run_study(
     seeds: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=100, help="Seeds of each fitted run; default: 3.")
     ] = None,
+    branches: Annotated[
+        bool, typer.Option("--branches", help="Make the fitted runs of a size decay branches of the longest one.")
+    ] = False,
     executor: Annotated[
         str | None, typer.Option(metavar="NAME", help="Where the runs go: local, ray, slurm; default: local.")
     ] = None,
@@ -37,6 +40,7 @@ def run_study(
     \b
         assay scaling run scaling-stdlib --budget 25min --plan
         assay scaling run scaling-stdlib --budget 25min
+        assay scaling run scaling-stdlib --budget 25min --branches      several lengths from one run of each size
         assay study resume last                                         after a Ctrl-C
 
     The configuration is the largest model. Smaller ones keep its aspect ratio and the width of its heads, and their
@@ -57,6 +61,7 @@ def run_study(
             widths=None if widths is None else _widths(widths),
             tokens_per_parameter=ratio,
             seeds=seeds,
+            branches=branches,
             on_progress=watch.prepare,
         )
     if only_plan or not as_json:

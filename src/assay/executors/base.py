@@ -1,8 +1,8 @@
 """An executor runs the waves of a study, and reports news, which a study records and a terminal shows.
 
 A wave is the unit that an executor may run anywhere. Its cells are alive together and take turns, so that all of them
-see the same machine. To add an executor, drop a file with a subclass of `Executor` into the folder `executors` of
-`ASSAY_EXTENSIONS`.
+see the same machine. Cells that are not timed take no turns; those of a wave then follow one another. To add an
+executor, drop a file with a subclass of `Executor` into the folder `executors` of `ASSAY_EXTENSIONS`.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,6 @@
-"""Cells that are not timed run beside each other, as many at once as there are slots.
+"""Waves that are not timed run beside each other, as many at once as there are slots.
+
+The cells of a wave follow one another: a trunk, and the cells that begin with its checkpoints.
 
 Each has one thread, so that its losses do not depend on its neighbours. Its times would, so none is compared.
 """
@@ -7,7 +9,7 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
-from assay.executors.base import Conducted, Ended, Interrupting, News, RunningCell, Started, Turn, Work
+from assay.executors.base import Conducted, Ended, Interrupting, News, RunningCell, Started, Turn, Wave, Work
 from assay.executors.ended import cell_result, without_a_terminal
 from assay.executors.news import of_run
 from assay.records.study import Cell, StudyEnding
@@ -20,10 +22,9 @@ def side_by_side(work: Work) -> Conducted:
     with ThreadPoolExecutor(max(1, work.slots)) as pool:
         try:
             for number, wave in work.waves:
-                for cell in wave:
-                    running.add(pool.submit(living.run, cell, number))
-                    while len(running) >= max(1, work.slots):  # before the next wave is taken
-                        running = _first_ended(running)
+                running.add(pool.submit(living.run_wave, wave, number))
+                while len(running) >= max(1, work.slots):  # before the next wave is taken
+                    running = _first_ended(running)
             while running:
                 running = _first_ended(running)
         except KeyboardInterrupt:
@@ -35,7 +36,7 @@ def side_by_side(work: Work) -> Conducted:
 
 
 def _first_ended(running: set[Future[None]]) -> set[Future[None]]:
-    """Wait until a cell has ended, and return the others. An error of its thread is raised here."""
+    """Wait until a wave has ended, and return the others. An error of its thread is raised here."""
     ended, left = wait(running, return_when=FIRST_COMPLETED)
     for one in ended:
         one.result()
@@ -54,6 +55,11 @@ class _Living:
         """Held while a cell starts, which may take as long as an import of torch, so that `_lock` is not."""
         self._children: dict[str, RunningCell] = {}
         self._stopping = self._killing = False
+
+    def run_wave(self, cells: Wave, number: int) -> None:
+        """Run the cells of a wave one after the other."""
+        for cell in cells:
+            self.run(cell, number)
 
     def run(self, cell: Cell, wave: int) -> None:
         """Run one cell to its end."""

@@ -48,6 +48,16 @@ def run_to_branch(home: Home, place: str, overrides: Sequence[str]) -> tuple[Run
     return folder, Branch(run=folder.id, step=step), run
 
 
+def branch_at(folder: RunFolder, step: int, training: TrainingConfig) -> Branch:
+    """Return the branch with which a run of these settings can begin.
+
+    Raises `UsageError` if there is no such checkpoint, or if the settings have other rates before it.
+    """
+    _can_begin_with(folder, step)
+    _keeps_rates(folder.spec().config.training, training, step)
+    return Branch(run=folder.id, step=step)
+
+
 def _can_begin_with(folder: RunFolder, step: int) -> None:
     """Raise `UsageError` unless the run has a checkpoint of this step whose weights are numbers."""
     saved = folder.saved_steps()

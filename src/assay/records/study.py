@@ -22,6 +22,17 @@ AGAIN = "baseline (again)"
 """Label of the control's second runs, with the same configuration and seed."""
 
 
+class CellBranch(Frozen):
+    """Another cell of the study, the trunk, with whose checkpoint a cell begins."""
+
+    cell: str
+    """Name of the trunk."""
+    step: int
+    """Steps of the trunk that are also the first ones of this cell."""
+    seconds: float | None = None
+    """Predicted seconds of these steps, which this cell saves; None if they were not predicted."""
+
+
 class Cell(Frozen):
     """One run of a study."""
 
@@ -35,6 +46,8 @@ class Cell(Frozen):
     seed: int
     process: int = 0
     """Index among the processes of this row at this seed, which all train the same run."""
+    branch: CellBranch | None = None
+    """Trunk from which the cell branches; None if it trains all of its steps itself."""
     run: ResolvedRun
 
     @property

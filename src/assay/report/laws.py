@@ -83,6 +83,7 @@ class FitView(Shown[FittedLaw]):
             f"Intervals are by the bootstrap, {len(found.draws)} draws. Losses within the points are more certain than "
             "the constants, because different constants give nearly the same losses."
         )
+        yield from _trunks(found)
         if found.together:
             pairs = "; ".join(f"{one} and {other}" for one, other in found.together)
             yield f"These go up and down together, so each alone says little: {pairs}."
@@ -173,6 +174,17 @@ def _unidentified(found: FittedLaw) -> Iterator[str]:
         yield (
             f"The points do not identify {', '.join(found.unidentified)}: an interval, by the bootstrap or by the "
             "curvature of the fit, spans more than a factor of two, contains zero, or has no end."
+        )
+
+
+def _trunks(found: FittedLaw) -> Iterator[str]:
+    """Yield a sentence if points are of runs that share their first steps."""
+    points = found.fit.points
+    if points.trunk is not None:
+        groups = int(points.drawn_together.max()) + 1
+        yield (
+            f"The {len(points)} points are of {groups} trunks or single runs. Points of one trunk err together, so the "
+            "bootstrap draws trunks."
         )
 
 

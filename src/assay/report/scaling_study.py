@@ -7,17 +7,18 @@ from assay.records.study import StudyEnding
 from assay.report.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown, view
 from assay.report.laws import FitView
-from assay.studies.isoflop.budget import MOST_EPOCHS, cells_of, seconds_of
+from assay.report.saved_work import BranchSavingView
+from assay.studies.isoflop.budget import MOST_EPOCHS
 from assay.studies.isoflop.plan import ScalingPlan
 from assay.studies.isoflop.sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, RATE, WIDTH
 from assay.units import format_count, format_flops, format_percent, format_power, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from assay.config.run import ResolvedRun
     from assay.scaling.approaches import Parabola
     from assay.scaling.scaling_study import RateCheck, ScalingAnswer, StudyPoint
+    from assay.studies.isoflop.budget import PlannedRun
 
 _COLUMNS = ("run", "parameters", "tokens", "epochs", "steps", "FLOPs", "process")
 
@@ -29,17 +30,18 @@ class ScalingPlanView(Shown[ScalingPlan]):
         """Yield the whole, a table of the runs in their order, and sentences on what was chosen."""
         plan = self.found
         study = plan.study
-        rows, every = list(study.combinations()), cells_of(study)
+        flops = sum(_flops(plan, one) * (1 - one.shared / one.steps) for one in plan.runs)
         yield Facts.of(
             (
                 ("study", study.name),
                 ("base", study.base),
-                ("runs", f"{len(every)}, two of them equal at each seed; {plan.here.slots} beside each other"),
-                ("FLOPs", f"{format_flops(sum(_flops(plan, one) for one in every))} in all"),
+                ("runs", f"{len(plan.runs)}, two of them equal at each seed; {plan.here.slots} beside each other"),
+                ("FLOPs", f"{format_flops(flops)} in all"),
                 ("time", f"{format_seconds(plan.seconds)} predicted, {format_seconds(plan.budget_seconds)} given"),
+                *_branch_facts(plan),
             )
         )
-        yield Table.of(_COLUMNS, (_row(plan, one) for one in rows), _COLUMNS[1:], spare=("steps",))
+        yield Table.of(_COLUMNS, (_row(plan, one) for one in _rows(plan)), _COLUMNS[1:], spare=("steps",))
         yield from study.notes()
         yield (
             f"Sizes are chosen around {plan.wanted.tokens_per_parameter:g} tokens for each parameter. The learning "
@@ -67,40 +69,65 @@ class ScalingPlanView(Shown[ScalingPlan]):
             "slots": plan.here.slots,
             "step_seconds": dict(plan.here.step_seconds),
             "train_tokens": plan.here.train_tokens,
+            "separate_seconds": plan.separate_seconds,
             "rows": [
-                {**one, "tokens": _tokens(plan, one), "flops": _flops(plan, one), "seconds": _seconds(plan, one)}
-                for one in study.combinations()
+                {
+                    **one.levels,
+                    "tokens": _tokens(plan, one),
+                    "flops": _flops(plan, one),
+                    "seconds": one.seconds,
+                    "shared_steps": one.shared,
+                }
+                for one in _rows(plan)
             ],
         }
 
 
-def _row(plan: ScalingPlan, levels: "Mapping[str, str]") -> tuple[str, ...]:
-    study, size = plan.study, plan.here.sizes[int(levels[WIDTH])]
+def _rows(plan: ScalingPlan) -> "Iterator[PlannedRun]":
+    """Yield the rows of the design: the runs of the first seed, without the control's second one."""
+    yield from (one for at, one in enumerate(plan.runs) if one.seed == 0 and at != 1)
+
+
+def _branch_facts(plan: ScalingPlan) -> Iterator[tuple[str, str]]:
+    """Yield what decay branches save against separate runs, as predicted."""
+    branches = [one for one in plan.runs if one.shared]
+    if not branches:
+        return
+    separate = sum(_flops(plan, one) for one in plan.runs)
+    saved = sum(_flops(plan, one) * one.shared / one.steps for one in branches)
+    steps, seconds = sum(one.shared for one in branches), sum(one.saved_seconds for one in branches)
+    less = f"{steps:,} steps, {format_flops(saved)} ({saved / separate:.0%}) and {format_seconds(seconds)} of processes"
+    yield "branches", f"{len(branches)} runs begin with steps of a longer one. This saves {less}"
+    yield "separate runs", f"{format_seconds(plan.separate_seconds)} predicted"
+
+
+def _row(plan: ScalingPlan, one: "PlannedRun") -> tuple[str, ...]:
+    study, size, levels = plan.study, _size(plan, one), one.levels
     kind = "held out" if levels[BUDGET] not in study.runs else "fitted" if levels[RATE] == AS_RULED else "rate check"
     rate = "" if levels[RATE] == AS_RULED else f", {levels[RATE]} × rate"
     return (
         f"{kind}: {size.model.n_layer} × {size.model.n_embd}{rate}",
         format_count(counts(size.model)[study.count]),
-        format_count(_tokens(plan, levels)),
-        f"{_tokens(plan, levels) / plan.here.train_tokens:.2f}",
-        str(study.steps(size, levels[BUDGET])),
-        format_power(_flops(plan, levels)),
-        format_seconds(_seconds(plan, levels)),
+        format_count(_tokens(plan, one)),
+        f"{_tokens(plan, one) / plan.here.train_tokens:.2f}",
+        str(one.steps),
+        format_power(_flops(plan, one)),
+        format_seconds(one.seconds),
     )
 
 
-def _tokens(plan: ScalingPlan, levels: "Mapping[str, str]") -> int:
-    size = plan.here.sizes[int(levels[WIDTH])]
-    return plan.study.steps(size, levels[BUDGET]) * size.tokens_per_step
+def _size(plan: ScalingPlan, one: "PlannedRun") -> "ResolvedRun":
+    return plan.here.sizes[int(one.levels[WIDTH])]
 
 
-def _flops(plan: ScalingPlan, levels: "Mapping[str, str]") -> float:
-    size = plan.here.sizes[int(levels[WIDTH])]
-    return float(FLOPS_PER_PARAMETER_AND_TOKEN * counts(size.model)[plan.study.count] * _tokens(plan, levels))
+def _tokens(plan: ScalingPlan, one: "PlannedRun") -> int:
+    return one.steps * _size(plan, one).tokens_per_step
 
 
-def _seconds(plan: ScalingPlan, levels: "Mapping[str, str]") -> float:
-    return seconds_of(plan.study, levels, plan.wanted, plan.limits)
+def _flops(plan: ScalingPlan, one: "PlannedRun") -> float:
+    """Return the FLOPs of a run that trains all of its steps itself."""
+    parameters = counts(_size(plan, one).model)[plan.study.count]
+    return float(FLOPS_PER_PARAMETER_AND_TOKEN * parameters * _tokens(plan, one))
 
 
 def _most(plan: ScalingPlan) -> float:
@@ -150,6 +177,8 @@ def verdict(found: "ScalingAnswer") -> Iterator[str]:
         yield f"The rule's learning rate is better than half and twice of it at {where}."
     else:
         yield from (_rate_verdict(one, found.record.loss_margin) for one in found.rates)
+    if found.saving is not None:
+        yield BranchSavingView(found.saving).sentences
 
 
 def _rate_verdict(one: "RateCheck", margin: float) -> str:
@@ -285,7 +314,17 @@ def answer_values(found: "ScalingAnswer") -> dict[str, Any]:
         "rates": [{"width": one.width, "losses": dict(one.losses), "cost": one.cost} for one in found.rates],
         "points": [vars(one) for one in found.points],
         "unfinished": list(found.unfinished),
+        "saving": None if found.saving is None else BranchSavingView(found.saving).values(),
     }
+
+
+def _schedule(found: "ScalingAnswer") -> str:
+    """Return how the learning rate goes in every run."""
+    if found.saving is None:
+        falls = "a cosine" if found.record.base.training.schedule == "cosine" else "a constant rate with a linear fall"
+        return f"warm-up over an equal share of the steps, then {falls} that ends with each run."
+    shared = "The runs of a size at one seed share all steps before, and have the rate of the mean of their steps."
+    return f"warm-up, then a constant rate that falls linearly at the end of each run. {shared}"
 
 
 _LARGER = 10
@@ -357,5 +396,5 @@ def meanings(found: "ScalingAnswer") -> list[tuple[str, str]]:
             f"also train at half and at twice of it. Losses that differ by less than {record.loss_margin:g} nats count "
             "as the same.",
         ),
-        ("schedule", "warm-up over an equal share of the steps, then a cosine that ends with each run."),
+        ("schedule", _schedule(found)),
     ]

@@ -3,7 +3,7 @@
 A view that prints a record as it is needs no type here: its schema is that of the record's model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NotRequired
 
 from pydantic import ConfigDict
@@ -13,12 +13,16 @@ from assay.analysis.effects import Verdict
 from assay.analysis.row import BreakEven, Figure
 from assay.analysis.timed_processes import Resolution
 from assay.estimator.capacity import Largest
+from assay.hardware import Machine
+from assay.records.anatomy import Operator, Part, Sum
 from assay.records.environment import Environment
 from assay.records.evidence import Evidence, ValueProof
+from assay.records.own import OwnStep
 from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status
 from assay.records.timing import Outside
+from assay.records.trace import OperationClass
 
 
 class RowPredictionJson(Predicted):
@@ -28,15 +32,22 @@ class RowPredictionJson(Predicted):
     """Predicted change of each metric against the baseline, as a fraction."""
 
 
-def _with_share(found: dict[str, Any]) -> None:
-    """Add the one figure of a rank that its record computes."""
-    found["properties"]["communication_share"] = {"type": ["number", "null"]}
+def adding_figures(**figures: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Return what adds figures that a record computes to its schema."""
+
+    def add(found: dict[str, Any]) -> None:
+        found["properties"] |= figures
+
+    return add
+
+
+_NUMBER_OR_NULL = {"type": ["number", "null"]}
 
 
 class RankJson(RankResult):
     """A rank, with the share of a step in which communication ran."""
 
-    model_config = ConfigDict(json_schema_extra=_with_share)
+    model_config = ConfigDict(json_schema_extra=adding_figures(communication_share=_NUMBER_OR_NULL))
 
 
 class RowJson(TypedDict):
@@ -264,3 +275,38 @@ class CapacityJson(TypedDict):
     memory_bytes: int
     of: str
     largest: list[LargestJson]
+
+
+class MachineJson(Machine):
+    """A machine with its rates, and the dtypes in which its CPU multiplies matrices in hardware."""
+
+    model_config = ConfigDict(
+        json_schema_extra=adding_figures(native_dtypes={"type": "array", "items": {"type": "string"}})
+    )
+
+
+class MeasureJson(OwnStep):
+    """A measured step of a user's own, with its FLOPs by dtype and its tokens per second."""
+
+    model_config = ConfigDict(
+        json_schema_extra=adding_figures(
+            flops={"type": "object", "additionalProperties": {"type": "integer"}}, tokens_per_second=_NUMBER_OR_NULL
+        )
+    )
+
+
+class AnatomyJson(TypedDict):
+    """One step by class of operator and by module, then every part."""
+
+    by_class: dict[OperationClass, Sum]
+    by_module: dict[str, Sum]
+    """Sums by module, with all blocks together."""
+    whole: Sum
+    parts: list[Part]
+    step_seconds: float
+    """Time of a step that is not watched, the median of several."""
+    watched_seconds: float
+    title: str
+    evidence: list[Evidence]
+    operators: list[Operator]
+    """Operators of one more step, in their order; empty unless a trace was asked for."""

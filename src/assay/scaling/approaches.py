@@ -7,7 +7,7 @@ a bootstrap of the runs.
 Budgets are found in the points: runs whose C differ by at most a tenth share one (Hoffmann et al. 2022, section 3.2). C
 is 6·N·D, or what the runs count where that contradicts it. A budget needs three sizes. Three determine a parabola
 exactly, so that its minimum has no error that shows. A minimum outside of the sizes of its budget is an extrapolation,
-and does not count. The bootstrap draws runs within budgets.
+and does not count. The bootstrap draws runs within budgets, or trunks with their points of all budgets.
 
 At each of many computes, evenly in log C, the run with the lowest loss gives the optimal N (Hoffmann et al. 2022,
 section 3.1). Losses between the points of a curve are interpolated in logarithms. A compute counts only where the best
@@ -198,7 +198,8 @@ def isoflop(points: Points, draws: int = 200, seed: int = 0) -> IsoFlop:
             "lowest loss within their sizes; two are needed, so add budgets, or sizes on both sides"
         )
     chance = np.random.default_rng(seed)
-    drawn = [_drawn(groups, chance) for _ in range(draws)]
+    draw = _single_runs if points.trunk is None else _whole_trunks
+    drawn = [_line_of(groups, draw(groups, chance)) for _ in range(draws)]
     flops, sizes = np.array(best).T
     return IsoFlop(found, optima(flops, sizes, drawn, warnings, counted))
 
@@ -230,11 +231,26 @@ def _warning(one: Parabola) -> str:
     return f"At {one.flops:.3g} FLOPs the minimum is outside of the sizes: add {side} models. It does not count."
 
 
-def _drawn(groups: list[Points], chance: np.random.Generator) -> Line | None:
-    """Return the line of one draw of the runs within budgets; None if too few minima are left."""
+def _single_runs(groups: list[Points], chance: np.random.Generator) -> list[Points]:
+    """Return one draw of the runs of each budget."""
+    return [group.where(chance.integers(0, len(group), len(group))) for group in groups]
+
+
+def _whole_trunks(groups: list[Points], chance: np.random.Generator) -> list[Points]:
+    """Return one draw of trunks, whose points are in the budgets as often as the trunk was drawn."""
+    trunks = [np.arange(len(group)) if group.trunk is None else group.trunk for group in groups]
+    names = np.unique(np.concatenate(trunks))
+    times = np.bincount(chance.integers(0, len(names), len(names)), minlength=len(names))
+    return [
+        group.where(np.repeat(np.arange(len(group)), times[np.searchsorted(names, trunk)]))
+        for group, trunk in zip(groups, trunks, strict=True)
+    ]
+
+
+def _line_of(groups: list[Points], drawn: list[Points]) -> Line | None:
+    """Return the line of one draw of the runs of budgets; None if too few minima are left."""
     best = []
-    for group in groups:
-        some = group.where(chance.integers(0, len(group), len(group)))
+    for group, some in zip(groups, drawn, strict=True):
         if len(np.unique(some.parameters)) >= LEAST_SIZES:
             one = _parabola(some)
             if one.minimum is not None and group.parameters.min() <= one.minimum <= group.parameters.max():

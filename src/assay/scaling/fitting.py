@@ -1,5 +1,7 @@
 """Fit a law to points, and anew to points drawn with replacement; whether constants can be told, and losses fall.
 
+Points of one trunk, whose runs share their first steps, are drawn together (`Points.drawn_together`).
+
 The fit minimizes the sum of Huber losses of the residuals of log L, with δ = 0.001 (Hoffmann et al. 2022). A form gives
 its starts. The best of them descend together: all by a few steps, then some to the end. L-BFGS finishes one
 of them, by at most 300 steps.
@@ -80,12 +82,15 @@ def fit(points: Points, form: Form = HOFFMANN, delta: float = DELTA) -> FitResul
 def bootstrap(found: FitResult, draws: int, seed: int = 0) -> list[Law]:
     """Return laws that are fitted to points drawn with replacement; each begins from the fitted law.
 
-    Errors that runs of one size share are drawn as well, and are added to the losses of these runs.
+    Points of one trunk are drawn together, because they err together. Errors that runs of one size share are drawn as
+    well, and are added to the losses of these runs.
     """
-    chance, count, form = np.random.default_rng(seed), len(found.points), found.law.form
+    chance, together, form = np.random.default_rng(seed), found.points.drawn_together, found.law.form
+    count = int(together.max()) + 1
     problem = DescentProblem(form, found.points, found.delta)
     drawn = whole(problem, draws)
-    drawn = replace(drawn, weights=chance.multinomial(count, np.full(count, 1 / count), size=draws).astype(float))
+    weights = chance.multinomial(count, np.full(count, 1 / count), size=draws)
+    drawn = replace(drawn, weights=weights[:, together].astype(float))
     if (shared := shared_errors(problem, found.law.values)) is not None and shared.shown:
         drawn = replace(drawn, shifts=shared.drawn(draws, chance))
     values = descend(problem, np.repeat(found.law.values[None], draws, axis=0), drawn)

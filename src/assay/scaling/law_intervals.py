@@ -15,7 +15,8 @@ infinite δ: residuals are normal, and its most likely law is that of least squa
 One constant is fixed at each of several values, and the others are fitted anew. The interval has the values at which
 twice the log-likelihood is at most 3.84 below its maximum (Wilks 1938). An end that is not reached is open: the points
 do not identify the constant. If the residuals do not follow the density, the interval is too narrow or too wide. So
-the log-likelihoods of both densities are given.
+the log-likelihoods of both densities are given. A likelihood takes points as independent. Those of one trunk are not,
+so their profile intervals are too narrow, and those of the bootstrap count.
 
 A bootstrap takes the law as true, so its intervals are too narrow where the law itself bends. What it cannot know is
 measured, by forecasts from rolling origins (Williams & Goodman 1971, Journal of the American Statistical Association

@@ -11,7 +11,7 @@ was asked. Between the smallest and the largest size of the points the power hol
 size's.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,6 +68,8 @@ class Points:
     """S_min: steps of a training at a batch far above the critical one."""
     unique_tokens: Floats | None = None
     """Tokens that differ, where a run repeats its text."""
+    trunk: Floats | None = None
+    """Number of the trunk of each point, equal for those that share first steps; None if all points are independent."""
 
     @property
     def flops(self) -> Floats:
@@ -100,6 +102,18 @@ class Points:
         """Return some of the points: those of a mask, or at some indices."""
         return replace(self, **{name: one[chosen] for name, one in vars(self).items() if one is not None})
 
+    @property
+    def drawn_together(self) -> npt.NDArray[np.intp]:
+        """Number of the group of each point, which a bootstrap draws as one: its trunk, or the point alone.
+
+        Runs of one trunk have the same weights and batches up to their branches, so they err together. Drawn as single
+        points, they would count as more evidence than they are. Intervals would be too narrow (Cameron, Gelbach and
+        Miller 2008, Review of Economics and Statistics 90).
+        """
+        names = np.arange(len(self), dtype=float) if self.trunk is None else self.trunk
+        _, first, place = np.unique(names, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[place]  # numbered by their first points, and not by their names
+
     def in_order(self) -> "Points":
         """Return the points by N, D and loss, so that nothing depends on the order in which they were given."""
         keys = [values for values in vars(self).values() if values is not None]
@@ -110,6 +124,14 @@ class Points:
         kept = np.ones(len(self), dtype=bool)
         kept[np.argsort(self.loss, kind="stable")[max(0, len(self) - count) :]] = False
         return self.where(kept)
+
+
+def trunk_numbers(names: Sequence[str]) -> Floats | None:
+    """Return a number for each trunk of several points; those without a name have numbers of their own."""
+    if not any(names):
+        return None
+    numbers = {name: float(number) for number, name in enumerate(dict.fromkeys(filter(None, names)))}
+    return np.array([numbers.get(name, -1.0 - place) for place, name in enumerate(names)])
 
 
 def planned_points(**columns: "Floats | float | None") -> Points:
@@ -132,7 +154,7 @@ def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens"), n
         for kind, one in columns_of(table, named).items()
     }
     _check_columns(columns, needs, table)
-    found = _completed(columns)
+    found = replace(_completed(columns), trunk=trunk_numbers(_texts(table, "trunk") or ()))
     if {"parameters", "tokens", "counted_flops"} <= set(columns):
         _check_units(found.flops, columns["counted_flops"], table)
     return found
@@ -146,8 +168,12 @@ def heading_by_byte(path: Path, named: str | None = None) -> str:
 
 def run_names(path: Path) -> list[str] | None:
     """Return the column `run` of a CSV file; None if it has none."""
-    rows = read_table(path, _CONTENT).rows
-    return [row["run"] or "" for row in rows] if "run" in rows[0] else None
+    return _texts(read_table(path, _CONTENT), "run")
+
+
+def _texts(table: PointsTable, name: str) -> list[str] | None:
+    """Return a column of texts; None if the file has none."""
+    return [row[name] or "" for row in table.rows] if name in table.rows[0] else None
 
 
 def _check_columns(columns: Mapping[str, Floats], needs: Collection[str], table: PointsTable) -> None:
@@ -214,7 +240,8 @@ def _check_numbers(values: Floats, ends: tuple[float, float], title: str, name: 
 
 
 def _check_copies(points: Points, name: str) -> None:
-    rows = np.nan_to_num(np.stack([values for values in vars(points).values() if values is not None], axis=1))
+    columns = (values for name, values in vars(points).items() if values is not None and name != "trunk")
+    rows = np.nan_to_num(np.stack(list(columns), axis=1))
     first: dict[bytes, int] = {}
     for place, row in enumerate(rows):
         before = first.setdefault(row.tobytes(), place)

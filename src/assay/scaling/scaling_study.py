@@ -10,12 +10,15 @@ Losses of small models are no sum of a term of size and one of data. More data h
 it. So the law is that of Droppo and Elibol, which has the sum of Hoffmann et al. as a case. It has six constants. A
 study with fewer than two points for each keeps the sum. Losses of single small runs scatter by about 1 %, and errors
 count linearly beyond that only.
+
+Decay branches of one trunk are no independent runs. They share its initial weights, its batches and its luck up to the
+step at which they branch off. So intervals draw trunks with all of their points, and not single points.
 """
 
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
@@ -26,12 +29,13 @@ from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, CellResult, ComparisonRecord
 from assay.scaling.approaches import IsoFlop, isoflop
+from assay.scaling.branch_saving import BranchSaving, branch_saving
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.fitting import bootstrap, fit
 from assay.scaling.law_intervals import extrapolation
 from assay.scaling.laws.droppo import DROPPO
 from assay.scaling.laws.hoffmann import HOFFMANN
-from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Points, check
+from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Points, check, trunk_numbers
 from assay.studies.isoflop.sizes import counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, COUNT, HELD_OUT_TIMES, RATE, Isoflop
 from assay.units import format_power
@@ -63,6 +67,8 @@ class StudyPoint:
     tokens: int
     flops: float
     """C = 6·N·D."""
+    trunk: str
+    """Name of the run whose first steps it shares; empty if it shares none."""
     exact_flops: float | None
     """FLOPs operator by operator, by the estimator; None if it predicts none."""
     epochs: float | None
@@ -77,12 +83,13 @@ class StudyPoint:
 
 def points_of(record: ComparisonRecord) -> tuple[StudyPoint, ...]:
     """Return the points of a record, by compute and size. Raises `UsageError` if no run has a loss."""
+    trunks = {one.cell.branch.cell for one in record.cells if one.cell.branch is not None}
     done = [
         one
         for one in record.cells
         if one.cell.treatment != AGAIN and not one.cell.replicate and one.result.status is Status.DONE
     ]
-    found = [_point(one, record) for one in done if one.result.val_loss is not None and one.result.tokens]
+    found = [_point(one, record, trunks) for one in done if one.result.val_loss is not None and one.result.tokens]
     if not found:
         raise UsageError(f"no run of the study {record.id} has a validation loss yet")
     return tuple(sorted(_with_roles(found), key=lambda one: (one.flops, one.parameters, one.rate, one.seed)))
@@ -95,8 +102,9 @@ def unfinished_runs(record: ComparisonRecord) -> tuple[str, ...]:
 
 def array_of(points: Iterable[StudyPoint]) -> Points:
     """Return points as arrays for a fit."""
-    rows = np.array([(one.parameters, one.tokens, one.loss) for one in points], dtype=float).reshape(-1, 3)
-    return Points(rows[:, 0], rows[:, 1], rows[:, 2])
+    listed = list(points)
+    rows = np.array([(one.parameters, one.tokens, one.loss) for one in listed], dtype=float).reshape(-1, 3)
+    return Points(rows[:, 0], rows[:, 1], rows[:, 2], trunk=trunk_numbers([one.trunk for one in listed]))
 
 
 def to_frame(points: Sequence[StudyPoint]) -> "pandas.DataFrame":
@@ -115,7 +123,7 @@ def to_csv(points: Sequence[StudyPoint]) -> str:
     return stream.getvalue()
 
 
-def _point(one: CellResult, record: ComparisonRecord) -> StudyPoint:
+def _point(one: CellResult, record: ComparisonRecord, trunks: Collection[str]) -> StudyPoint:
     levels, result = one.cell.levels, one.result
     known, model = counts(result.config.model), result.config.model
     parameters = known["non_embedding" if levels.get(COUNT) == "non_embedding" else "total"]
@@ -135,6 +143,7 @@ def _point(one: CellResult, record: ComparisonRecord) -> StudyPoint:
         **known,
         tokens=result.tokens,
         flops=FLOPS_PER_PARAMETER_AND_TOKEN * parameters * result.tokens,
+        trunk=one.cell.branch.cell if one.cell.branch else one.cell.name if one.cell.name in trunks else "",
         exact_flops=None if step_flops is None else float(step_flops * result.steps),
         epochs=_epochs(result),
         loss=result.val_loss or math.nan,
@@ -215,6 +224,8 @@ class ScalingAnswer:
     rates: tuple[RateCheck, ...]
     unfinished: tuple[str, ...]
     """Runs that have ended without a loss."""
+    saving: BranchSaving | None = None
+    """Work that decay branches saved; None if no run is one."""
 
     @property
     def fitted(self) -> tuple[StudyPoint, ...]:
@@ -241,6 +252,7 @@ def answer(record: ComparisonRecord, draws: int = DRAWS, seed: int = 0) -> Scali
         isoflop=_isoflop(fitted, draws, seed),
         rates=rate_checks(points),
         unfinished=unfinished_runs(record),
+        saving=branch_saving(record),
     )
 
 

@@ -47,6 +47,8 @@ class Shared:
     """Degrees of freedom of both sums."""
     weight: float
     """Share of the variance of shared errors in the sum between sizes."""
+    groups: int
+    """Runs that a bootstrap draws by themselves; those of one trunk count as one."""
 
     @property
     def shown(self) -> bool:
@@ -67,8 +69,8 @@ class Shared:
         free, own = self.degrees
         scales = self.variance(free / chance.chisquare(free, draws), own / chance.chisquare(own, draws))
         sizes = int(self.place.max()) + 1
-        # Drawing single runs already moves the mean of a size by its share.
-        scales = scales * (1 - sizes / len(self.place))
+        # Drawing runs already moves the mean of a size by its share.
+        scales = scales * max(0.0, 1 - sizes / self.groups)
         return np.asarray(np.sqrt(scales)[:, None] * chance.standard_normal((draws, sizes)))[:, self.place]
 
 
@@ -96,7 +98,8 @@ def shared_errors(problem: DescentProblem, values: Floats) -> Shared | None:
     limited = _limited(residuals, place)
     between = float(((means.T @ limited) ** 2).sum())
     weight = float(((means.T @ free @ groups) ** 2).sum())
-    return Shared(place, between, float((limited**2).sum()) - between, degrees, weight)
+    drawn = int(problem.points.drawn_together.max()) + 1
+    return Shared(place, between, float((limited**2).sum()) - between, degrees, weight, drawn)
 
 
 def _limited(residuals: Floats, place: npt.NDArray[np.int_]) -> Floats:

@@ -1,11 +1,13 @@
 """Designs in time: the budget is kept, the held-out run has ten times the compute, and no run is too short or long."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from assay.errors import UsageError
-from assay.studies.isoflop.budget import DesignLimits, Wanted, cells_of, largest_study, makespan, study_seconds
+from assay.studies.execution.trunks import chains
+from assay.studies.isoflop.budget import DesignLimits, Wanted, largest_study, makespan, runs_of, study_seconds
 from assay.studies.isoflop.sizes import flops_of, run_at_width
 from assay.studies.kinds.isoflop import BUDGET, LEAST_STEPS
 from support.scaled import base
@@ -47,13 +49,35 @@ def test_the_held_out_run_has_ten_times_the_compute_of_every_fitted_one() -> Non
     assert all(3 <= len(widths) <= 5 for widths in study.runs.values())
 
 
+def test_branches_leave_time_for_a_larger_study() -> None:
+    given = limits(60)
+    separate, branched = largest_study(WANTED, given), largest_study(replace(WANTED, branches=True), given)
+    assert branched.held_out.flops > separate.held_out.flops
+    assert study_seconds(branched, WANTED, given) <= given.seconds
+    assert study_seconds(branched.model_copy(update={"branches": False}), WANTED, given) > given.seconds
+
+
+def test_planned_branches_are_those_of_the_cells() -> None:
+    given = limits(60)
+    study = largest_study(replace(WANTED, branches=True), given).model_copy(update={"step_seconds": given.step_seconds})
+    cells, planned = study.cells(base()), runs_of(study, WANTED, given)
+    assert [0 if cell.branch is None else cell.branch.step for cell in cells] == [one.shared for one in planned]
+    assert [cell.run.training.steps for cell in cells] == [one.steps for one in planned]
+    assert [cell.branch.seconds for cell in cells if cell.branch] == [
+        one.saved_seconds for one in planned if one.shared
+    ]
+    waves = {cell.name: one.seconds for cell, one in zip(cells, planned, strict=True)}
+    in_waves = [sum(waves[cell.name] for cell in wave) for wave in chains(cells)]
+    assert study_seconds(study, WANTED, given) == pytest.approx(makespan(in_waves, given.slots))
+
+
 def test_only_fitted_runs_have_further_seeds() -> None:
     study = largest_study(WANTED, limits(60))
     cells = study.cells(base())
     of_seed = [[cell for cell in cells if cell.seed == base().seed + number] for number in range(study.seeds)]
     assert [len(one) for one in of_seed] == [len(of_seed[0]), *[len(of_seed[0]) - 1] * (study.seeds - 1)]
     assert sum(cell.levels[BUDGET] not in study.runs for cell in cells) == 1
-    assert [dict(cell.levels) for cell in cells] == [dict(one) for one in cells_of(study)]
+    assert [dict(cell.levels) for cell in cells] == [dict(one.levels) for one in runs_of(study, WANTED, limits(60))]
 
 
 def test_no_run_repeats_its_text_more_often_than_allowed() -> None:

@@ -48,6 +48,7 @@ _VIEWS = {
     "scaling.approaches.Envelope": "frontiers.EnvelopeView",
     "scaling.approaches.IsoFlop": "frontiers.IsoFlopView",
     "scaling.batch.Batching": "batch.BatchView",
+    "scaling.branch_saving.BranchSaving": "saved_work.BranchSavingView",
     "scaling.fitted.FittedLaw": "laws.FitView",
     "scaling.fitted.Prediction": "predicted_loss.PredictedLossView",
     "scaling.optimal.Growths": "optimal.GrowthView",

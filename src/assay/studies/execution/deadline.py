@@ -111,7 +111,8 @@ class Deadline:
     def _seconds(self, cells: Wave) -> float | None:
         """Return the seconds that cells will take, as many at once as run beside each other."""
         seconds = self._pace.seconds(cells)
-        return None if seconds is None else seconds * ceil(len(cells) / self._beside) / len(cells)
+        beside = min(self._beside, len({cell.branch.cell if cell.branch else cell.name for cell in cells}))
+        return None if seconds is None else seconds * ceil(len(cells) / beside) / len(cells)
 
     def _holds(self, cells: Wave) -> bool:
         """True if the time left would hold the cells, or if nothing is known of their time."""
@@ -127,14 +128,16 @@ def _group(waves: Numbered) -> Wave:
 
 
 def with_rest(plan: StudyPlan, rest: Wave) -> StudyPlan:
-    """Return the plan in which some cells of a wave are a wave of their own, with a control of their own.
+    """Return the plan in which some cells of a wave are a wave of their own, with a control of their own if timed.
 
     The wave is the last, so that the others keep their numbers.
     """
     if not rest:
         return plan
     names = {cell.name for cell in rest}
+    begun = (tuple(cell for cell in wave if cell.name not in names) for wave in plan.waves)
+    if not plan.protocol.blocks:
+        return plan.model_copy(update={"waves": (*begun, rest)})
     controls = [cell for cell in plan.cells if cell.treatment in CONTROLS and cell.group == rest[0].group]
     baseline: Cell = next(cell for cell in controls if cell.treatment == BASELINE)
-    begun = (tuple(cell for cell in wave if cell.name not in names) for wave in plan.waves)
     return plan.model_copy(update={"waves": (*begun, (baseline.repeated(len(controls)), *rest))})

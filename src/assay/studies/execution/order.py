@@ -1,8 +1,9 @@
 """The order of cells in a study: the rows of each seed in an order of their own, or by need if time is limited.
 
 Cells of one seed belong together, because differences are taken within a seed. Of each seed the control and its A/A
-copy are first. Without a limit of time the rows follow in an order that is shuffled for each seed. So a slow drift of
-the machine is not a row's, also where each cell runs alone. It is shuffled reproducibly, and the plan has it.
+copy are first. Without a limit of time timed rows follow in an order that is shuffled for each seed. So a slow drift of
+the machine is not a row's, also where each cell runs alone. It is shuffled reproducibly, and the plan has it. Rows
+without times keep their order, and a trunk is before the cells that branch from it.
 
 With a limit of time an early stop must leave a design from which something follows. So the rows follow whose absence
 costs most.
@@ -60,7 +61,10 @@ def waves_in_order(
         ranks = [rank(cell) for cell in numbered[1] if cell.treatment not in CONTROLS]
         return group(numbered[1][0]), min(ranks, default=(0.0, 0))
 
-    ordered = ((number, tuple(sorted(wave, key=rank))) for number, wave in waves)
+    # A trunk stays before the cells that branch from it.
+    ordered = (
+        (number, tuple(sorted(wave, key=lambda cell: (cell.branch is not None, rank(cell))))) for number, wave in waves
+    )
     return sorted(ordered, key=need)
 
 

@@ -79,9 +79,12 @@ class Pace:
         return total
 
 
-def process_seconds(run: ResolvedRun, step_seconds: float, eval_batches: int) -> float:
-    """Return the predicted time of a process, from its start to its end; `eval_batches` are those of an evaluation."""
-    return START_SECONDS + step_seconds * _steps(run, step_seconds, eval_batches)
+def process_seconds(run: ResolvedRun, step_seconds: float, eval_batches: int, done: int = 0) -> float:
+    """Return the predicted time of a process, from its start to its end; `eval_batches` are those of an evaluation.
+
+    `done` are the steps that a trunk has done for it.
+    """
+    return START_SECONDS + step_seconds * (_steps(run, step_seconds, eval_batches) - done)
 
 
 def _steps(run: ResolvedRun, step_seconds: float, eval_batches: int) -> float:

@@ -29,6 +29,7 @@ from assay.records.prediction import Predicted
 from assay.records.study import BASELINE, Cell
 from assay.studies.drift import NUDGED
 from assay.studies.execution.pace import process_seconds
+from assay.studies.execution.trunks import Trunks
 from assay.studies.folder import StudyPlan
 from assay.studies.plan import Needs
 
@@ -126,16 +127,19 @@ class Servers:
 
 def starter(plan: StudyPlan, prepared: dict[str, ReadyRun], home: Home, servers: Servers | None = None) -> Start:
     """Return the function that starts a cell of a study in a process of its own, forked from a server if possible."""
-    any_cell = next(iter(prepared.values()))
+    any_cell, trunks = next(iter(prepared.values())), Trunks(home, plan.id)
 
     def begin(cell: Cell) -> AbstractContextManager[RunningCell]:
         known = prepared.get(cell.name) or prepared.get(cell.repeated(0).name)
         if known is None or cell.treatment == NUDGED:
             known = replace(any_cell, run=cell.run, predicted=None)
         turns = 0 if cell.treatment == NUDGED else plan.protocol.blocks
-        known = replace(known, preset=Path(plan.title).name)
+        branch = trunks.branch(cell, known.run.training)
+        known = replace(known, preset=Path(plan.title).name, branch=branch)
         server = None if servers is None else servers.of(cell)
-        return start(known, home, turns=turns, timeout=plan.timeout, server=server)
+        child = start(known, home, turns=turns, timeout=plan.timeout, server=server)
+        trunks.begin(cell, child.folder.id)
+        return child
 
     return begin
 
@@ -150,7 +154,8 @@ def predicted_seconds(prepared: Mapping[str, ReadyRun]) -> Callable[[Cell], floa
         control = f"{BASELINE}, {cell.group}" if cell.treatment == NUDGED else cell.repeated(0).name
         known = prepared.get(cell.name) or prepared.get(control)
         step = known.predicted.step_seconds if known is not None and known.predicted is not None else None
-        return None if known is None or step is None else process_seconds(known.run, step, known.eval_batches)
+        done = 0 if cell.branch is None else cell.branch.step
+        return None if known is None or step is None else process_seconds(known.run, step, known.eval_batches, done)
 
     return predicted
 

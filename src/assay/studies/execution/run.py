@@ -38,6 +38,7 @@ from assay.studies.execution.ready import (
 )
 from assay.studies.execution.rungs import due, known_rows
 from assay.studies.execution.study_listing import read_plan
+from assay.studies.execution.trunks import chains
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves
@@ -100,7 +101,6 @@ def measure_design(cells: Sequence[Cell], base: Run, how: Execution) -> Comparis
         prepared = with_step_times(prepared, how.home, how.prepare)
     together = (cell for cell in cells if (cell.seed, cell.process) == (cells[0].seed, 0))
     needs = Needs((prepared[cell.name] for cell in together), machine)
-    ordered = shuffle_rows(cells) if how.hours is None else in_order(cells, how.kind)
     drifts = nudged_copies(cells, accelerated=machine.device(base.device) == "cuda")
     plan = StudyPlan(
         id=new_id(),
@@ -113,7 +113,7 @@ def measure_design(cells: Sequence[Cell], base: Run, how: Execution) -> Comparis
         treatments=tuple(dict.fromkeys(cell.treatment for cell in cells if cell.treatment not in (BASELINE, AGAIN))),
         protocol=_protocol(how, len({cell.process for cell in cells}), needs),
         timeout=how.timeout,
-        waves=(*waves(ordered, needs.resident() if how.timed else 1), *((one,) for one in drifts)),
+        waves=(*_waves(cells, needs, how), *((one,) for one in drifts)),
         executor=runs_waves.name,
         halving=how.halving,
     )
@@ -122,6 +122,13 @@ def measure_design(cells: Sequence[Cell], base: Run, how: Execution) -> Comparis
         folder.write_plan(plan)
         folder.append({"event": "plan"})
         return _executed(folder, plan, Progress(), prepared, how, deadline)
+
+
+def _waves(cells: Sequence[Cell], needs: Needs, how: Execution) -> list[Wave]:
+    """Return the waves of a study. Without times a drift of the machine is no row's, so rows keep their order."""
+    if not how.timed:
+        return chains(cells if how.hours is None else in_order(cells, how.kind))
+    return waves(shuffle_rows(cells) if how.hours is None else in_order(cells, how.kind), needs.resident())
 
 
 def resume_study(folder: StudyFolder, how: Execution, mode: Mode = Mode.MISSING) -> ComparisonRecord:

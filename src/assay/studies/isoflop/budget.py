@@ -5,13 +5,14 @@ half decades. At each, the sizes nearest in log N to `tokens_per_parameter` trai
 run that is held out has the size that is nearest at its own compute.
 
 Cells run beside each other, each as soon as a slot is free, in the order of the study. The time of a study is therefore
-that of a list schedule. Computes are tried over a wide range, because neither a small nor a large C need be possible.
+that of a list schedule. Decay branches follow their trunk in one slot, without the steps that it has done. Computes are
+tried over a wide range, because neither a small nor a large C need be possible.
 """
 
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +21,16 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.studies.execution.pace import process_seconds
 from assay.studies.isoflop.sizes import Count, counts, tokens_for
-from assay.studies.kinds.isoflop import BUDGET, HELD_OUT_TIMES, LEAST_STEPS, WIDTH, HeldOutRun, Isoflop
+from assay.studies.kinds.isoflop import (
+    AS_RULED,
+    BUDGET,
+    HELD_OUT_TIMES,
+    LEAST_STEPS,
+    RATE,
+    WIDTH,
+    HeldOutRun,
+    Isoflop,
+)
 
 TOKENS_PER_PARAMETER = 60.0
 """Middle of the sizes of a budget. Hoffmann et al. 2022 have 20 for words; single bytes say less each, so more are
@@ -64,6 +74,8 @@ class Wanted:
     tokens_per_parameter: float = TOKENS_PER_PARAMETER
     count: Count = "total"
     seeds: int = SEEDS
+    branches: bool = False
+    """Whether the runs of a size are decay branches of the longest one."""
 
     @cached_property
     def parameters(self) -> dict[int, int]:
@@ -105,7 +117,14 @@ def study_for(flops: float, wanted: Wanted, most_tokens: float) -> Isoflop | Non
     if budgets[-1] not in runs or len(runs) < _LEAST_BUDGETS or not widest:
         return None
     held_out = HeldOutRun(flops=largest, width=widest[0])
-    return Isoflop(runs=runs, held_out=held_out, check_rate_at=list(runs)[1], count=wanted.count, seeds=wanted.seeds)
+    return Isoflop(
+        runs=runs,
+        held_out=held_out,
+        check_rate_at=list(runs)[1],
+        count=wanted.count,
+        seeds=wanted.seeds,
+        branches=wanted.branches,
+    )
 
 
 def largest_study(wanted: Wanted, limits: DesignLimits) -> Isoflop:
@@ -127,26 +146,58 @@ def _in_time(flops: float, wanted: Wanted, limits: DesignLimits) -> Isoflop | No
     return study if study is not None and study_seconds(study, wanted, limits) <= limits.seconds else None
 
 
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study before it begins."""
+
+    levels: Mapping[str, str]
+    seed: int
+    """Index of its seed."""
+    steps: int
+    shared: int
+    """Steps that its trunk does for it; 0 if it trains all of them itself."""
+    seconds: float
+    """Predicted time of its process, without these steps."""
+    saved_seconds: float
+    """Predicted time of these steps."""
+
+
 def study_seconds(study: Isoflop, wanted: Wanted, limits: DesignLimits) -> float:
-    """Return the predicted time of a study: all cells in their order, the control twice at each seed."""
-    seconds = [seconds_of(study, one, wanted, limits) for one in cells_of(study)]
-    return makespan(seconds, limits.slots)
+    """Return the predicted time of a study: all waves in their order, each with a trunk and its branches."""
+    every = runs_of(study, wanted, limits)
+    # The control's second run trains all of its steps, and comes before the trunk of its width.
+    waves = {(one.seed, number): one.seconds for number, one in enumerate(every) if not one.shared}
+    trunks = {
+        (one.seed, one.levels[WIDTH]): number
+        for number, one in enumerate(every)
+        if not one.shared and one.levels[RATE] == AS_RULED and one.levels[BUDGET] in study.runs
+    }
+    for one in every:
+        if one.shared:
+            waves[one.seed, trunks[one.seed, one.levels[WIDTH]]] += one.seconds
+    return makespan(list(waves.values()), limits.slots)
 
 
-def cells_of(study: Isoflop) -> list[Mapping[str, str]]:
-    """Return the levels of every cell of a study, in their order."""
-    control, held_out, *others = study.combinations()
-    again = [control, control, *others] * (study.seeds - 1)
-    return [control, control, held_out, *others, *again]
+def runs_of(study: Isoflop, wanted: Wanted, limits: DesignLimits) -> list[PlannedRun]:
+    """Return every run of a study in their order: at each seed the control twice, and the held-out run once."""
+    control, held_out, *others = (_planned(study, one, wanted, limits) for one in study.combinations())
+    again = _planned(study, control.levels, wanted, limits, whole=True)
+    first = [control, again, held_out, *others]
+    later = ([control, again, *others] for _ in range(1, study.seeds))
+    return [replace(one, seed=seed) for seed, every in enumerate([first, *later]) for one in every]
 
 
-def seconds_of(study: Isoflop, levels: Mapping[str, str], wanted: Wanted, limits: DesignLimits) -> float:
-    """Return the predicted time of one run of a study."""
+def _planned(
+    study: Isoflop, levels: Mapping[str, str], wanted: Wanted, limits: DesignLimits, *, whole: bool = False
+) -> PlannedRun:
+    """Return one run of a study at the first seed; a `whole` one trains all of its steps itself."""
     width = int(levels[WIDTH])
-    size = wanted.sizes[width]
-    training = size.training.model_copy(update={"steps": study.steps(size, levels[BUDGET])})
+    size, each = wanted.sizes[width], limits.step_seconds[width]
+    steps, shared = study.steps(size, levels[BUDGET]), 0 if whole else study.branch_step(size, levels)
+    training = size.training.model_copy(update={"steps": steps})
     run = size.model_copy(update={"training": training})
-    return process_seconds(run, limits.step_seconds[width], training.eval_batches or 0)
+    seconds = process_seconds(run, each, training.eval_batches or 0, shared)
+    return PlannedRun(levels, 0, steps, shared, seconds, each * shared)
 
 
 def _short(flops: float) -> str:

@@ -14,15 +14,16 @@ that the estimator counts operator by operator, are in the points of a study.
 
 The learning rate of a run is the base's × (width / base's width)^a × (steps / base's steps)^b. Wider models and longer
 trainings need lower rates (Bjorck et al. 2024, arXiv:2409.19913). Warm-up takes the same share of the steps, and the
-cosine ends with the run. A schedule that ends elsewhere spoils a law (Hoffmann et al. 2022, appendix B).
+schedule, a cosine or wsd, ends with the run. One that ends elsewhere spoils a law (Hoffmann et al. 2022, appendix B).
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from assay.config.loading import load
 from assay.config.model import ModelConfig
-from assay.config.run import ResolvedRun, Run
+from assay.config.run import ResolvedRun, Run, TrainingConfig
 from assay.cost import parameter_count
 from assay.errors import UsageError
 from assay.optimizations import resolve_run
@@ -53,8 +54,10 @@ def check_base(base: Run) -> None:
             raise UsageError(f"model.{name} is set, and fits one size only; leave it out of a study of scaling")
     if base.training.tokens is not None or base.training.seconds is not None:
         raise UsageError("training.tokens and training.seconds end runs early; a study of scaling decides their length")
-    if base.training.decay_steps is not None or base.training.schedule != "cosine":
-        raise UsageError("a study of scaling needs the cosine schedule that ends with the run; leave decay_steps out")
+    if base.training.decay_steps is not None or base.training.schedule not in ("cosine", "wsd"):
+        raise UsageError(
+            "a study of scaling needs the cosine schedule that ends with the run, or wsd; leave decay_steps out"
+        )
 
 
 def shape(base: Run, width: int) -> dict[str, int]:
@@ -89,13 +92,21 @@ def flops_of(run: ResolvedRun, count: Count) -> float:
     return float(FLOPS_PER_PARAMETER_AND_TOKEN * counts(run.model)[count] * run.training.steps * run.tokens_per_step)
 
 
-def run_of_size(size: ResolvedRun, base: Run, steps: int, rate: float) -> ResolvedRun:
-    """Return the run of a size for so many steps, with `rate` times the base's learning rates."""
+def warmup_steps(training: TrainingConfig, steps: int) -> int:
+    """Return the steps of warm-up of a run: the same share as in the base."""
+    return round(steps * min(1.0, training.warmup_steps / training.steps))
+
+
+def run_of_size(
+    size: ResolvedRun, base: Run, steps: int, rate: float, others: Mapping[str, object] = MappingProxyType({})
+) -> ResolvedRun:
+    """Return the run of a size for so many steps, with `rate` times the base's learning rates, and `others`."""
     training = base.training
-    settings: Mapping[str, float] = {
+    settings: Mapping[str, object] = {
         "training.steps": steps,
-        "training.warmup_steps": round(steps * min(1.0, training.warmup_steps / training.steps)),
+        "training.warmup_steps": warmup_steps(training, steps),
         "training.learning_rate": float(f"{training.learning_rate * rate:.4g}"),
         "training.min_learning_rate": float(f"{training.min_learning_rate * rate:.4g}"),
+        **others,
     }
     return resolve_run(load(size.asked(), [f"{key}={value}" for key, value in settings.items()]))

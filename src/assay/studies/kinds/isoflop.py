@@ -8,6 +8,10 @@ has to predict it.
 The learning rate follows a rule, and the rule is tested. At one budget, the smallest and the largest size also train at
 half and at twice the rate. The held-out run is the longest, so it starts first and the others run beside it. It trains
 at the first seed only. Further seeds are for the fitted runs, whose losses scatter by about a percent.
+
+With `branches`, the fitted runs of a width are decay branches of the longest one. The control's second run trains all
+of its steps itself. So every such study shows whether a branch is the run that never branched. Runs at other rates
+share no first steps, and the held-out run neither.
 """
 
 import math
@@ -19,10 +23,11 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 from assay.config.base import Setting
 from assay.config.run import ResolvedRun, Run
 from assay.errors import UsageError
-from assay.records.study import BASELINE, Cell
+from assay.records.study import AGAIN, BASELINE, Cell, CellBranch
 from assay.studies.base import Study
 from assay.studies.design import Treatment
 from assay.studies.factors import Factor
+from assay.studies.isoflop.branches import SharedSteps
 from assay.studies.isoflop.sizes import Count, check_base, run_at_width, run_of_size, steps_for
 
 BUDGET, WIDTH, RATE, COUNT = "budget", "width", "rate", "count"
@@ -37,6 +42,12 @@ LEAST_STEPS = 500
 """Shorter runs are still in the noise of their first steps, and far from any law."""
 HELD_OUT_TIMES = 10.0
 """The held-out run spends at least so many times the FLOPs of every fitted run."""
+
+
+_ON_BRANCHES = (
+    "The runs of a width are decay branches of the longest one at each seed: they share its first steps, and "
+    "the learning rate of the geometric mean of their steps. The control's second run trains all of its steps itself."
+)
 
 
 class HeldOutRun(Setting):
@@ -71,6 +82,12 @@ class Isoflop(Study):
     """The factor of a run's steps is (steps / base's steps)^steps_exponent."""
     check_rate_at: Annotated[str, WithJsonSchema({"type": ["string", "number"]}, "validation")] | None = None
     """Budget at which the smallest and the largest width also train at half and at twice the rate."""
+    branches: bool = False
+    """The runs of a width are decay branches of the longest one (training.schedule=wsd), in place of whole runs."""
+    step_seconds: dict[int, Annotated[float, Field(strict=False, gt=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Predicted seconds of a step of each width, by which the answer says what branches were to save."""
 
     @field_validator("runs", mode="before")
     @classmethod
@@ -138,16 +155,45 @@ class Isoflop(Study):
         steps = self.steps(size, levels[BUDGET])
         if steps < 1:
             raise UsageError(f"{levels[BUDGET]} FLOPs are less than one step of the width {width}; give more")
+        shared, whole = self.shared(size, levels[BUDGET]), levels[RATE] != AS_RULED
         of_width = (width / base.model.n_embd) ** self.width_exponent
-        rate = RATES[levels[RATE]] * of_width * (steps / base.training.steps) ** self.steps_exponent
-        return Treatment(self.label(levels) if earlier else BASELINE, levels, run_of_size(size, base, steps, rate))
+        rate = RATES[levels[RATE]] * of_width * (shared.middle / base.training.steps) ** self.steps_exponent
+        run = run_of_size(size, base, steps, rate, shared.settings(steps, whole=whole) if self.branches else {})
+        return Treatment(self.label(levels) if earlier else BASELINE, levels, run)
 
     def cells(self, base: Run) -> tuple[Cell, ...]:
         """Return the cells of every row at each seed; the held-out run has the first seed only."""
         every = super().cells(base)
-        return tuple(
+        found = tuple(
             one for one in every if one.seed == self.seeds_from(base.seed)[0] or one.levels[BUDGET] in self.runs
         )
+        sizes = {width: run_at_width(base, int(width)) for width in {one.levels[WIDTH] for one in found}}
+        trunks = {(one.levels[WIDTH], one.group): one.name for one in found if one.run.training.keep_steps}
+        steps = (
+            0 if one.treatment == AGAIN else self.branch_step(sizes[one.levels[WIDTH]], one.levels) for one in found
+        )
+        return tuple(
+            one if not step else self._branched(one, trunks[one.levels[WIDTH], one.group], step)
+            for one, step in zip(found, steps, strict=True)
+        )
+
+    def _branched(self, cell: Cell, trunk: str, step: int) -> Cell:
+        """Return a cell that branches from a trunk."""
+        each = self.step_seconds.get(int(cell.levels[WIDTH]))
+        branch = CellBranch(cell=trunk, step=step, seconds=None if each is None else step * each)
+        return cell.model_copy(update={"branch": branch})
+
+    def shared(self, size: ResolvedRun, budget: str) -> SharedSteps:
+        """Return the lengths at which a size trains at the rates that it has at a budget: with branches, several."""
+        among = self.runs if self.branches and budget in self.runs else {budget: (size.model.n_embd,)}
+        budgets = (one for one, widths in among.items() if size.model.n_embd in widths)
+        return SharedSteps(size.training, tuple(self.steps(size, one) for one in budgets))
+
+    def branch_step(self, size: ResolvedRun, levels: Mapping[str, str]) -> int:
+        """Return the steps of a row that its trunk has done; 0 if it trains all of them itself."""
+        if levels[RATE] != AS_RULED:
+            return 0
+        return self.shared(size, levels[BUDGET]).branch_step(self.steps(size, levels[BUDGET]))
 
     def steps(self, size: ResolvedRun, budget: str) -> int:
         """Return the steps of a size: a fitted run spends at most its budget, and the held-out run at least its own."""
@@ -155,13 +201,14 @@ class Isoflop(Study):
         return int(exact * (1 + 1e-9)) if budget in self.runs else math.ceil(exact * (1 - 1e-9))
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence on the fit and its test."""
+        """Return sentences on the fit and its test, and on branches."""
         fitted = sum(map(len, self.runs.values()))
         seeds = "" if self.seeds == 1 else f", each with {self.seeds} seeds"
         times = self.held_out.flops / max(map(_flops, self.runs))
         return (
             f"{fitted} runs at {len(self.runs)} budgets are fitted{seeds}. The law is tested on one run of {times:.3g} "
             f"times the largest budget. N is counted as {self.count.replace('_', '-')}, and FLOPs as 6·N·D.",
+            *((_ON_BRANCHES,) if self.branches else ()),
         )
 
     def _levels(self, budget: str, width: int, rate: str = AS_RULED) -> Mapping[str, str]:
