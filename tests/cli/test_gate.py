@@ -41,6 +41,22 @@ def build():
 
     return step
 """
+BAR = (
+    STEP.replace("optimizer.step()", "bar.steps = 1")
+    .replace("return step", "bar = Bar()\n    return step")
+    .replace(
+        "def build()",
+        """class Bar:
+    def __del__(self):
+        import sys
+
+        print("0%|          | 0/1", file=sys.stderr, flush=True)
+
+
+def build()""",
+    )
+)
+"""A step whose progress bar prints its last line when the process ends."""
 GROWN = STEP.replace("self.up(x))", "self.up(x).float())")
 
 
@@ -167,6 +183,8 @@ def test_growth_is_named_by_module_operator_and_line_for_both_devices(
         (STEP.replace("optimizer.step()", "pass"), "no optimizer"),
         (STEP.replace("MLP().to(device)", 'MLP().to("meta")'), "meta"),
         (STEP.replace("return loss.item()", "return 1 if loss > 2 else 0"), "train.py:26 reads a value"),
+        (BAR, "no optimizer of torch made a step"),
+        (STEP.replace("def step()", "def step(rows)"), "must be given rows"),
     ],
 )
 def test_a_step_that_cannot_be_followed_is_one_sentence(text: str, said: str, assay: Assay, step: Path) -> None:
