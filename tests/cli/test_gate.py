@@ -205,3 +205,15 @@ def test_an_absent_gpu_says_the_same_of_tensors_and_more_of_the_allocator(
     assert found["absent"]["peak_bytes"] == found["figures"]["peak_bytes"]["now"]
     assert found["absent"]["reserved_peak_bytes"] >= found["absent"]["requested_peak_bytes"]
     assert "absent" not in json.loads(Path(LOCK).read_text())["steps"][0]["found"]
+
+
+@pytest.mark.slow
+@pytest.mark.absent
+@needs_cuda_build
+def test_a_file_that_starts_cuda_when_it_is_imported_runs_on_an_absent_gpu(
+    assay: Assay, home: Home, step: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared_library(tmp_path_factory, home.root)
+    step.write_text(f"import torch\nif torch.version.cuda:\n    torch.cuda.init()\n{STEP}")
+    found = assay("gate", "update", "train.py:build", "--device", "h100", "--json").value["steps"][0]
+    assert found["absent"]["requested_peak_bytes"] > found["absent"]["peak_bytes"]

@@ -46,7 +46,13 @@ def main() -> int:
 def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, largest: bool) -> GpuPeak:
     """Return the peak of the task's step, and the largest batch that fits if it is asked for."""
     resolved = ResolvedRun.model_validate(run, strict=False)
-    peak_at = _peak_at(resolved, device, ran, batch, first=1 if largest else None)
+    if resolved.model.own is not None and not ran:
+        # Forks need not import it again. Where a step runs they do: an import may start CUDA, which no fork can use.
+        parameters_of(resolved.model.own, resolved.model.own_folder)
+
+    def peak_at(rows: int | None) -> GpuPeak:
+        return _peak_at(resolved, device, ran, batch, first=1 if largest else None)(rows)
+
     first = _forked(lambda: peak_at(None))
     if not largest or first.batch_size is None:
         return first
