@@ -52,7 +52,7 @@ def test_a_value_that_decides_stops_with_its_line(read: Callable[[torch.Tensor],
         (lambda loss: torch.isnan(torch.tensor(float("nan"))), True),
     ],
 )
-def test_what_is_not_computed_is_finite(asked: Callable[[torch.Tensor], torch.Tensor], value: bool) -> None:
+def test_a_number_that_nobody_computed_is_finite(asked: Callable[[torch.Tensor], torch.Tensor], value: bool) -> None:
     assert under_a_trace(lambda loss: bool(asked(loss))) is value
 
 

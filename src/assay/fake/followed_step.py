@@ -1,8 +1,8 @@
 """Follow a training step of a user's own: the first steps, then those of which something is counted.
 
-A function may train once in each call, or be a whole training: several steps in a call, as a script, `Trainer.train` or
-Lightning's `fit` are. The latter shows at the second update of the first call. A step then is what lies between two
-updates, and the training ends with the last one that counts.
+A function may train once in each call, or take several steps in one, as `Trainer.train` and Lightning's `fit` do.
+Such a training shows at the second update of the first call. A step then is what lies between two updates, and the
+training ends with the last one that counts.
 """
 
 from collections.abc import Callable, Iterator, Sequence

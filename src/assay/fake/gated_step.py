@@ -67,7 +67,7 @@ class _Gate:
     def __init__(self, ledger: StorageLedger, device: str, folder: Path) -> None:
         self._ledger, self._device, self._folder = ledger, device, folder
         self.seen: _Seen | None = None
-        """What is noted of the step; None before it begins."""
+        """Notes of the step; None before it begins."""
 
     def begin(self, step: Step) -> None:
         """Count the step that follows. Raises `UsageError` if it is on another device."""
