@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.api import gate
+from assay.errors import UsageError
 from assay.launch.gate import GateAnswer, StepCheck
 from assay.records.gated import LOCK, LockedStep, StepFigures
 
@@ -67,6 +68,16 @@ def test_the_option_writes_the_lock(asked: list[Any], pytester: pytest.Pytester)
         ("update", ["steps.py:build"], ["h100"]),
         ("update", ["steps.py:build"], ["cpu"]),
     ]
+
+
+def test_an_error_is_shown_once(asked: list[Any], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise UsageError("there is no lock")
+
+    monkeypatch.setattr(gate, "gate_check", refused)
+    found = run(pytester, "-k", "test_grown")
+    found.stdout.fnmatch_lines(["assay: there is no lock"])
+    found.stdout.no_fnmatch_line("*another exception*")
 
 
 def test_importing_the_plugin_loads_neither_torch_nor_pydantic() -> None:

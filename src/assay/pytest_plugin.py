@@ -50,10 +50,11 @@ def assay_gate(request: pytest.FixtureRequest) -> Gate:
                 api.gate_update([step], [device], **place)
                 return
             found = api.gate_check([step], [device], allow=allow, strict=strict, **place)
+            failure = failure_text(found) if found.exit_code else None
         except UsageError as error:
-            pytest.fail(f"assay: {error}", pytrace=False)
-        if found.exit_code:
-            pytest.fail(failure_text(found), pytrace=False)
+            failure = f"assay: {error}"
+        if failure is not None:  # outside of the handler, or pytest would show the error twice
+            pytest.fail(failure, pytrace=False)
 
     return gate
 

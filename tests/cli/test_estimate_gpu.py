@@ -108,12 +108,20 @@ def test_a_model_of_a_users_own_is_traced_also_from_the_meta_device(assay: Assay
     assert value["peak_bytes"] >= 4 * (3 * value["parameters"] + 2 * 4 * 16 * 64)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_folder")
+def test_the_largest_batch_needs_none_to_begin_with(assay: Assay) -> None:
+    value = assay("estimate", "train.py:build", "--device", "t4", "--trace", "--largest", "--json").value
+    assert value["batch_size"] == 1
+    assert value["largest_batch"] > 150_000
+
+
 @pytest.mark.usefixtures("in_folder")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("train.py:decides", "--trace", "--device", "h100"), 'reads a value ("item"); a trace computes no values'),
-        (("train.py:build", "--trace", "--device", "h100"), "train.py:build takes batch_size; say it as in training."),
+        (("train.py:build", "--trace", "--device", "h100"), "train.py:build takes batch_size; give it a default"),
         pytest.param(
             ("train.py:elsewhere", "--trace", "--device", "h100"),
             "the step's model is on the device cpu",

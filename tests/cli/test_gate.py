@@ -49,6 +49,22 @@ def build():
 
     return step
 """
+BAR = (
+    STEP.replace("optimizer.step()", "bar.steps = 1")
+    .replace("return step", "bar = Bar()\n    return step")
+    .replace(
+        "def build()",
+        """class Bar:
+    def __del__(self):
+        import sys
+
+        print("0%|          | 0/1", file=sys.stderr, flush=True)
+
+
+def build()""",
+    )
+)
+"""A step whose progress bar prints its last line when the process ends."""
 GROWN = STEP.replace("self.up(x))", "self.up(x).float())")
 
 
@@ -213,6 +229,8 @@ def test_growth_is_named_by_module_operator_and_line_for_both_devices(
         (STEP.replace("optimizer.step()", "pass"), "no optimizer"),
         (STEP.replace("MLP().to(device)", 'MLP().to("meta")'), "meta"),
         (STEP.replace("return loss.item()", "return 1 if loss > 2 else 0"), "train.py:26 reads a value"),
+        (BAR, "no optimizer of torch made a step"),
+        (STEP.replace("def step()", "def step(rows)"), "must be given rows"),
     ],
 )
 def test_a_step_that_cannot_be_followed_is_one_sentence(text: str, said: str, assay: Assay, step: Path) -> None:
@@ -352,3 +370,15 @@ def test_two_processes_run_the_code_of_the_commit_and_that_of_today(assay: Assay
     assert set(seen.read_text()) == {"b", "n"}
     assert seen.read_text().count("bn") >= 2
     assert seen.read_text().count("nb") >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.absent
+@needs_cuda_build
+def test_a_file_that_starts_cuda_when_it_is_imported_runs_on_an_absent_gpu(
+    assay: Assay, home: Home, step: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared_library(tmp_path_factory, home.root)
+    step.write_text(f"import torch\nif torch.version.cuda:\n    torch.cuda.init()\n{STEP}")
+    figures = assay("gate", "update", "train.py:build", "--device", "h100", "--json").value["steps"][0]["figures"]
+    assert figures["requested_peak_bytes"]["now"] > figures["peak_bytes"]["now"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.source import call_function, names_a_function
+from assay.config.source import call_function, names_a_function, needed_parameters, parameters_of
 from assay.errors import UsageError
 
 
@@ -27,3 +27,8 @@ def test_faults_of_the_user_s_code_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=sentence):
             call_function(name, tmp_path)
+
+
+def test_a_default_makes_a_parameter_optional(tmp_path: Path) -> None:
+    (tmp_path / "sized.py").write_text("def build(rows, width=8, *more, depth, **rest): ...\n")
+    assert needed_parameters(parameters_of("sized.py:build", tmp_path)) == ("rows", "depth")

@@ -35,12 +35,25 @@ def test_a_number_that_is_only_reported_goes_on() -> None:
         (lambda loss: float(loss), "float"),
         (lambda loss: loss.long().item(), "item"),
         (lambda loss: [loss.long()].index(loss), "bool"),
-        (lambda loss: bool(torch.isfinite(loss).all()), "all"),
+        (lambda loss: bool((loss > 3).all()), "all"),
+        (lambda loss: torch.zeros(4).__setitem__(0, loss.item()), "item"),
     ],
 )
 def test_a_value_that_decides_stops_with_its_line(read: Callable[[torch.Tensor], object], by: str) -> None:
     with pytest.raises(UsageError, match=rf'{HERE}:\d+ reads a value \("{by}"\)'):
         under_a_trace(read)
+
+
+@pytest.mark.parametrize(
+    ("asked", "value"),
+    [
+        (lambda loss: torch.isnan(loss) or torch.isinf(loss), False),
+        (lambda loss: loss.isfinite().all(), True),
+        (lambda loss: torch.isnan(torch.tensor(float("nan"))), True),
+    ],
+)
+def test_a_number_that_nobody_computed_is_finite(asked: Callable[[torch.Tensor], torch.Tensor], value: bool) -> None:
+    assert under_a_trace(lambda loss: bool(asked(loss))) is value
 
 
 def test_small_tensors_of_the_host_keep_their_values() -> None:

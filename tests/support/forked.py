@@ -155,6 +155,6 @@ def _settle(streams: tuple[int, int, int], kept: set[int]) -> None:
     faulthandler.enable(2)
     for handler in filter(None, (one() for one in logging._handlerList)):  # type: ignore[attr-defined]
         if type(handler) is logging.StreamHandler:  # it would write to a descriptor that is another file's now
-            handler.setStream(sys.stderr)
+            handler.stream = sys.stderr  # `setStream` would flush the other one, which a test may have closed
     gc.collect()
     gc.freeze()  # tensors of tests are not the run's

@@ -6,7 +6,7 @@ The module is imported as Python would from the user's folder, so it may import 
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,18 @@ def call_function(name: str, folder: Path | str | None = None, *given: object) -
         raise UsageError(f"{name} failed: {type(error).__name__}: {first_line(error)}") from error
 
 
-def parameters_of(name: str, folder: Path | str | None = None) -> tuple[str, ...]:
-    """Return the names of the parameters of a function of the user's own. Raises `UsageError` if it is not found."""
-    function = _function(name, Path(folder) if folder is not None else Path.cwd())
-    return tuple(inspect.signature(function).parameters)
+def parameters_of(name: str, folder: Path | str | None = None) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function of the user's own. Raises `UsageError` if it is not found."""
+    return inspect.signature(_function(name, Path(folder) if folder is not None else Path.cwd())).parameters
+
+
+def needed_parameters(parameters: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
+    """Return the names of those parameters without which a function cannot be called."""
+    return tuple(
+        name
+        for name, one in parameters.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    )
 
 
 def _function(name: str, folder: Path) -> Callable[[], Any]:

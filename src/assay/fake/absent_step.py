@@ -7,6 +7,7 @@ Memory ends where that of the device ends, and the answer then says so.
 
 import gc
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from assay.absent.gpus import absent_device
 from assay.config.run import ResolvedRun
 from assay.fake.cuda import CudaLedger
 from assay.fake.first_steps import FIRST, after_first_steps
+from assay.fake.followed_step import follow_step
 from assay.fake.peak import GpuPeak
-from assay.fake.traced_step import counted_peak, found_step
+from assay.fake.traced_step import counted_peak
 from assay.instruments import operations
 from assay.instruments.memory.memory_pass import live_tensors
 from assay.instruments.memory.storage_ledger import owners_of
@@ -30,8 +32,11 @@ def run_peak(run: ResolvedRun, device: str) -> GpuPeak:
     """Run steps of a run's program. Raises `UsageError` if the program cannot be built."""
 
     def found() -> GpuPeak:
-        step = after_first_steps(run, GPU)
-        return _peak(step, lambda: take(step, FIRST), device, run.training.batch_size)
+        step, counted = after_first_steps(run, GPU), _Counted(device, run.training.batch_size)
+        for begin in (counted.by_allocator, counted.by_part):
+            begin(step)
+            take(step, FIRST)
+        return counted.peak(step)
 
     return _within_memory(found, device, run.training.batch_size)
 
@@ -40,8 +45,8 @@ def step_peak(make: Callable[[], Callable[[], Any]], device: str, batch_size: in
     """Run steps of a user's own; `make` returns the function that trains once. Raises `UsageError` if none steps."""
 
     def found() -> GpuPeak:
-        call = make()
-        return _peak(found_step(call), call, device, batch_size)
+        counted = _Counted(device, batch_size)
+        return follow_step(make(), counted.by_allocator, counted.by_part, end=counted.peak)
 
     return _within_memory(found, device, batch_size)
 
@@ -67,20 +72,35 @@ def _within_memory(find: Callable[[], GpuPeak], device: str, batch_size: int | N
     )
 
 
-def _peak(step: Step, call: Callable[[], Any], device: str, batch_size: int | None) -> GpuPeak:
-    torch.cuda.synchronize()
-    gc.collect()
-    torch._C._cuda_clearCublasWorkspaces()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    call()
-    torch.cuda.synchronize()
-    figures = _allocator_peaks()
-    state = operations.tensors_in(list(step.optimizer.state.values()))
-    with CudaLedger(absent_device(device)) as ledger:
-        ledger.begin(step.parts, owners_of(step.parts, state), live_tensors(GPU))
-        call()
-    return counted_peak(ledger, step, device, batch_size, figures, ran=True)
+class _Counted:
+    """Peaks of two steps: what torch's allocator takes in the first, and the parts of its tensors in the second."""
+
+    def __init__(self, device: str, batch_size: int | None) -> None:
+        self._device, self._batch_size = device, batch_size
+        self._ledger = CudaLedger(absent_device(device))
+        self._entered = ExitStack()
+        self._allocator: dict[str, int] = {}
+
+    def by_allocator(self, _step: Step) -> None:
+        """Begin the first step, with nothing left of those before it."""
+        torch.cuda.synchronize()
+        gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+    def by_part(self, step: Step) -> None:
+        """End the first step, and begin the second."""
+        torch.cuda.synchronize()
+        self._allocator = _allocator_peaks()
+        state = operations.tensors_in(list(step.optimizer.state.values()))
+        self._entered.enter_context(self._ledger)
+        self._ledger.begin(step.parts, owners_of(step.parts, state), live_tensors(GPU))
+
+    def peak(self, step: Step) -> GpuPeak:
+        """End the second step, and return the peaks."""
+        self._entered.close()
+        return counted_peak(self._ledger, step, self._device, self._batch_size, self._allocator, ran=True)
 
 
 def _allocator_peaks() -> dict[str, int]:

@@ -24,7 +24,7 @@ from assay.absent.gpus import AbsentDevice
 from assay.cost.gpu_kernels import norm_backward
 from assay.cost.kernels import Gpu
 from assay.errors import UsageError
-from assay.fake.known_values import place_now
+from assay.fake.known_values import deep_copy, place_now
 
 
 class FusedRmsNorm(torch.autograd.Function):
@@ -93,10 +93,20 @@ def stand_ins(device: AbsentDevice) -> Iterator[None]:
             replaced.enter_context(patch.object(torch.cuda, name, function))
         # It would make a real tensor on a device that is said to be there.
         replaced.enter_context(patch.object(fake_tensor, "init_gpu_context", _nothing))
-        # Libraries that look for fake tensors leave the ways that they take on a GPU.
-        replaced.enter_context(patch.object(torch._subclasses, "FakeTensor", _NoFakeTensor))
-        replaced.enter_context(patch.object(nn.Module, "_apply", apply_anew))
+        replaced.enter_context(as_if_real())
         replaced.enter_context(patch.object(Tensor, "pin_memory", lambda tensor, *_: tensor))
+        yield
+
+
+@contextmanager
+def as_if_real() -> Iterator[None]:
+    """Context in which modules move and copy their fake parameters, and libraries take the ways of real tensors."""
+    with (
+        # transformers looks for fake tensors, and would make a mask that it leaves out of a training.
+        patch.object(torch._subclasses, "FakeTensor", _NoFakeTensor),
+        patch.object(nn.Module, "_apply", apply_anew),
+        patch.object(fake_tensor.FakeTensor, "__deepcopy__", deep_copy),
+    ):
         yield
 
 

@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
-from torch import nn
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
 from assay.absent.gpus import absent_device
 from assay.errors import UsageError
 from assay.fake.cuda import WORKSPACES
-from assay.fake.cuda_functions import apply_anew
+from assay.fake.cuda_functions import as_if_real
+from assay.fake.followed_step import follow_step
 from assay.fake.known_values import HostStep, Reported, TracedReads, UnreadNumber, asking_line
-from assay.fake.traced_step import CPU, GPU, FakeMode, blame_line, fake_gpu, found_step
+from assay.fake.traced_step import CPU, GPU, FakeMode, blame_line, fake_gpu
 from assay.instruments import operations
 from assay.instruments.memory.storage_ledger import Origin, StepObserver, StorageLedger, owners_of
 from assay.instruments.memory.storages import identity, storages
@@ -45,30 +44,44 @@ def gated_step(make: Callable[[], Callable[[], Any]], device: str, folder: Path)
     device, or if a value decides something.
     """
     with _fake_cpu() if device == CPU.type else fake_gpu(absent_device(device)) as ledger:
-        call = make()
-        step = found_step(call)
-        _check(step, device)
-        seen = _Seen(step, folder)
-        gc.collect()
-        state = list(operations.tensors_in(list(step.optimizer.state.values())))
-        ledger.begin(step.parts, owners_of(step.parts, state))
-        ledger.name_origins(dict(_older(step)))
-        ledger.observer = seen
-        with _Reports(seen):
-            call()
-        return _figures(ledger, seen)
+        gate = _Gate(ledger, device, folder)
+        with _Reports(gate):
+            return follow_step(make(), gate.begin, end=gate.figures)
 
 
 @contextmanager
 def _fake_cpu() -> Iterator[StorageLedger]:
     """Context in which tensors on the CPU are fake and their storages are counted."""
     with ExitStack() as entered:
-        entered.enter_context(patch.object(nn.Module, "_apply", apply_anew))
+        entered.enter_context(as_if_real())
         for mode in (FakeMode(allow_non_fake_inputs=True), HostStep(), TracedReads(), Reported()):  # type: ignore[no-untyped-call]
             entered.enter_context(mode)
         ledger = entered.enter_context(StorageLedger(CPU.type))
         entered.enter_context(blame_line("measure the step instead (assay measure)"))
         yield ledger
+
+
+class _Gate:
+    """Counts one step of a ledger, and returns its figures."""
+
+    def __init__(self, ledger: StorageLedger, device: str, folder: Path) -> None:
+        self._ledger, self._device, self._folder = ledger, device, folder
+        self.seen: _Seen | None = None
+        """Notes of the step; None before it begins."""
+
+    def begin(self, step: Step) -> None:
+        """Count the step that follows. Raises `UsageError` if it is on another device."""
+        _check(step, self._device)
+        gc.collect()
+        state = list(operations.tensors_in(list(step.optimizer.state.values())))
+        self._ledger.begin(step.parts, owners_of(step.parts, state))
+        self._ledger.name_origins(dict(_older(step)))
+        self._ledger.observer = self.seen = _Seen(step, self._folder)
+
+    def figures(self, _step: Step) -> StepFigures:
+        """Return the figures of the step that was counted."""
+        assert self.seen is not None
+        return _figures(self._ledger, self.seen)
 
 
 def _check(step: Step, device: str) -> None:
@@ -128,9 +141,9 @@ class _Seen(StepObserver):
 class _Reports(TorchFunctionMode):
     """Reports reads of numbers that `Reported` answers."""
 
-    def __init__(self, seen: _Seen) -> None:
+    def __init__(self, gate: _Gate) -> None:
         super().__init__()
-        self._seen = seen
+        self._gate = gate
 
     def __torch_function__(
         self,
@@ -140,8 +153,8 @@ class _Reports(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         made = func(*args, **(kwargs or {}))
-        if isinstance(made, UnreadNumber):
-            self._seen.report(args[0])
+        if isinstance(made, UnreadNumber) and self._gate.seen is not None:
+            self._gate.seen.report(args[0])
         return made
 
 

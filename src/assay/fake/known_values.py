@@ -47,6 +47,10 @@ _KNOWN = {
 data its seed."""
 
 
+_FINITE = {"isnan": False, "isinf": False, "isfinite": True}
+"""Answers to questions about numbers that nobody computed: they are finite, as in a training that goes well."""
+
+
 class UnreadNumber:
     """A floating number that was read and that nobody computed."""
 
@@ -59,8 +63,12 @@ class UnreadNumber:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _same
     __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __round__ = _same
 
+    def stopped(self) -> "StoppedTrace":
+        """Return the error of a trace that needs the number."""
+        return stopped_trace(self._place)
+
     def _decides(self, *_: Any) -> NoReturn:
-        raise stopped_trace(self._place)
+        raise self.stopped()
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _decides
     __int__ = __float__ = __index__ = __hash__ = __floordiv__ = __mod__ = _decides
@@ -94,11 +102,23 @@ class Reported(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if (name := getattr(func, "__name__", "")) in _FINITE and args and known_twin(args[0]) is None:
+            return _as_if_finite(name, func(*args, **(kwargs or {})))
+        if func is torch.Tensor.__setitem__ and isinstance(args[-1], UnreadNumber):
+            raise args[-1].stopped()
         if func is torch.Tensor.item and args[0].is_floating_point() and known_twin(args[0]) is None:
             frame = _reader()
             if frame is not None and not _is_known(frame.f_code.co_filename):
                 return UnreadNumber(_place(frame, "item"))
         return func(*args, **(kwargs or {}))
+
+
+def _as_if_finite(name: str, found: torch.Tensor) -> torch.Tensor:
+    """Return a question about numbers with its answer, if it is small."""
+    if found.numel() <= MOST:
+        with unset_fake_temporarily():
+            set_twin(found, torch.full(found.shape, _FINITE[name]))
+    return found
 
 
 def known_twin(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -115,6 +135,20 @@ def set_twin(tensor: torch.Tensor, twin: torch.Tensor) -> None:
     """Keep the values of a fake tensor."""
     if isinstance(tensor, FakeTensor):
         tensor.__dict__["_assay_twin"] = twin
+
+
+def deep_copy(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
+    """Return a copy of a fake tensor and of its known values, which are real; torch's own copy refuses those."""
+    known = {name: one for name in ("constant", "_assay_twin") if (one := tensor.__dict__.get(name)) is not None}
+    tensor.__dict__.update(dict.fromkeys(known))
+    memo[id(tensor.fake_mode)] = tensor.fake_mode
+    try:
+        copied = Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
+    finally:
+        tensor.__dict__.update(known)
+    with unset_fake_temporarily():
+        copied.__dict__.update({name: one.clone() for name, one in known.items()})
+    return copied
 
 
 def spoil(tensors: Iterable[torch.Tensor]) -> None:

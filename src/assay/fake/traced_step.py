@@ -11,27 +11,27 @@ is not torch's.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
 from assay.absent.gpus import AbsentDevice, absent_device
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
 from assay.fake.cuda import WORKSPACES, CudaLedger
-from assay.fake.cuda_functions import add_kernels, stand_ins
+from assay.fake.cuda_functions import add_kernels, as_if_real, stand_ins
 from assay.fake.first_steps import FIRST, after_first_steps
+from assay.fake.followed_step import follow_step
 from assay.fake.known_values import HostTensors, Reported, TracedReads, place_of
 from assay.fake.peak import GpuPeak
 from assay.instruments import operations
 from assay.instruments.memory.storage_ledger import StorageLedger, owners_of
-from assay.own.adapted import finding, is_compiled, step_of
+from assay.own.adapted import is_compiled
 from assay.records.own import TracedPeak
 from assay.step.compiled import Captures
 from assay.step.graphs import StepGraphs
@@ -39,8 +39,6 @@ from assay.step.program import BatchSource, MicroBatch, Program, Share, Step
 from assay.training.queued_step import take
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-_PATIENCE = 4
-"""Steps within which an optimizer must step."""
 
 
 def trace_on_cpu(run: ResolvedRun) -> TracedPeak:
@@ -50,14 +48,18 @@ def trace_on_cpu(run: ResolvedRun) -> TracedPeak:
     """
     with _fake() as ledger:
         step = after_first_steps(run, CPU, partial(_traceable, ledger))
-        return _peak(ledger, step, lambda: take(step, FIRST))
+        _begin(ledger, step)
+        take(step, FIRST)
+        return _peak(ledger, step)
 
 
 def run_peak(run: ResolvedRun, name: str) -> GpuPeak:
     """Trace a step of a run's program on a GPU that is not there, of this name. Raises as `trace_on_cpu`."""
     with fake_gpu(absent_device(name)) as ledger:
         step = after_first_steps(run, GPU, partial(_traceable, ledger))
-        return _gpu_peak(ledger, step, lambda: take(step, FIRST), name, run.training.batch_size)
+        _begin(ledger, step)
+        take(step, FIRST)
+        return _found_on_gpu(ledger, name, run.training.batch_size, step)
 
 
 def _traceable(ledger: StorageLedger, program: Program) -> Program:
@@ -75,52 +77,20 @@ def step_peak(make: Callable[[], Callable[[], Any]], name: str, batch_size: int 
     Raises as `trace_on_cpu`, and if no optimizer steps.
     """
     with fake_gpu(absent_device(name)) as ledger:
-        call = make()
-        step = found_step(call)
-        if is_compiled(step.parts):
-            raise UsageError("compiled code shows no operators to a trace; run the step on an absent GPU (--absent)")
-        if step.program.device.type != GPU.type:
-            raise UsageError(
-                f"the step's model is on the device {step.program.device.type}, so it takes nothing of a GPU; make "
-                "model and batch on cuda"
-            )
-        return _gpu_peak(ledger, step, call, name, batch_size)
+        answer = partial(_found_on_gpu, ledger, name, batch_size)
+        return follow_step(make(), partial(_begin_on_gpu, ledger), end=answer)
 
 
-def found_step(call: Callable[[], Any]) -> Step:
-    """Take the first steps of a user's own, and return its modules and optimizers.
-
-    Raises `UsageError` if no optimizer steps and no weight is written to. It is also raised if an optimizer updates
-    none of the weights of the modules that were called.
-    """
-    with finding() as found:
-        for _ in range(_PATIENCE):
-            call()
-            if found.optimizers:
-                break
-        written = not found.optimizers and _writes_weights(call, found.modules)
-    if not found.modules or not (found.optimizers or written):
-        missing = "no optimizer of torch made a step" if found.modules else "no module with parameters was called"
-        raise UsageError(f"{missing} in {_PATIENCE} calls; give a function that does one whole training step")
-    if written:
-        return step_of(found.modules, ())
-    weights = {id(one) for module in found.modules for one in module.parameters()}
-    updated = {id(one) for optimizer in found.optimizers for group in optimizer.param_groups for one in group["params"]}
-    if not weights & updated:
-        raise UsageError("the optimizer has none of the model's weights; make it after the model is moved to the GPU")
-    call()
-    return step_of(found.modules, found.optimizers)
-
-
-def _writes_weights(call: Callable[[], Any], modules: Sequence[nn.Module]) -> bool:
-    """Take a step and return whether it writes to a weight, whose values are not known here."""
-
-    def versions() -> list[tuple[int, int]]:
-        return [(id(one), one._version) for module in modules for one in module.parameters()]
-
-    before = versions()
-    call()
-    return versions() != before
+def _begin_on_gpu(ledger: CudaLedger, step: Step) -> None:
+    """Count from here on. Raises `UsageError` for a step that takes nothing of a GPU, or shows no operators."""
+    if is_compiled(step.parts):
+        raise UsageError("compiled code shows no operators to a trace; run the step on an absent GPU (--absent)")
+    if step.program.device.type != GPU.type:
+        raise UsageError(
+            f"the step's model is on the device {step.program.device.type}, so it takes nothing of a GPU; make "
+            "model and batch on cuda"
+        )
+    _begin(ledger, step)
 
 
 def _rows(ledger: StorageLedger, batches: BatchSource, index: int, share: Share) -> list[MicroBatch]:
@@ -130,18 +100,16 @@ def _rows(ledger: StorageLedger, batches: BatchSource, index: int, share: Share)
     return rows
 
 
-def _peak(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> TracedPeak:
-    """Take the step that counts, and return its peak."""
-    _count(ledger, step, call)
+def _peak(ledger: StorageLedger, step: Step) -> TracedPeak:
+    """Return the peak of the step that was counted."""
     peak = ledger.peak()
     return TracedPeak(
         parameters=parameters_of(step), peak_bytes=peak.nbytes, instant=peak.instant, parts=dict(peak.parts)
     )
 
 
-def _gpu_peak(ledger: CudaLedger, step: Step, call: Callable[[], Any], device: str, batch_size: int | None) -> GpuPeak:
-    """Take the step that counts, and return its peak with workspaces, and that of its tensors alone."""
-    _count(ledger, step, call)
+def _found_on_gpu(ledger: CudaLedger, device: str, batch_size: int | None, step: Step) -> GpuPeak:
+    """Return the peak of the step that was counted, with workspaces, and that of its tensors alone."""
     return counted_peak(ledger, step, device, batch_size, {"requested_peak_bytes": ledger.peak().nbytes})
 
 
@@ -171,11 +139,11 @@ def counted_peak(
     )
 
 
-def _count(ledger: StorageLedger, step: Step, call: Callable[[], Any]) -> None:
+def _begin(ledger: StorageLedger, step: Step) -> None:
+    """Count the step that follows."""
     gc.collect()
     state = list(operations.tensors_in(list(step.optimizer.state.values())))
     ledger.begin(step.parts, owners_of(step.parts, state))
-    call()
 
 
 def parameters_of(step: Step) -> int:
@@ -192,7 +160,8 @@ class FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
 @contextmanager
 def _fake() -> Iterator[StorageLedger]:
     """Context in which tensors are fake and their storages are counted, those of the CPU."""
-    with FakeMode(allow_non_fake_inputs=True), TracedReads(), StorageLedger() as ledger, _blamed():  # type: ignore[no-untyped-call]
+    modes = FakeMode(allow_non_fake_inputs=True), TracedReads()  # type: ignore[no-untyped-call]
+    with as_if_real(), modes[0], modes[1], StorageLedger() as ledger, _blamed():
         yield ledger
 
 

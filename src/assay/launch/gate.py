@@ -200,7 +200,10 @@ def read_lock(path: Path) -> GateLock:
             )
         return GateLock.model_validate(values)
     except FileNotFoundError:
-        raise UsageError(f"there is no lock {path}; write it with assay gate update FILE.py:FUNCTION") from None
+        raise UsageError(
+            f"there is no lock {path}; write it with assay gate update FILE.py:FUNCTION, or with pytest "
+            "--assay-gate-update where a test gates the step"
+        ) from None
     except (ValueError, KeyError, TypeError, ValidationError, OSError) as error:
         raise UsageError(
             f"{path} is no lock that can be read; restore it, or remove it and write it anew with assay gate update"

@@ -163,7 +163,10 @@ def _made(run: ResolvedRun) -> OwnModel:
         made = call_function(config.own, config.own_folder, config)
     own = OwnModel(made) if isinstance(made, nn.Module) else made
     if not isinstance(own, OwnModel):
-        raise UsageError(f"{config.own} returned a {type(made).__name__}; return a torch module or an assay.OwnModel")
+        step = "; a training step is for assay measure" if callable(made) else ""
+        raise UsageError(
+            f"{config.own} returned a {type(made).__name__}; return a torch module or an assay.OwnModel{step}"
+        )
     if not isinstance(own.model, nn.Module):
         raise UsageError(f"the model of {config.own} is a {type(own.model).__name__}, no torch module")
     for name, given in (("loss", own.loss), ("batches", own.batches), ("validation", own.validation)):

@@ -7,6 +7,7 @@ batch is looked at in a forked process, so that no step sees what another has ca
 is the last line of standard error, with exit code 2.
 """
 
+import inspect
 import json
 import os
 import sys
@@ -21,7 +22,7 @@ from assay.fake.peak import GpuPeak
 from assay.platforms import fork_writer, read_fork
 from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
-from assay.worker.programs.own import blame_user, checked_step
+from assay.worker.programs.own import blame_user, checked_step, end_with
 
 _BATCH = "batch_size"
 """Argument with which a user's function makes a step of so many rows."""
@@ -38,15 +39,20 @@ def main() -> int:
     try:
         print(_found(**task).model_dump_json(), file=answer, flush=True)
     except UsageError as error:
-        print(error, file=sys.stderr)
-        return Status.UNAVAILABLE.exit_code
+        end_with(error)
     return 0
 
 
 def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, largest: bool) -> GpuPeak:
     """Return the peak of the task's step, and the largest batch that fits if it is asked for."""
     resolved = ResolvedRun.model_validate(run, strict=False)
-    peak_at = _peak_at(resolved, device, ran, batch)
+    if resolved.model.own is not None and not ran:
+        # Forks need not import it again. Where a step runs they do: an import may start CUDA, which no fork can use.
+        parameters_of(resolved.model.own, resolved.model.own_folder)
+
+    def peak_at(rows: int | None) -> GpuPeak:
+        return _peak_at(resolved, device, ran, batch, first=1 if largest else None)(rows)
+
     first = _forked(lambda: peak_at(None))
     if not largest or first.batch_size is None:
         return first
@@ -56,8 +62,13 @@ def _found(device: str, run: dict[str, Any], ran: bool, batch: int | None, large
     return first.model_copy(update={"largest_batch": search.best.number if search.best else 0})
 
 
-def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Callable[[int | None], GpuPeak]:
-    """Return the function that finds the peak at a batch; None: the batch of the task."""
+def _peak_at(
+    run: ResolvedRun, device: str, ran: bool, batch: int | None, first: int | None
+) -> Callable[[int | None], GpuPeak]:
+    """Return the function that finds the peak at a batch.
+
+    None is the batch of the task. Without one it is the default of the user's function, and without that `first`.
+    """
     from assay.fake import absent_step, traced_step
 
     run_peak = absent_step.run_peak if ran else traced_step.run_peak
@@ -72,13 +83,17 @@ def _peak_at(run: ResolvedRun, device: str, ran: bool, batch: int | None) -> Cal
     if own is None:
         return of_run
     takes = parameters_of(own, run.model.own_folder)
-    if takes and takes != (_BATCH,):  # a function that takes the shape of a model makes one
+    if takes and tuple(takes) != (_BATCH,):  # a function that takes the shape of a model makes one
         return of_run
+    default = takes[_BATCH].default if takes else None
+    default = first if default is inspect.Parameter.empty else default
 
     def of_step(rows: int | None) -> GpuPeak:
-        size = (rows or batch) if takes else None
+        size = (rows or batch or default) if takes else None
         if takes and size is None:
-            raise UsageError(f"{own} takes {_BATCH}; say it as in training.batch_size=8")
+            raise UsageError(
+                f"{own} takes {_BATCH}; give it a default, or tell assay estimate how large: training.batch_size=8"
+            )
         given = () if size is None else (size,)
         try:
             with blame_user(own, "step"):

@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from assay.config.run import ResolvedRun
-from assay.config.source import call_function
+from assay.config.source import call_function, needed_parameters
 from assay.errors import UsageError, first_line
 from assay.records.status import Status
 from assay.reference.expected import Kind
@@ -35,9 +35,17 @@ def main() -> int:
         for line in work(**task):
             print(line, file=answer, flush=True)
     except UsageError as error:
-        print(error, file=sys.stderr)
-        return Status.UNAVAILABLE.exit_code
+        end_with(error)
     return 0
+
+
+def end_with(error: UsageError) -> NoReturn:
+    """End the process with an error as the last line of standard error.
+
+    Nothing of the user's is closed any more: a progress bar that ends with the process would print a line of its own.
+    """
+    print(f"\n{error}", file=sys.stderr, flush=True)
+    os._exit(Status.UNAVAILABLE.exit_code)
 
 
 def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
@@ -93,15 +101,19 @@ def _step(name: str, folder: str | None) -> Callable[[], Any]:
 
 def checked_step(name: str, step: Any) -> Callable[[], Any]:
     """Return the step that a function of the user's returned, or that of its parts. Raises `UsageError` for no step."""
+    from torch import nn
+
     from assay.own.plain_step import FORMS, plain_step
 
     found = plain_step(step) if isinstance(step, tuple | list) else None
     if found is not None:
         return found
-    if not callable(step):
+    if not callable(step) or isinstance(step, nn.Module):
         raise UsageError(f"{name} returned a {type(step).__name__}; return {FORMS}")
-    if count := len(inspect.signature(step).parameters):
-        raise UsageError(f"{name} returned a {type(step).__name__} that takes {count} arguments; return {FORMS}")
+    if needed := needed_parameters(inspect.signature(step).parameters):
+        raise UsageError(
+            f"{name} returned a {type(step).__name__} that must be given {', '.join(needed)}; return {FORMS}"
+        )
     return step  # type: ignore[no-any-return]
 
 

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assay.config.source import call_function, parameters_of
+from assay.config.source import call_function, needed_parameters, parameters_of
 from assay.errors import UsageError
 from assay.fake import hooks
 from assay.records.gated import CPU, StepFigures
-from assay.records.status import Status
 from assay.worker.processes.channel import take_standard_output
-from assay.worker.programs.own import blame_user, checked_step
+from assay.worker.programs.own import blame_user, checked_step, end_with
 
 
 def main() -> int:
@@ -29,8 +28,7 @@ def main() -> int:
     try:
         print(_found(**task).model_dump_json(), file=answer, flush=True)
     except UsageError as error:
-        print(error, file=sys.stderr)
-        return Status.UNAVAILABLE.exit_code
+        end_with(error)
     return 0
 
 
@@ -39,8 +37,8 @@ def _found(name: str, folder: str, device: str) -> StepFigures:
     from assay.fake.gated_step import gated_step
     from assay.fake.graph_breaks import breaks_on_cpu, eager_code
 
-    if taken := parameters_of(name, folder):
-        raise UsageError(f"{name} takes {', '.join(taken)}; a gate needs a function without parameters")
+    if needed := needed_parameters(parameters_of(name, folder)):
+        raise UsageError(f"{name} takes {', '.join(needed)}; give each a default, because a gate passes no arguments")
 
     def make() -> Callable[[], Any]:
         return checked_step(name, call_function(name, folder))
