@@ -151,7 +151,8 @@ class MuPRule(Rule):
         return self._at(name).update(name, weight, gradient, state, rate * self.rate_factor(name))
 
     def _at(self, name: str) -> AdamWRule:
-        return self.inner.model_copy(update={"weight_decay": self.weight_decay / self.rate_factor(name)})
+        decay = self.weight_decay / self.rate_factor(name)
+        return self.inner.model_copy(update={"weight_decay": decay, "cautious": self.cautious})
 
 
 class SGDRule(Rule):
