@@ -21,6 +21,7 @@ from assay.values import nearness
 from assay.values.nearness import Judged, unit_roundoff
 from assay.values.rate_rule import rate, rate_fault
 from assay.values.recorded import Recorded
+from assay.values.update_parts import UpdateParts
 
 _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
@@ -149,7 +150,9 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     names = list(steps[0].before) if steps else []
     frozen = [_stayed(step, name) for name in names if not expected.trains(name) for step in steps]
     trained = filter(expected.trains, names)
-    return [*frozen, *(one for name in trained for one in _replayed(recorded, states, steps, name, expected))]
+    parts = UpdateParts(expected.rule, recorded.first)
+    replayed = [one for name in trained for one in _replayed(recorded, states, steps, name, expected, parts)]
+    return [*frozen, *replayed, *parts.judged()]
 
 
 @dataclass(frozen=True)
@@ -176,9 +179,14 @@ def _stayed(step: _Step, name: str) -> Judged:
 
 
 def _replayed(
-    recorded: Recorded, states: "_States", steps: Sequence[_Step], name: str, expected: Expected
+    recorded: Recorded,
+    states: "_States",
+    steps: Sequence[_Step],
+    name: str,
+    expected: Expected,
+    parts: UpdateParts,
 ) -> Iterator[Judged]:
-    """Judge one parameter and its moments after each update."""
+    """Judge one parameter and its moments after each update, and add lossy ones to `parts`."""
     rule = expected.rule
     kept = partial(_kept, states, rule, name)
     state = kept(recorded.first)
@@ -208,6 +216,8 @@ def _replayed(
             off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, step.rate)
             judged = compared(shaken=off[: len(weight)])
         yield judged
+        if expected.updates.kind == "lossy":
+            parts.add(name, step.index, step.rate, weight, step.after[name], replayed)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
             coarse = rule.rounds_state or weight.dtype.itemsize < 4 or key in rule.coarse_moments
