@@ -243,7 +243,8 @@ class MuonRule(Rule):
     others: AdamWRule
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
-        return {"momentum": self.momentum} if self._hidden(name, weight) else self.others.options(name, weight)
+        own = {**super().options(name, weight), "momentum": self.momentum}
+        return own if self._hidden(name, weight) else self.others.options(name, weight)
 
     def by_element(self, name: str, weight: "Tensor") -> bool:
         return not self._hidden(name, weight)

@@ -5,10 +5,11 @@ rounding errors have either sign, so they hardly change a projection. Let E be t
 one. It is fitted as a·S + b·D + c·Z. S is the replayed step, D its decay, and Z the decay that a cautious rule spares.
 Each part is taken less what lies along the parts before it, so decay that is left out has b = −1. For a part X
 
-    |a| ≤ 1 % + (8·‖E ∘ X‖ + Σ u·|w·X|) / ‖X‖²        |b|, |c| ≤ 10 % + the same
+    |a| ≤ 1 % + (8·‖E ∘ X‖ + ‖E‖·‖X‖/√n + Σ u·|w·X|) / ‖X‖²        |b|, |c| ≤ 10 % + the same
 
-‖E ∘ X‖ / ‖X‖² is the standard error if elements err independently. Rounding of the weight w, with its dtype's u, need
-not be independent: steps that are too small to change a weight are lost in all elements.
+‖E ∘ X‖ / ‖X‖² is the standard error if elements err independently. An orthogonal matrix may err in its n singular
+values alone, with n its smaller side, and decay may lie along these. Rounding of the weight w, with its dtype's u, need
+not be independent, either: steps that are too small to change a weight are lost in all elements.
 
 Each tensor is judged over all steps. In each step all are judged together that a rule updates element by element, and
 all others, because small matrices have large standard errors.
@@ -40,20 +41,23 @@ class _Sums:
     """‖X‖²"""
     variance: float = 0.0
     """‖E ∘ X‖²"""
+    structured: float = 0.0
+    """‖E‖²·‖X‖²/n"""
     rounding: float = 0.0
     """Σ u·|w·X|"""
 
     def add(self, error: Tensor, part: Tensor, rounding: Tensor) -> None:
         """Take in the elements of a tensor, each with the largest error of its rounding."""
-        products = error * part
+        products, square = error * part, float(part.square().sum())
         self.product += float(products.sum())
-        self.square += float(part.square().sum())
+        self.square += square
         self.variance += float(products.square().sum())
+        self.structured += float(error.square().sum()) * square / min(part.shape, default=1)
         self.rounding += float((rounding * part.abs()).sum())
 
     def judged(self, part: str, name: str, step: int) -> Judged:
         """Judge the part's share of the error."""
-        allowed = (_DEVIATIONS * self.variance**0.5 + self.rounding) / self.square
+        allowed = (_DEVIATIONS * self.variance**0.5 + self.structured**0.5 + self.rounding) / self.square
         error, least = abs(self.product) / self.square, _SIZE_ERROR if part == "step" else _DECAY_ERROR
         return Judged("step" if part == "step" else "decay", name, step, error, over(error, least + allowed))
 
