@@ -1,4 +1,4 @@
-"""Parts of a lossy update: noise as large as decay passes; a wrong size, and decay that is left out or moved, do not."""
+"""Parts of a lossy update: noise as large as decay passes; a wrong size and wrong decay do not."""
 
 from collections.abc import Callable
 

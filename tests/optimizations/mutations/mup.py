@@ -129,7 +129,10 @@ MUTANTS = (
     Mutant(
         "residual projections as they are",
         "Matrices that write to the residual stream start as in plain training.",
-        rewritten(_APPLY, ("initial.get(name, 1.0)", "(1.0 if 'down' in name or '.projection' in name else initial.get(name, 1.0))")),
+        rewritten(
+            _APPLY,
+            ("initial.get(name, 1.0)", "(1.0 if 'down' in name or '.projection' in name else initial.get(name, 1.0))"),
+        ),
     ),
     Mutant(
         "factors after the first step",
