@@ -28,7 +28,7 @@ term is the rounding of the weight, with its dtype's u. The second is that of th
 Where the replay rounds the weight itself, few elements can be rounded to another neighbour, and the first term is a
 tenth. Where decay joins the gradient, both may cancel, and Adam turns what is left of rounding into a whole step. So an
 update beyond its bound is replayed once more, with a gradient of which each element is off by a roundoff. Eight times
-the distance of both replays is added to the bound. Lossy updates are judged by their parts as well (`update_parts`).
+the distance of both replays is added to the bound. Lossy updates are judged by their parts as well (`UpdateParts`).
 
 Values that are nearer to their references than a program that rounds can be were not rounded.
 """
@@ -76,7 +76,7 @@ class Judged:
 
     what: Literal["loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state", "step", "decay"]
     """A residual and a scale are those of a group of gradients, over all layers. A step and a decay are parts of lossy
-    updates (`update_parts`)."""
+    updates (`UpdateParts`)."""
     name: str
     step: int
     error: float
