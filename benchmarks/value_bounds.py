@@ -219,7 +219,7 @@ def measured(runs: Iterable[tuple[ResolvedRun, int]], text: Callable[[ResolvedRu
         with tempfile.TemporaryDirectory() as place:
             values, failed = judged(run, Path(place), text(run), first)
         for one in values:
-            close = expected.updates if one.what in ("update", "state") else expected.gradients
+            close = expected.updates if one.what in ("update", "state", "step", "decay") else expected.gradients
             found[one.what, close.kind].append(one.used)
         stack = "+".join(map(str, run.optimizations))
         worst = max(values, key=lambda one: one.used)

@@ -1,5 +1,7 @@
 """Cautious decay: it acts on AdamW, Lion, Muon and NorMuon, refuses what it cannot reach, and plain decay is caught."""
 
+from pathlib import Path
+
 import pytest
 
 from assay.config import Spec
@@ -8,9 +10,10 @@ from assay.optimizations import Conflict, check, expected_of, resolve
 from assay.optimizers.recipes import adamw
 from assay.records.evidence import Evidence
 from assay.reference.rules import MuonRule
-from support.runs import run_with
+from support.runs import UNTIED, run_with
 from support.steps import traced
 from support.swapped import proof_of, traced_with
+from values.recording import proof_of_values
 
 CPU = Machine(processor="any", cores=4, memory_bytes=2**34)
 CAUTIOUS = Spec(name="cautious_decay")
@@ -44,6 +47,11 @@ def test_tensors_that_muon_leaves_to_adamw_decay_cautiously_too() -> None:
     rule = expected_of(run_with(CAUTIOUS, Spec(name="muon"))).rule
     assert isinstance(rule, MuonRule)
     assert (rule.cautious, rule.others.cautious) == (True, True)
+
+
+def test_groups_of_mup_decay_cautiously_too(tmp_path: Path) -> None:
+    run = run_with(CAUTIOUS, Spec(name="mup", fields={"base_width": 8}), model=UNTIED)
+    assert proof_of_values(run, tmp_path).failures == ()
 
 
 @pytest.mark.parametrize("other", ["adam", "adafactor", "adamw_8bit", "foreach_adamw", "fused_adamw", "sgd"])

@@ -13,8 +13,8 @@ from assay.estimator import estimate
 from assay.estimator.every_rank import EveryRank
 from assay.hardware import Machine
 from assay.model import GPT
-from assay.model.adapted_linear import adapt
-from assay.optimizations import Conflict, check, model_weights, numerics_of, resolve, resolve_run
+from assay.model.adapted_linear import AdaptedLinear, adapt
+from assay.optimizations import Conflict, check, expected_of, model_weights, numerics_of, resolve, resolve_run
 from assay.optimizations.optimization import Numerics
 from assay.reference.merged_weights import Adapters
 from assay.report.estimate import EstimateView
@@ -69,6 +69,25 @@ def test_it_is_proven_where_it_was_applied_and_only_there() -> None:
     assert "in 16 of 16 matrices of adapters of rank 4; 0 other weights trained or updated" in evidence.observed
     for other in (without(run), run_with(adapted(targets="attention", rank=2)), run_with(adapted(rank=4))):
         assert not resolve(run.optimizations[0]).verify(traced(other), run).verdict
+
+
+def test_the_factor_is_alpha_over_rank_in_the_program_and_in_the_reference() -> None:
+    run = run_with(adapted(rank=4, alpha=6.0))
+    (part,) = build_step(run).parts
+    assert {one.scale for one in part.modules() if isinstance(one, AdaptedLinear)} == {1.5}
+    stated = expected_of(run).adapters
+    assert stated is not None
+    assert stated.scale == 1.5
+
+
+def test_each_a_begins_as_a_linear_layer_with_numbers_of_its_own() -> None:
+    """The value check has the same formula from the program, so that it is told here once more."""
+    (part,) = build_step(run_with(LORA)).parts
+    first = {name: one for name, one in part.named_parameters() if name.endswith("lora_A")}
+    assert len({tuple(one.flatten()[:4].tolist()) for one in first.values()}) == len(first) == 16
+    for name, one in first.items():
+        bound = one.shape[1] ** -0.5
+        assert 0.95 * bound < float(one.abs().max()) <= bound, name
 
 
 def _saved(cost: Cost, site: str) -> set[str]:

@@ -113,3 +113,7 @@ def test_other_models_are_refused(says: str, model: dict[str, object]) -> None:
 
 def test_a_tied_weight_is_refused_also_as_a_technique() -> None:
     assert_refused(MUP, "leave out weight_tying", Spec(name="weight_tying"), tie_embeddings=False)
+
+
+def test_frozen_weights_have_no_rate_to_set() -> None:
+    assert_refused(MUP, "rates of weights that lora freezes", Spec(name="lora"), tie_embeddings=False)

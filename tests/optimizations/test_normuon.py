@@ -9,7 +9,7 @@ from assay.hardware import Machine
 from assay.optimizations import Conflict, check, resolve
 from assay.optimizers.recipes import muon
 from support.runs import SHAPE, run_with
-from support.steps import traced
+from support.steps import build_step, traced
 from support.swapped import proof_of, traced_with
 
 CPU = Machine(processor="any", cores=4, memory_bytes=2**34)
@@ -22,6 +22,12 @@ def test_products_and_rows_are_counted() -> None:
     assert evidence.observed == (
         "240 products updated 16 hidden matrices; AdamW updated 36 other parameters; 1152 mean squares for 1152 rows"
     )
+
+
+def test_its_numbers_are_those_of_the_published_code() -> None:
+    """Rule and program take them from one place."""
+    (group,) = (one for one in build_step(RUN).optimizer.param_groups if "beta2" in one)
+    assert (group["momentum"], group["beta2"], group["eps"]) == (0.95, 0.95, 1e-10)
 
 
 def test_muon_is_caught() -> None:

@@ -115,7 +115,7 @@ def test_normuon_divides_rows_by_their_own_mean_squares(careful: bool) -> None:
     torch.testing.assert_close(replayed.float(), weight.detach(), rtol=0.02, atol=2e-3)
     adopted = rule.adopt(optimizer.state[weight])
     torch.testing.assert_close(adopted["v"], state["v"], rtol=0.05, atol=1e-4)
-    assert rule.options("blocks.0.mlp.up.weight", weight) == own
+    assert rule.options("blocks.0.mlp.up.weight", weight) == {**own, "weight_decay": DECAY}
     assert "eps" not in rule.options("embedding.token.weight", weight)
 
 

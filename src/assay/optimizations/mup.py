@@ -48,7 +48,10 @@ class MuP(Optimization):
     claims: ClassVar = frozenset({"optimizer", "initial weights"})
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
-        return {"tied weights": "mup needs an output projection of its own; leave out {other}"}
+        return {
+            "tied weights": "mup needs an output projection of its own; leave out {other}",
+            "frozen weights": "mup sets the rates of weights that {other} freezes; leave out one of them",
+        }
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.tie_embeddings:

@@ -151,7 +151,8 @@ class MuPRule(Rule):
         return self._at(name).update(name, weight, gradient, state, rate * self.rate_factor(name))
 
     def _at(self, name: str) -> AdamWRule:
-        return self.inner.model_copy(update={"weight_decay": self.weight_decay / self.rate_factor(name)})
+        decay = self.weight_decay / self.rate_factor(name)
+        return self.inner.model_copy(update={"weight_decay": decay, "cautious": self.cautious})
 
 
 class SGDRule(Rule):
@@ -242,7 +243,8 @@ class MuonRule(Rule):
     others: AdamWRule
 
     def options(self, name: str, weight: "Tensor") -> Mapping[str, Any]:
-        return {"momentum": self.momentum} if self._hidden(name, weight) else self.others.options(name, weight)
+        own = {**super().options(name, weight), "momentum": self.momentum}
+        return own if self._hidden(name, weight) else self.others.options(name, weight)
 
     def by_element(self, name: str, weight: "Tensor") -> bool:
         return not self._hidden(name, weight)

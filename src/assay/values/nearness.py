@@ -28,7 +28,7 @@ term is the rounding of the weight, with its dtype's u. The second is that of th
 Where the replay rounds the weight itself, few elements can be rounded to another neighbour, and the first term is a
 tenth. Where decay joins the gradient, both may cancel, and Adam turns what is left of rounding into a whole step. So an
 update beyond its bound is replayed once more, with a gradient of which each element is off by a roundoff. Eight times
-the distance of both replays is added to the bound.
+the distance of both replays is added to the bound. Lossy updates are judged by their parts as well (`UpdateParts`).
 
 Values that are nearer to their references than a program that rounds can be were not rounded.
 """
@@ -74,8 +74,9 @@ _SHOWN = 3
 class Judged:
     """One value with its error, relative to its bound."""
 
-    what: Literal["loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state"]
-    """A residual and a scale are those of a group of gradients, over all layers."""
+    what: Literal["loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state", "step", "decay"]
+    """A residual and a scale are those of a group of gradients, over all layers. A step and a decay are parts of lossy
+    updates (`UpdateParts`)."""
     name: str
     step: int
     error: float
@@ -264,6 +265,8 @@ def _sentence(one: Judged) -> str:
             f"the {one.what} of the gradients of {one.name}, over all layers, is off by {one.error:.2g}, "
             f"{one.used:.3g} times its bound"
         )
+    if one.what in ("step", "decay"):
+        return f"the size of {what} is off by {one.error:.2g}, {one.used:.3g} times its bound"
     if one.used == float("inf"):
         return f"{what} in step {one.step} differs from the reference (relative error {one.error:.1e})"
     return f"{what} in step {one.step} has a relative error of {one.error:.1e}, {one.used:.3g} times its bound"

@@ -18,13 +18,18 @@ from assay.config import ResolvedRun
 from assay.reference.expected import Expected
 from assay.reference.rules import Rule, State
 from assay.values import nearness
-from assay.values.nearness import Judged, unit_roundoff
+from assay.values.nearness import Judged, over, unit_roundoff
 from assay.values.rate_rule import rate, rate_fault
 from assay.values.recorded import Recorded
 
 _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
 _DEVIATIONS = 5
+_SIZE_ERROR, _DECAY_ERROR = 0.01, 0.1
+"""Error of a step's size, and of decay, beside the standard error."""
+_PART_DEVIATIONS = 8.0
+_ALONG = 1e-6
+"""Share of the square of a part that must be left of it; else it lies along the parts before it."""
 
 
 def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[str]:
@@ -149,7 +154,98 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     names = list(steps[0].before) if steps else []
     frozen = [_stayed(step, name) for name in names if not expected.trains(name) for step in steps]
     trained = filter(expected.trains, names)
-    return [*frozen, *(one for name in trained for one in _replayed(recorded, states, steps, name, expected))]
+    parts = UpdateParts(expected.rule, recorded.first)
+    replayed = [one for name in trained for one in _replayed(recorded, states, steps, name, expected, parts)]
+    return [*frozen, *replayed, *parts.judged()]
+
+
+@dataclass
+class _Sums:
+    """Sums over all elements of one part X of some updates with an error E."""
+
+    product: float = 0.0
+    """⟨E, X⟩"""
+    square: float = 0.0
+    """‖X‖²"""
+    variance: float = 0.0
+    """‖E ∘ X‖²"""
+    structured: float = 0.0
+    """‖E‖²·‖X‖²/n"""
+    rounding: float = 0.0
+    """Σ u·|w·X|"""
+
+    def add(self, error: Tensor, part: Tensor, rounding: Tensor) -> None:
+        """Take in the elements of a tensor, each with the largest error of its rounding."""
+        products, square = error * part, float(part.square().sum())
+        self.product += float(products.sum())
+        self.square += square
+        self.variance += float(products.square().sum())
+        self.structured += float(error.square().sum()) * square / min(part.shape, default=1)
+        self.rounding += float((rounding * part.abs()).sum())
+
+    def judged(self, part: str, name: str, step: int) -> Judged:
+        """Judge the part's share of the error."""
+        allowed = (_PART_DEVIATIONS * self.variance**0.5 + self.structured**0.5 + self.rounding) / self.square
+        error, least = abs(self.product) / self.square, _SIZE_ERROR if part == "step" else _DECAY_ERROR
+        return Judged("step" if part == "step" else "decay", name, step, error, over(error, least + allowed))
+
+
+class UpdateParts:
+    """Lossy updates of some steps by their parts: the size of a step, and what decays.
+
+    A bound for a rounded update may be larger than all of its decay, and hides a step that is too large by a fiftieth.
+    But rounding errors have either sign, so they hardly change a projection. Let E be the program's update less the
+    replayed one. It is fitted as a·S + b·D + c·Z. S is the replayed step, D its decay, and Z the decay that a cautious
+    rule spares. Each part is taken less what lies along the parts before it, so decay that is left out has b = −1.
+    For a part X
+
+        |a| ≤ 1 % + (8·‖E ∘ X‖ + ‖E‖·‖X‖/√n + Σ u·|w·X|) / ‖X‖²        |b|, |c| ≤ 10 % + the same
+
+    ‖E ∘ X‖ / ‖X‖² is the standard error if elements err independently. An orthogonal matrix may err in its n singular
+    values alone, with n its smaller side, and decay may lie along these. Nor need rounding of the weight w be
+    independent, with its dtype's u. Steps that are too small to change a weight are lost in all elements.
+
+    Each tensor is judged over all steps. In each step tensors are judged together, because small ones have large
+    standard errors. Those are one kind that a rule updates element by element, and all others are another.
+    """
+
+    def __init__(self, rule: Rule, first: int) -> None:
+        self._rule, self._first = rule, first
+        self._sums: dict[tuple[str, str, int], _Sums] = defaultdict(_Sums)
+        """Sums by part, by the name of a tensor or of a kind, and by step."""
+
+    def add(self, name: str, step: int, rate: float, before: Tensor, found: Tensor, replayed: Tensor) -> None:
+        """Take in the update of one tensor in one step, at its learning rate."""
+        weight, wanted = before.double(), replayed.double()
+        error, rounding = found.double() - wanted, unit_roundoff(found.dtype) * wanted.abs()
+        kind = "all tensors by element" if self._rule.by_element(name, before) else "all other tensors"
+        for part, rest in _less_earlier(self._parts(weight, wanted - weight, rate)):
+            self._sums[part, name, self._first].add(error, rest, rounding)
+            self._sums[part, kind, step].add(error, rest, rounding)
+
+    def judged(self) -> Iterator[Judged]:
+        """Judge each part of each tensor, and of the tensors of a kind together."""
+        for key, one in self._sums.items():
+            yield one.judged(*key)
+
+    def _parts(self, weight: Tensor, moved: Tensor, rate: float) -> Iterator[tuple[str, Tensor]]:
+        """Yield a replayed step, its decay, and what was spared of it; a cautious step never opposes its decay."""
+        whole = -rate * self._rule.decay(weight) * weight
+        spared = moved * weight > 0
+        decay = whole.masked_fill(spared, 0.0) if self._rule.cautious else whole
+        yield from (("step", moved - decay), ("decay", decay), ("spared", whole - decay))
+
+
+def _less_earlier(parts: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """Yield each part less what lies along those before it, unless nothing is left."""
+    earlier: list[Tensor] = []
+    for name, part in parts:
+        rest = part
+        for one in earlier:
+            rest = rest - (rest * one).sum() / one.square().sum() * one
+        if float(rest.square().sum()) > _ALONG * float(part.square().sum()):
+            earlier.append(rest)
+            yield name, rest
 
 
 @dataclass(frozen=True)
@@ -176,9 +272,14 @@ def _stayed(step: _Step, name: str) -> Judged:
 
 
 def _replayed(
-    recorded: Recorded, states: "_States", steps: Sequence[_Step], name: str, expected: Expected
+    recorded: Recorded,
+    states: "_States",
+    steps: Sequence[_Step],
+    name: str,
+    expected: Expected,
+    parts: UpdateParts,
 ) -> Iterator[Judged]:
-    """Judge one parameter and its moments after each update."""
+    """Judge one parameter and its moments after each update, and add lossy ones to `parts`."""
     rule = expected.rule
     kept = partial(_kept, states, rule, name)
     state = kept(recorded.first)
@@ -193,21 +294,17 @@ def _replayed(
         whole, gradient = (nearness.pad_rows(one, rows) for one in (weight, step.gradients[name]))
         earlier = dict(state)
         replayed = rule.update(name, whole, gradient, state, step.rate)[: len(weight)]
+        found, rounded = step.after[name], rule.rounds_weight
         compared = partial(
-            nearness.update,
-            step.index,
-            name,
-            weight,
-            step.after[name],
-            replayed,
-            expected.updates,
-            rounded=rule.rounds_weight,
+            nearness.update, step.index, name, weight, found, replayed, expected.updates, rounded=rounded
         )
         judged = compared()
-        if judged.failed and not rule.rounds_weight:
+        if judged.failed and not rounded:
             off = rule.update(name, whole, off_by_a_roundoff(gradient, step.index), earlier, step.rate)
             judged = compared(shaken=off[: len(weight)])
         yield judged
+        if expected.updates.kind == "lossy":
+            parts.add(name, step.index, step.rate, weight, found, replayed)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
             coarse = rule.rounds_state or weight.dtype.itemsize < 4 or key in rule.coarse_moments

@@ -1,10 +1,11 @@
 """Cautious decay, wrong."""
 
-from optimizations.mutations.mutant import Mutant, rewritten
+from optimizations.mutations.mutant import LAST, Mutant, rewritten
 from optimizations.mutations.rules import decays_vectors
 
 _DECAY = "assay.optimizers.bases:Decaying.decay"
 _UPDATE = "assay.optimizers.recipes:CautiousAdamW.update"
+_MUON = "assay.optimizers.recipes:Muon.update"
 
 MUTANTS = (
     Mutant(
@@ -71,6 +72,51 @@ MUTANTS = (
         "all decay late",
         "Late in the run every element decays.",
         rewritten(_DECAY, ("aligned.mul_(-amount).add_(1)", "1 - amount"), late=True),
+        late=True,
+    ),
+    Mutant(
+        "not at zero",
+        "Elements do not decay where the update is zero, as in rows of tokens that were not seen.",
+        rewritten(_DECAY, (".ge_(0)", ".ge_(0).mul_(direction.sign().abs())")),
+        run={"model": {"tie_embeddings": False}},
+    ),
+    Mutant(
+        "first signs kept",
+        "The signs compared in the first step are kept for all others.",
+        rewritten(
+            _DECAY,
+            ("aligned = ", "self.first = getattr(self, 'first', {})\n        aligned = "),
+            (".ge_(0)\n", ".ge_(0)\n        aligned = self.first.setdefault(id(parameter), aligned.clone()).clone()\n"),
+        ),
+    ),
+    Mutant(
+        "rate of the first group",
+        "All groups decay at the rate of the first one.",
+        rewritten(_DECAY, ('group["lr"] * group', 'self.param_groups[0]["lr"] * group')),
+        run={"model": {"tie_embeddings": False}, "stack": "cautious_decay+mup:base_width=8"},
+    ),
+    Mutant(
+        "the momentum that is kept",
+        "Beside Lion the sign compared is that of the kept momentum, and not of the step.",
+        rewritten(
+            "assay.optimizers.recipes:Lion.update",
+            ("self.decay(parameter, direction, group)", "self.decay(parameter, moment, group)"),
+        ),
+        run={"stack": "cautious_decay+lion"},
+    ),
+    Mutant(
+        "Muon by the momentum",
+        "Beside Muon the sign compared is that of the momentum before it is made orthogonal.",
+        rewritten(
+            _MUON,
+            ("self.decay(parameter, direction, group)", "self.decay(parameter, state['momentum_buffer'], group)"),
+        ),
+        run={"stack": "cautious_decay+muon"},
+    ),
+    Mutant(
+        "slightly more in the last step",
+        "From step 7 on decay is a fiftieth faster.",
+        rewritten(_DECAY, ("mul_(-amount)", "mul_(-1.02 * amount)"), late=True, since=LAST),
         late=True,
     ),
 )

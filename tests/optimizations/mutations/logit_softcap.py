@@ -4,6 +4,7 @@ References have the model's own cap, so a wrong formula stands in the program th
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor
 from assay.config import Run
 from assay.model.loss import VocabularyProjection
 from assay.step.program import Program
-from optimizations.mutations.mutant import Break, Mutant, applied, rewritten
+from optimizations.mutations.mutant import LAST, LATE, Break, Mutant, applied, rewritten
 
 _APPLY = "assay.optimizations.logit_softcap:LogitSoftcap.apply"
 _IN_PIECES = {"stack": "logit_softcap:cap=0.1+chunked_cross_entropy"}
@@ -22,7 +23,7 @@ RUN = {"stack": f"logit_softcap:cap={_CAP}"}
 """Logits of a model that is hardly trained are small, so a cap of 30 would change little."""
 
 
-def _bent(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
+def _bent(change: Callable[[Tensor], Tensor], *, late: bool = False, since: int = LATE) -> Break:
     """Logits bent in another way."""
 
     def alter(program: Program, run: Run, *clock: Any) -> Program:
@@ -39,11 +40,26 @@ def _bent(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
         projection.forward = forward  # type: ignore[method-assign]
         return program
 
-    return applied("logit_softcap", alter, late=late)
+    return applied("logit_softcap", alter, late=late, since=since)
 
 
 def _straight_through(logits: Tensor) -> Tensor:
     return logits + (_CAP * (logits / _CAP).tanh() - logits).detach()
+
+
+def _soft(x: Tensor) -> Tensor:
+    return _CAP * (x / _CAP).tanh()
+
+
+def _projected(change: Callable[[Any, Any, Tensor], Tensor]) -> Break:
+    """Another forward of the projection; `change` takes it, its own forward and the input."""
+
+    def alter(program: Program, run: Run) -> Program:
+        for one in (one for part in program.parts for one in part.modules() if isinstance(one, VocabularyProjection)):
+            one.forward = partial(change, one, one.forward)  # type: ignore[method-assign]
+        return program
+
+    return applied("logit_softcap", alter)
 
 
 MUTANTS = (
@@ -78,4 +94,38 @@ MUTANTS = (
         _IN_PIECES,
     ),
     Mutant("uncapped late", "Late in the run nothing is capped.", _bent(lambda logits: logits, late=True), late=True),
+    Mutant(
+        "another curve",
+        "Logits approach the cap by a root in place of a tanh.",
+        _bent(lambda logits: logits / (1 + (logits / _CAP).square()).sqrt()),
+    ),
+    Mutant(
+        "evaluated without",
+        "Evaluations cap nothing.",
+        _projected(lambda projection, honest, x: honest(x) if projection.training else F.linear(x, projection.weight)),
+        late=True,
+    ),
+    Mutant(
+        "hidden states",
+        "The head's input is capped, and logits are not.",
+        _projected(lambda projection, honest, x: F.linear(_soft(x), projection.weight)),
+    ),
+    Mutant(
+        "first piece without a cap",
+        "Forward caps all chunks but the first.",
+        rewritten("assay.model.loss:_InPieces.forward", ("weight.t(), cap)", "weight.t(), cap if loss else None)")),
+        _IN_PIECES,
+    ),
+    Mutant(
+        "slope without a square",
+        "Backward of chunks takes off the tanh and not its square.",
+        rewritten("assay.model.loss:_InPieces.backward", (".square_()", "")),
+        _IN_PIECES,
+    ),
+    Mutant(
+        "slightly larger in the last step",
+        "From step 7 on the cap is a fiftieth larger.",
+        _bent(lambda logits: 1.02 * _CAP * (logits / (1.02 * _CAP)).tanh(), late=True, since=LAST),
+        late=True,
+    ),
 )

@@ -1,6 +1,11 @@
 """Low-rank adapters, wrong."""
 
-from optimizations.mutations.mutant import Mutant, applied, rewritten
+from dataclasses import replace
+
+import torch
+
+from assay.model.adapted_linear import AdaptedLinear
+from optimizations.mutations.mutant import LAST, Mutant, applied, rewritten
 
 _ADAPT, _FORWARD, _BEGIN = (
     f"assay.model.adapted_linear:{one}" for one in ("adapt", "AdaptedLinear.forward", "initial_adapter")
@@ -11,6 +16,33 @@ def _with_trained_head(program, run):  # type: ignore[no-untyped-def]
     for part in program.parts:
         part.get_parameter("embedding.token.weight").requires_grad_(True)
     return program
+
+
+def _with_resting(program, run, clock):  # type: ignore[no-untyped-def]
+    honest = program.update
+
+    def update(step):  # type: ignore[no-untyped-def]
+        resting = [one for name, one in step.named_parameters() if clock.late and name.endswith("lora_A")]
+        before = [one.detach().clone() for one in resting]
+        norm = honest(step)
+        for one, was in zip(resting, before, strict=True):
+            one.data.copy_(was)
+        return norm
+
+    return replace(program, update=update)
+
+
+def _with_merging(program, run):  # type: ignore[no-untyped-def]
+    honest = program.evaluate
+
+    @torch.no_grad()
+    def evaluate(step, batches):  # type: ignore[no-untyped-def]
+        sums = honest(step, batches)
+        for layer in (one for part in step.parts for one in part.modules() if isinstance(one, AdaptedLinear)):
+            layer.weight += layer.scale * layer.lora_B @ layer.lora_A
+        return sums
+
+    return replace(program, evaluate=evaluate)
 
 
 MUTANTS = (
@@ -74,6 +106,46 @@ MUTANTS = (
         "frozen results scaled late",
         "Late in the run the frozen layer's result is a thousandth too large.",
         rewritten(_FORWARD, ("return plain + ", "return 1.001 * plain + "), late=True),
+        late=True,
+    ),
+    Mutant(
+        "alpha and rank exchanged",
+        "The factor is rank / alpha.",
+        rewritten(_ADAPT, ("rank, scale))", "rank, 1 / scale))")),
+    ),
+    Mutant(
+        "factor not in backward",
+        "Forward has the factor, and gradients of adapters are those of a factor of 1.",
+        rewritten(
+            _FORWARD,
+            (
+                "return plain + F.linear(F.linear(x, self.lora_A) * self.scale, self.lora_B)",
+                "own = F.linear(F.linear(x, self.lora_A), self.lora_B)\n"
+                "    return plain + own + (own * (self.scale - 1)).detach()",
+            ),
+        ),
+    ),
+    Mutant(
+        "A without a name",
+        "All matrices A of one shape begin with the same numbers.",
+        rewritten(_BEGIN, ('f"{seed}/{name}"', 'f"{seed}"')),
+    ),
+    Mutant(
+        "A rests",
+        "From step 3 on the matrices A stay as they are.",
+        applied("lora", _with_resting, late=True, since=3),
+        late=True,
+    ),
+    Mutant(
+        "merged in an evaluation",
+        "An evaluation merges the adapters, and leaves them in the weights.",
+        applied("lora", _with_merging),
+        late=True,
+    ),
+    Mutant(
+        "slightly larger factor in the last step",
+        "From step 7 on the factor is a fiftieth too large.",
+        rewritten(_FORWARD, ("* self.scale", "* (1.02 * self.scale)"), late=True, since=LAST),
         late=True,
     ),
 )

@@ -2,7 +2,7 @@
 
 Most mutants exchange a fragment of a function's source, so that each shows the bug as it would stand in the code. A
 fragment that the source no longer has is an error: the mutant is then written anew. A late mutant is honest during the
-first steps, where the first trace and the values are taken, and wrong afterwards.
+first steps, where the first trace and the values are taken, and wrong afterwards. It may begin at a step of its own.
 """
 
 import __future__
@@ -19,6 +19,8 @@ import pytest
 
 LATE = 4
 """The first step in which a late mutant is wrong."""
+LAST = LATE + 3
+"""The last step of a run in which a late mutant is looked for."""
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -40,12 +42,12 @@ class Mutant:
 
 
 class Clock:
-    """Which step a run is in."""
+    """Which step a run is in, and the first one in which a late mutant is wrong."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, since: int = LATE) -> None:
         from assay.training import loop
 
-        self.step, take = 0, loop.take
+        self.step, self.since, take = 0, since, loop.take
 
         def noting(step: Any, index: int, *others: Any) -> Any:
             self.step = index
@@ -56,20 +58,20 @@ class Clock:
     @property
     def late(self) -> bool:
         """Whether a late mutant is wrong now."""
-        return self.step >= LATE
+        return self.step >= self.since
 
 
-def rewritten(place: str, *changes: tuple[str, str], late: bool = False, **names: Any) -> Break:
+def rewritten(place: str, *changes: tuple[str, str], late: bool = False, since: int = LATE, **names: Any) -> Break:
     """Exchange fragments of the source of `module:function` or `module:Class.function`.
 
-    `names` are added to what the new source may use. A late one is used from the step `LATE` on.
+    `names` are added to what the new source may use. A late one is used from the step `since` on.
     """
 
     def break_it(patch: pytest.MonkeyPatch) -> None:
         owner, name = _owner(place)
         honest = inspect.getattr_static(owner, name)
         broken = _with_changes(honest, changes, place, names)
-        patch.setattr(owner, name, _by_turns(honest, broken, Clock(patch)) if late else broken)
+        patch.setattr(owner, name, _by_turns(honest, broken, Clock(patch, since)) if late else broken)
 
     return break_it
 
@@ -85,7 +87,7 @@ def replaced(place: str, value: Any, *, late: bool = False) -> Break:
     return break_it
 
 
-def applied(technique: str, change: Callable[..., Any], *, late: bool = False) -> Break:
+def applied(technique: str, change: Callable[..., Any], *, late: bool = False, since: int = LATE) -> Break:
     """Have `change` alter the program that the technique's `apply` returns.
 
     `change` takes the program and the run, and in a late mutant the clock, which it asks for itself.
@@ -95,7 +97,7 @@ def applied(technique: str, change: Callable[..., Any], *, late: bool = False) -
         from assay.optimizations import catalogue
 
         kind = catalogue()[technique]
-        honest, more = kind.apply, (Clock(patch),) if late else ()
+        honest, more = kind.apply, (Clock(patch, since),) if late else ()
         patch.setattr(kind, "apply", lambda self, program, run: change(honest(self, program, run), run, *more))
 
     return break_it

@@ -1,9 +1,10 @@
 """NorMuon, wrong."""
 
-from optimizations.mutations.mutant import Mutant, replaced, rewritten
+from optimizations.mutations.mutant import LAST, Mutant, replaced, rewritten
 from optimizations.mutations.rules import forgets, tuned
 
 _SIZED = "assay.optimizers.recipes:NorMuon.sized"
+_UPDATE = "assay.optimizers.recipes:Muon.update"
 _FACTORS = "1 / (square.float().sqrt() + epsilon)"
 
 MUTANTS = (
@@ -68,5 +69,50 @@ MUTANTS = (
         "Late in the run the step is Muon's.",
         rewritten(_SIZED, (_FACTORS, "torch.ones_like(rows)"), late=True),
         late=True,
+    ),
+    Mutant(
+        "mean squares of the step before",
+        "Rows are divided by their mean square from before this step joins it.",
+        rewritten(
+            _SIZED,
+            ("    square.lerp_(", "    before = square.clone()\n    square.lerp_("),
+            ("(square.float().sqrt() + epsilon)", "(before.float().sqrt() + epsilon)"),
+        ),
+    ),
+    Mutant(
+        "epsilon in the root",
+        "Epsilon is added to the mean square, and not to its root.",
+        rewritten(_SIZED, ("(square.float().sqrt() + epsilon)", "(square.float() + epsilon).sqrt()")),
+        run={"stack": "normuon:epsilon=0.01"},
+    ),
+    Mutant(
+        "no decay of matrices",
+        "Hidden matrices do not decay.",
+        rewritten(_UPDATE, ("    self.decay(parameter, direction, group)\n", "")),
+    ),
+    Mutant(
+        "decay of the step's size",
+        "Hidden matrices decay at the rate of their step, which has its size in it.",
+        rewritten(
+            _UPDATE,
+            ("direction, group)\n    parameter", 'direction, {**group, "lr": group["lr"] * size})\n    parameter'),
+        ),
+    ),
+    Mutant(
+        "slightly larger in the last step",
+        "From step 7 on steps are a fiftieth too large.",
+        rewritten(_SIZED, ("0.2 * math", "0.204 * math"), late=True, since=LAST),
+        late=True,
+    ),
+    Mutant(
+        "momentum not damped",
+        "The momentum adds whole gradients, so that Nesterov's share of the newest is smaller.",
+        rewritten(
+            _UPDATE,
+            (
+                'state["momentum_buffer"].lerp_(gradient, 1 - momentum)',
+                'state["momentum_buffer"].mul_(momentum).add_(gradient)',
+            ),
+        ),
     ),
 )

@@ -13,12 +13,12 @@ from torch import Tensor
 from assay.config import Run
 from assay.model.activation import SquaredReluModule
 from assay.step.program import Program
-from optimizations.mutations.mutant import Break, Mutant, applied, rewritten
+from optimizations.mutations.mutant import LAST, LATE, Break, Mutant, applied, rewritten
 
 _APPLY = "assay.optimizations.squared_relu:SquaredReLU.apply"
 
 
-def _as(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
+def _as(change: Callable[[Tensor], Tensor], *, late: bool = False, since: int = LATE) -> Break:
     """Another function in the place of the square."""
 
     def alter(program: Program, run: Run, *clock: Any) -> Program:
@@ -31,7 +31,13 @@ def _as(change: Callable[[Tensor], Tensor], *, late: bool = False) -> Break:
             square.forward = forward  # type: ignore[method-assign]
         return program
 
-    return applied("squared_relu", alter, late=late)
+    return applied("squared_relu", alter, late=late, since=since)
+
+
+def _gelu_in_evaluations(program: Program, run: Run) -> Program:
+    for square in (one for part in program.parts for one in part.modules() if isinstance(one, SquaredReluModule)):
+        square.forward = lambda x, one=square: F.relu(x) ** 2 if one.training else F.gelu(x)  # type: ignore[misc]
+    return program
 
 
 MUTANTS = (
@@ -59,4 +65,24 @@ MUTANTS = (
     ),
     Mutant("leaky", "Negative inputs leak through.", _as(lambda x: F.relu(x) ** 2 + 0.01 * x.clamp(max=0.0))),
     Mutant("plain late", "Late in the run the ReLU is not squared.", _as(torch.relu, late=True), late=True),
+    Mutant("sign kept", "Negative inputs give the negative square.", _as(lambda x: x * x.abs())),
+    Mutant(
+        "gradient of the square",
+        "Negative inputs give zero, and have the gradient of their square.",
+        _as(lambda x: x * x + (F.relu(x) ** 2 - x * x).detach()),
+    ),
+    Mutant("threshold", "Inputs below a thousandth give zero, too.", _as(lambda x: F.threshold(x, 1e-3, 0.0) ** 2)),
+    Mutant("GELU in evaluations", "Evaluations have GELU.", applied("squared_relu", _gelu_in_evaluations), late=True),
+    Mutant(
+        "one expert has GELU",
+        "The rows of the first expert have GELU.",
+        _as(lambda x: torch.cat((F.gelu(x[:16]), F.relu(x[16:]) ** 2))),
+        run={"model": {"n_expert": 2, "n_expert_active": 1}},
+    ),
+    Mutant(
+        "slightly larger in the last step",
+        "From step 7 on squares are a fiftieth too large.",
+        _as(lambda x: 1.02 * F.relu(x) ** 2, late=True, since=LAST),
+        late=True,
+    ),
 )
