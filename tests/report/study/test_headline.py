@@ -106,6 +106,41 @@ def rates(best: Mapping[str, float]) -> ComparisonRecord:
     return factorial_record(vary, of)
 
 
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ((1e-3, 3e-4, 3e-3, 3e-3), "The best learning rate is 0.003 throughout with lion, and moves with none."),
+        ((1e-3,) * 4, "The best learning rate is 0.001 in all 4 cases."),
+        ((1e-3, 3e-3, 3e-3, 1e-3), "The best learning rate moves from case to case, from 0.001 to 0.003."),
+    ],
+)
+def test_where_the_best_learning_rate_holds_is_said(best: tuple[float, ...], said: str) -> None:
+    at = dict(zip(((way, width) for way in ("none", "lion") for width in ("32", "64")), best, strict=True))
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        rate = float(levels["training.learning_rate"])
+        return 1, 1, 2.3 + 0.1 * abs(rate / at[levels["optimizations"], levels["model.n_embd"]] - 1)
+
+    vary = {
+        "optimizations": ["none", "lion"],
+        "model.n_embd": [32, 64],
+        "training.learning_rate": [1e-3, 3e-4, 3e-3, 1e-2],
+    }
+    assert headline(factorial_record(vary, of)) == said
+
+
+def test_the_parts_of_a_fractional_study_of_losses_are_said_by_their_effects() -> None:
+    def of(levels: Mapping[str, str]) -> Figures:
+        helps = {"lion": 0.2, "64": 0.1, "16": -0.1}
+        return 1, 1, 3 - sum(helps.get(level, 0.0) for level in levels.values())
+
+    vary = {"optimizations": ["none", "lion"], "model.n_embd": [32, 64], "training.batch_size": [8, 16]}
+    found = factorial_record(vary, of)
+    untimed = {"kind": "fractional", "protocol": found.protocol.model_copy(update={"blocks": 0})}
+    said = headline(found.model_copy(update=untimed))
+    assert said == "Lion lowers the loss most, by 6.7 % on average; so does width 64, less."
+
+
 def test_the_fastest_row_at_the_same_loss_is_to_be_turned_on() -> None:
     assert (
         headline(two(0.5, 0.8, 2.4)) == "Turn on lion: steps take 20 % less time and half the memory, at the same loss."

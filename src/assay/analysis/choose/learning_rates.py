@@ -15,6 +15,7 @@ from assay.analysis.row import Row, usable
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult
 
+_BETWEEN = ", "
 LEARNING_RATE, BATCH_SIZE = "training.learning_rate", "training.batch_size"
 
 
@@ -38,6 +39,11 @@ class RateSeries(NamedTuple):
     """Levels of all other factors, such as ``"optimizations=lion"``; empty if there are none."""
     rates: tuple[Rate, ...]
     margin: float
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """Levels of all other factors, by factor."""
+        return dict(pair.split("=", 1) for pair in self.others.split(_BETWEEN) if pair)
 
     @property
     def best(self) -> Rate | None:
@@ -82,9 +88,18 @@ def learning_rates(comparison: Comparison) -> tuple[RateSeries, ...]:
     )
 
 
+def swept(comparison: Comparison) -> tuple[RateSeries, ...]:
+    """Return the series of a study that asks for the best rate: it has no other factor, or as few series as rates."""
+    found = tuple(one for one in learning_rates(comparison) if one.best is not None)
+    if not any(one.others for one in found):
+        return found
+    fewest = min(len(one.rates) for one in found)
+    return found if len({one.batch_size for one in found}) == 1 and len(found) <= fewest else ()
+
+
 def _others(one: CellResult) -> str:
     levels = one.cell.levels.items()
-    return ", ".join(f"{key}={level}" for key, level in levels if key not in (LEARNING_RATE, BATCH_SIZE))
+    return _BETWEEN.join(f"{key}={level}" for key, level in levels if key not in (LEARNING_RATE, BATCH_SIZE))
 
 
 class _Tested(NamedTuple):

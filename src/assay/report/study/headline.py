@@ -4,15 +4,17 @@ Intervals belong into the table. A change is said in words where it is near a si
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from assay.analysis.choose.answer import Candidate, StudyAnswer, answers, search_outcome
 from assay.analysis.choose.criteria import LogChange, LossVerdict
-from assay.analysis.choose.learning_rates import learning_rates
+from assay.analysis.choose.learning_rates import RateSeries, swept
 from assay.analysis.choose.target import RowTarget
 from assay.analysis.claims import placebos
-from assay.analysis.factors.layout import layout, level_name
+from assay.analysis.factors.changes import factor_effects
+from assay.analysis.factors.layout import effect_name, layout, level_name
+from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.row_names import JOINT, control_name
 from assay.records.status import Status
 from assay.records.study import BASELINE
@@ -195,9 +197,12 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
 
 
 def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
-    """Say the best learning rate, by the batches at which it is."""
-    series = [one for one in study.of(learning_rates) if one.best is not None]
-    if any(one.others for one in series) or not series:
+    """Say the best learning rate, by the batches at which it is, or where it holds beside other factors."""
+    series = study.of(swept)
+    if any(one.others for one in series):
+        yield _held(series)
+        return
+    if not series:
         return
     batches: dict[float, list[str]] = {}
     for one in series:
@@ -213,8 +218,45 @@ def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
         yield f"the best learning rate depends on the batch, from {min(batches):g} to {max(batches):g}"
 
 
+def _held(series: Sequence[RateSeries]) -> str:
+    """Return the level of a factor at which the best rate is the same beside all others, where it is not at another."""
+    everywhere = {one.best.rate for one in series if one.best}
+    if len(everywhere) == 1:
+        return f"the best learning rate is {min(everywhere):g} in all {len(series)} cases"
+    for key in series[0].levels:
+        best: dict[str, set[float]] = {}
+        for one in series:
+            best.setdefault(one.levels[key], set()).update({one.best.rate} if one.best else ())
+        held = {level: min(rates) for level, rates in best.items() if len(rates) == 1}
+        if len(held) == 1 and len(best) < len(series):
+            ((level, rate),) = held.items()
+            moved = names([level_name(key, one) for one in best if one not in held])
+            return (
+                f"the best learning rate is {rate:g} throughout with {level_name(key, level)}, and moves with {moved}"
+            )
+    return f"the best learning rate moves from case to case, from {min(everywhere):g} to {max(everywhere):g}"
+
+
 _MOST_SERIES = 3
 """Most batches of which each is said with its best learning rate."""
+
+
+def _parts(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
+    """Say which parts lower the loss, of a study without times that tries a fraction of all combinations."""
+    record = study.comparison.record
+    if record.timed or record.kind != _FRACTIONAL:
+        return
+    effects = next((one.effects for one in study.of(factor_effects) if one.metric == VAL_LOSS.name), ())
+    told = [one for one in effects if len(one.changes) == 1 and one.ratio.interval and one.ratio.interval[1] < 0]
+    if told:
+        most, *others = sorted(told, key=lambda one: one.ratio.value)
+        share = f"{100 * abs(most.ratio.value):.2g} %"
+        said = f"{effect_name(most.changes)} lowers the loss most, by {share} on average"
+        more = [effect_name(one.changes) for one in others]
+        yield _short(*([f"{said}; so {'does' if len(more) == 1 else 'do'} {names(more)}, less"] if more else []), said)
+
+
+_FRACTIONAL = "fractional"
 
 
 def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
@@ -245,7 +287,7 @@ def _unfinished(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
             yield f"{few(ended)} {words}"
 
 
-_WAYS = (_searched, _idle, _targeted, _by_context, _rates, _chosen, _lowest, _none, _unfinished)
+_WAYS = (_searched, _idle, _targeted, _rates, _by_context, _parts, _chosen, _lowest, _none, _unfinished)
 """Functions that yield what may be said first; the first one with something to say decides."""
 
 

@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.analysis.choose.criteria import log_change, loss_differences, memory_metric, time_change
-from assay.analysis.choose.learning_rates import RateSeries, learning_rates
+from assay.analysis.choose.learning_rates import RateSeries, swept
 from assay.analysis.choose.target import RowTarget, targets
 from assay.analysis.factors.additivity import grids
 from assay.analysis.factors.ladder import Rung, ladder
-from assay.analysis.row_names import level_names
+from assay.analysis.factors.layout import level_name
+from assay.analysis.row_names import JOINT, level_names
 from assay.report.comparison.figures import break_names, height, name_rows, point
 from assay.report.kit.drawing import INK, SMALL, SOFT, Panel, marker, series
 from assay.report.study.sections.panels import Label, map_panels, place_labels
@@ -43,9 +44,13 @@ _MOST_LINES = 7
 """Most lines that have their labels beside them."""
 
 
+_LETTER = 0.036
+"""Room for a letter of a label at the right, as a share of the width of all lines."""
+
+
 def _valley(study: "StudyView") -> LeadFigure | None:
-    drawn = [one for one in study.of(learning_rates) if one.best is not None]
-    if not drawn or len(drawn) > _MOST_LINES or any(one.others for one in drawn):
+    drawn = study.of(swept)
+    if not 0 < len(drawn) <= _MOST_LINES:
         return None
     return LeadFigure(
         "Loss by learning rate",
@@ -62,11 +67,14 @@ def _draw_valley(drawn: Sequence[RateSeries], axis: Any) -> None:
         axis.plot(*zip(*known, strict=True), color=series(number), marker=marker(number), markersize=5)
         if one.best is not None and one.best.loss is not None:
             axis.plot(one.best.rate, one.best.loss, **{**point(number), "markersize": 10})
-        labels.append(Label(f"batch {one.batch_size}", (known[-1][0], float(known[-1][1]))))
+        name = JOINT.join(level_name(*level) for level in one.levels.items()) or f"batch {one.batch_size}"
+        labels.append(Label(name, (known[-1][0], float(known[-1][1]))))
     axis.set(xscale="log", xlabel="learning rate", ylabel="validation loss")
     axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axis.minorticks_off()
-    axis.margins(x=0.22, y=0.1)
+    axis.margins(x=0.1, y=0.1)
+    room = _LETTER * max(len(one.text) for one in labels)
+    axis.set_xlim(right=rates[-1] * (rates[-1] / rates[0]) ** room)
     place_labels(axis, labels)
 
 
