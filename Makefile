@@ -53,7 +53,7 @@ absent-quick: absent-tests
 
 # Files with gpu tests are found by their marker, because collecting all tests would need all extras.
 absent-tests: absent-ready
-	$(BIN)/assay absent h200 -- $(ABSENT)/bin/python -m pytest -m "gpu and not device_values" -p no:cacheprovider \
+	$(BIN)/assay absent h200 -- $(ABSENT)/bin/python -m pytest -n 2 -m "gpu and not device_values" -p no:cacheprovider \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' 'mark\.gpu' tests)
 	ASSAY_ABSENT_PYTHON=$(ABSENT)/bin/python $(BIN)/pytest -m "$(CHOSEN)" -n 2 tests/absent tests/advise tests/fake tests/cli tests/benchmarks
 
@@ -61,7 +61,7 @@ absent-ready: $(VENV)/.with-test $(ABSENT)/.ready
 
 $(ABSENT)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(ABSENT)
-	$(ABSENT)/bin/python $(PIP) torch==2.11.0 --editable '.[low-bit]' pytest hypothesis transformers accelerate lightning
+	$(ABSENT)/bin/python $(PIP) torch==2.11.0 --editable '.[low-bit]' pytest pytest-xdist hypothesis transformers accelerate lightning
 	touch $@
 
 # The wheel and the sdist: built, checked, and the wheel run in an environment without the repository. Minutes.

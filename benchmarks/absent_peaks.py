@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from assay.absent.toolchain import environment
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "data" / "h200_peaks.jsonl"
+_BESIDE = 2
+"""Rows that are taken beside each other."""
 GROUPS = {"assay": "preset", "nanoGPT's model": "nanogpt", "models by others": "foreign"}
 """Groups of rows, by the key that only they have."""
 KINDS = ("requested", "allocated", "reserved")
@@ -56,7 +59,14 @@ def taken(rows: list[dict[str, Any]], python: str, beside: list[str], device: st
     library = library_for([python], lambda text: print(text, file=sys.stderr))
     variables = dict(os.environ) | library_environment(library) | description(ABSENT[device], 1)
     variables["PYTHONPATH"] = str(HERE.parent / "src")
-    return answered(rows, [python, str(HERE / "absent_steps.py")], beside, variables, told)
+    found: list[dict[str, Any]] = [{}] * len(rows)
+
+    def take(part: slice) -> None:
+        found[part] = answered(rows[part], [python, str(HERE / "absent_steps.py")], beside, variables, told)
+
+    with ThreadPoolExecutor(_BESIDE) as pool:
+        list(pool.map(take, (slice(first, None, _BESIDE) for first in range(_BESIDE))))
+    return found
 
 
 def answered(
