@@ -88,7 +88,7 @@ def learning_rates(comparison: Comparison) -> tuple[RateSeries, ...]:
     )
 
 
-def swept(comparison: Comparison) -> tuple[RateSeries, ...]:
+def rate_sweep(comparison: Comparison) -> tuple[RateSeries, ...]:
     """Return the series of a study that asks for the best rate: it has no other factor, or as few series as rates."""
     found = tuple(one for one in learning_rates(comparison) if one.best is not None)
     if not any(one.others for one in found):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.choose.answer import Candidate, StudyAnswer, answers, search_outcome
 from assay.analysis.choose.criteria import LogChange, LossVerdict
-from assay.analysis.choose.learning_rates import RateSeries, swept
+from assay.analysis.choose.learning_rates import RateSeries, rate_sweep
 from assay.analysis.choose.target import RowTarget
 from assay.analysis.claims import placebos
 from assay.analysis.factors.changes import factor_effects
@@ -198,7 +198,7 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
 
 def _rates(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     """Say the best learning rate, by the batches at which it is, or where it holds beside other factors."""
-    series = study.of(swept)
+    series = study.of(rate_sweep)
     if any(one.others for one in series):
         yield _held(series)
         return

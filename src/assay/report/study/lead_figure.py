@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.analysis.choose.criteria import log_change, loss_differences, memory_metric, time_change
-from assay.analysis.choose.learning_rates import RateSeries, swept
+from assay.analysis.choose.learning_rates import RateSeries, rate_sweep
 from assay.analysis.choose.target import RowTarget, targets
 from assay.analysis.factors.additivity import grids
 from assay.analysis.factors.ladder import Rung, ladder
@@ -49,7 +49,7 @@ _LETTER = 0.036
 
 
 def _valley(study: "StudyView") -> LeadFigure | None:
-    drawn = study.of(swept)
+    drawn = study.of(rate_sweep)
     if not 0 < len(drawn) <= _MOST_LINES:
         return None
     return LeadFigure(
