@@ -4,7 +4,7 @@ Texts from outside, such as those of an imported record, are made fit here to be
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LONGEST_SENTENCE = 500
 """Characters of a printed message."""
@@ -105,3 +105,10 @@ def suggestion(word: str, known: list[str]) -> str:
     cutoff = 0 if begun else 0.5
     close = begun if 0 < len(begun) <= _NAMED else get_close_matches(typed, begun or folded, 1, cutoff)
     return f"; did you mean {' or '.join(repr(folded[one]) for one in close)}?" if close else ""
+
+
+def first_names(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return names in one text; of many, the first ones and the number of the others, if these are several."""
+    if len(names) <= most + 1:
+        return separator.join(names)
+    return f"{separator.join(names[:most])} and {len(names) - most} others"

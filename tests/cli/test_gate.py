@@ -331,7 +331,7 @@ def test_no_time_is_told_on_an_absent_gpu_or_where_no_gpu_is_used(
     monkeypatch.setattr("assay.launch.turns.timed_pair", lambda *_: cpu)
     words = ("gate", "time", "train.py:build", "--base", "main")
     assert "does not use a GPU here" in assay(*words, "--device", "cuda").sentence()
-    monkeypatch.setenv("ASSAY_ABSENT_DEVICE", "major=9")
+    monkeypatch.setenv("ASSAY_ABSENT_NAME", "NVIDIA H100")
     assert "run this without assay absent" in assay(*words).sentence()
 
 

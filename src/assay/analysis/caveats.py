@@ -23,6 +23,7 @@ from assay.analysis.metrics.time import STEP_SECONDS
 from assay.analysis.row import Row, seeds_of, usable
 from assay.analysis.timed_processes import CONTROLS, disturbances
 from assay.config.run import ResolvedRun
+from assay.errors import first_names
 from assay.optimizations import Numerics
 from assay.optimizations.discovery import all_known, resolve
 from assay.proofs.mispredicted import mispredictions
@@ -253,16 +254,18 @@ def cut_short(record: ComparisonRecord) -> list[str]:
     none = [name for name, cells in done.items() if not cells]
     seeds = {name: len(seeds_of(cells)) for name, cells in done.items()}
     wide = [name for name, count in seeds.items() if 0 < count < LEAST_SEEDS <= len(record.seeds)]
-    listed = _listed(_not_begun(record), "; ")
+    listed = first_names(_not_begun(record), _MOST, "; ")
     said = [f"The limit of time ended the study{before(record)}{f': {listed}' if listed else ''}."]
     if fewer:
-        said.append(f"Fewer processes than planned: {_listed(fewer)}.")
+        said.append(f"Fewer processes than planned: {first_names(fewer, _MOST)}.")
     if wide:
-        said.append(f"No interval of the loss, because fewer than three seeds ran: {_listed(wide)}.")
+        said.append(f"No interval of the loss, because fewer than three seeds ran: {first_names(wide, _MOST)}.")
     if none:
-        said.append(f"No process, so no conclusion: {_listed(none)}.")
+        said.append(f"No process, so no conclusion: {first_names(none, _MOST)}.")
     if lost := [effect_name(one) for one in lost_effects(record)]:
-        said.append(f"Effects that the rows do not determine, because combinations are missing: {_listed(lost)}.")
+        said.append(
+            f"Effects that the rows do not determine, because combinations are missing: {first_names(lost, _MOST)}."
+        )
     return said
 
 
@@ -296,13 +299,6 @@ def _not_begun(record: ComparisonRecord) -> list[str]:
     begun = {one.cell.group for one in record.cells}
     names = (one.name if one.group in begun else f"all at {one.group}" for one in record.held_back)
     return list(dict.fromkeys(names))
-
-
-def _listed(names: Sequence[str], separator: str = ", ") -> str:
-    """Return the names in one text; of many, the first ones and the number of the others."""
-    if len(names) <= _MOST + 1:
-        return separator.join(names)
-    return f"{separator.join(names[:_MOST])} and {len(names) - _MOST} others"
 
 
 def caveats(

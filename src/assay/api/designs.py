@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 
 from assay.api.configuration import configure, with_initial_weights
 from assay.config.home import Home, home_of
-from assay.errors import UsageError
-
-_NAMED = 3
-"""Levels that one sentence names."""
+from assay.errors import UsageError, first_names
 
 if TYPE_CHECKING:
     from assay.analysis.choose.best import Best
@@ -19,6 +16,9 @@ if TYPE_CHECKING:
     from assay.studies.base import Study
     from assay.studies.library import LibraryEntry
     from assay.studies.outlook import Outlook
+
+_NAMED = 3
+"""Levels that one sentence names."""
 
 
 def library() -> "list[LibraryEntry]":
@@ -143,9 +143,7 @@ def _in_part(study: "Study", overrides: Sequence[str]) -> Iterator[str]:
     for key, _, value in (one.partition("=") for one in overrides):
         levels = [f"{level} ({given})" for factor in study.factors() for level, given in factor.setting(key)]
         if levels:
-            others = len(levels) - _NAMED
-            shown, more = (levels[:_NAMED], f" and {others} others") if others > 1 else (levels, "")
-            yield f"{key}={value} does not hold for rows of {', '.join(shown)}{more}, which set it."
+            yield f"{key}={value} does not hold for rows of {first_names(levels, _NAMED)}, which set it."
 
 
 def check_statements(study: "Study", rows: set[str]) -> None:

@@ -123,9 +123,10 @@ def _pairs(
 
 def _check_device(device: str | None) -> None:
     """Raise `UsageError` for a device on which no time can be measured."""
+    from assay.absent.gpus import IN_PLACE
     from assay.records.gated import CPU
 
-    if os.environ.get("ASSAY_ABSENT_DEVICE"):
+    if os.environ.get(IN_PLACE):
         raise UsageError("times on an absent GPU mean nothing; run this without assay absent")
     if device not in (None, CPU, CUDA):
         raise UsageError(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, InstanceOf, WithJsonSchema, field_validator, model_validator
 
 from assay.config.run import Run
-from assay.errors import UsageError
+from assay.errors import UsageError, first_names
 from assay.studies.base import Study
 from assay.studies.conditions import Excluded, check_excluded, is_excluded, keys_of, read_excluded
 from assay.studies.factors import WRITTEN_LEVELS, Factor, factor, has_role
@@ -76,9 +76,7 @@ class Varied(Study):
         free = self.model_copy(update={"exclude": ()})
         rows = [self._values(levels) for levels in free.combinations()] if self.exclude else []
         unmet = [_written(one) for one in self.exclude if not any(is_excluded(row, (one,)) for row in rows)]
-        others = len(unmet) - _MOST
-        shown, more = (unmet[:_MOST], f" and {others} others") if others > 1 else (unmet, "")
-        return (f"No row has what exclude leaves out: {'; '.join(shown)}{more}.",) if unmet else ()
+        return (f"No row has what exclude leaves out: {first_names(unmet, _MOST, '; ')}.",) if unmet else ()
 
     def factors(self) -> tuple[Factor, ...]:
         """Return the factors in the order of the file."""

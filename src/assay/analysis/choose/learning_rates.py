@@ -15,7 +15,6 @@ from assay.analysis.row import Row, usable
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult
 
-_BETWEEN = ", "
 LEARNING_RATE, BATCH_SIZE = "training.learning_rate", "training.batch_size"
 
 
@@ -35,15 +34,15 @@ class RateSeries(NamedTuple):
     """Learning rates in ascending order, with all else equal."""
 
     batch_size: int
-    others: str
-    """Levels of all other factors, such as ``"optimizations=lion"``; empty if there are none."""
+    levels: tuple[tuple[str, str], ...]
+    """All other factors with their levels."""
     rates: tuple[Rate, ...]
     margin: float
 
     @property
-    def levels(self) -> dict[str, str]:
-        """Levels of all other factors, by factor."""
-        return dict(pair.split("=", 1) for pair in self.others.split(_BETWEEN) if pair)
+    def others(self) -> str:
+        """Levels of all other factors as text, such as ``"optimizations=lion"``; empty if there are none."""
+        return ", ".join(f"{key}={level}" for key, level in self.levels)
 
     @property
     def best(self) -> Rate | None:
@@ -74,18 +73,19 @@ class RateSeries(NamedTuple):
 def learning_rates(comparison: Comparison) -> tuple[RateSeries, ...]:
     """Return each series of at least two learning rates, by batch size and then by the other levels."""
     record = comparison.record
-    found: dict[tuple[int, str], dict[float, _Tested]] = {}
+    found: dict[tuple[int, tuple[tuple[str, str], ...]], dict[float, _Tested]] = {}
     for row in (comparison.baseline, *comparison.rows):
         cells = record.of(row.treatment)
         if cells and LEARNING_RATE in cells[0].cell.levels:
             training = cells[0].cell.run.training
             rates = found.setdefault((training.batch_size, _others(cells[0])), {})
             rates.setdefault(training.learning_rate, _Tested(training.learning_rate, row, cells))
-    return tuple(
+    series = (
         RateSeries(batch_size, others, _rates([rates[one] for one in sorted(rates)]), record.loss_margin)
-        for (batch_size, others), rates in sorted(found.items())
+        for (batch_size, others), rates in found.items()
         if len(rates) > 1
     )
+    return tuple(sorted(series, key=lambda one: (one.batch_size, one.others)))
 
 
 def rate_sweep(comparison: Comparison) -> tuple[RateSeries, ...]:
@@ -97,9 +97,8 @@ def rate_sweep(comparison: Comparison) -> tuple[RateSeries, ...]:
     return found if len({one.batch_size for one in found}) == 1 and len(found) <= fewest else ()
 
 
-def _others(one: CellResult) -> str:
-    levels = one.cell.levels.items()
-    return _BETWEEN.join(f"{key}={level}" for key, level in levels if key not in (LEARNING_RATE, BATCH_SIZE))
+def _others(one: CellResult) -> tuple[tuple[str, str], ...]:
+    return tuple(level for level in one.cell.levels.items() if level[0] not in (LEARNING_RATE, BATCH_SIZE))
 
 
 class _Tested(NamedTuple):

@@ -20,6 +20,7 @@ from assay.records.status import Status
 from assay.records.study import BASELINE
 from assay.report.study.sections.wording import few, in_nats, names, two_digits
 from assay.studies.factors import OPTIMIZATIONS
+from assay.studies.kinds.fractional import Fractional
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
@@ -223,10 +224,10 @@ def _held(series: Sequence[RateSeries]) -> str:
     everywhere = {one.best.rate for one in series if one.best}
     if len(everywhere) == 1:
         return f"the best learning rate is {min(everywhere):g} in all {len(series)} cases"
-    for key in series[0].levels:
+    for place, (key, _) in enumerate(series[0].levels):
         best: dict[str, set[float]] = {}
         for one in series:
-            best.setdefault(one.levels[key], set()).update({one.best.rate} if one.best else ())
+            best.setdefault(one.levels[place][1], set()).update({one.best.rate} if one.best else ())
         held = {level: min(rates) for level, rates in best.items() if len(rates) == 1}
         if len(held) == 1 and len(best) < len(series):
             ((level, rate),) = held.items()
@@ -244,7 +245,7 @@ _MOST_SERIES = 3
 def _parts(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     """Say which parts lower the loss, of a study without times that tries a fraction of all combinations."""
     record = study.comparison.record
-    if record.timed or record.kind != _FRACTIONAL:
+    if record.timed or record.kind != Fractional.kind:
         return
     effects = next((one.effects for one in study.of(factor_effects) if one.metric == VAL_LOSS.name), ())
     told = [one for one in effects if len(one.changes) == 1 and one.ratio.interval and one.ratio.interval[1] < 0]
@@ -254,9 +255,6 @@ def _parts(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
         said = f"{effect_name(most.changes)} lowers the loss most, by {share} on average"
         more = [effect_name(one.changes) for one in others]
         yield _short(*([f"{said}; so {'does' if len(more) == 1 else 'do'} {names(more)}, less"] if more else []), said)
-
-
-_FRACTIONAL = "fractional"
 
 
 def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _draw_valley(drawn: Sequence[RateSeries], axis: Any) -> None:
         axis.plot(*zip(*known, strict=True), color=series(number), marker=marker(number), markersize=5)
         if one.best is not None and one.best.loss is not None:
             axis.plot(one.best.rate, one.best.loss, **{**point(number), "markersize": 10})
-        name = JOINT.join(level_name(*level) for level in one.levels.items()) or f"batch {one.batch_size}"
+        name = JOINT.join(level_name(*level) for level in one.levels) or f"batch {one.batch_size}"
         labels.append(Label(name, (known[-1][0], float(known[-1][1]))))
     axis.set(xscale="log", xlabel="learning rate", ylabel="validation loss")
     axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
