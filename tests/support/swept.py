@@ -73,3 +73,16 @@ def in_two_sizes(**fields: Any) -> ComparisonRecord:
 
     vary = {"shape": {"role": "context", "levels": {"large": {}, "small": {"model.n_layer": 2}}}}
     return factorial_record({**vary, "optimizations": [*at]}, figures, noise=0.0, **fields)
+
+
+def recipe_parts() -> ComparisonRecord:
+    """Return a fractional study without times, of two parts that lower the loss and of one that raises it."""
+
+    def of(levels: Mapping[str, str]) -> Figures:
+        helps = {"lion": 0.2, "64": 0.1, "16": -0.1}
+        return 1, 1, 3 - sum(helps.get(level, 0.0) for level in levels.values())
+
+    vary = {"optimizations": ["none", "lion"], "model.n_embd": [32, 64], "training.batch_size": [8, 16]}
+    found = factorial_record(vary, of)
+    untimed = found.protocol.model_copy(update={"blocks": 0})
+    return found.model_copy(update={"kind": "fractional", "protocol": untimed})

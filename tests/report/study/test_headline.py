@@ -14,7 +14,7 @@ from assay.report.study.headline import amount, capital, known_amount, share
 from assay.report.study.view import StudyView
 from support.comparisons import FACTORS, TREATMENTS, record
 from support.factorials import factorial, study
-from support.swept import Figures, cut_short, factorial_record, in_two_sizes
+from support.swept import Figures, cut_short, factorial_record, in_two_sizes, recipe_parts
 
 
 def headline(whole: ComparisonRecord) -> str:
@@ -130,14 +130,7 @@ def test_where_the_best_learning_rate_holds_is_said(best: tuple[float, ...], sai
 
 
 def test_the_parts_of_a_fractional_study_of_losses_are_said_by_their_effects() -> None:
-    def of(levels: Mapping[str, str]) -> Figures:
-        helps = {"lion": 0.2, "64": 0.1, "16": -0.1}
-        return 1, 1, 3 - sum(helps.get(level, 0.0) for level in levels.values())
-
-    vary = {"optimizations": ["none", "lion"], "model.n_embd": [32, 64], "training.batch_size": [8, 16]}
-    found = factorial_record(vary, of)
-    untimed = {"kind": "fractional", "protocol": found.protocol.model_copy(update={"blocks": 0})}
-    said = headline(found.model_copy(update=untimed))
+    said = headline(recipe_parts())
     assert said == "Lion lowers the loss most, by 6.7 % on average; so does width 64, less."
 
 

@@ -14,7 +14,7 @@ from assay.report.study.view import StudyView
 from support.comparisons import FACTORS, LABELS, TREATMENTS, record
 from support.drawn import words
 from support.factorials import compared, factorial
-from support.swept import Figures, cut_short, factorial_record
+from support.swept import Figures, cut_short, factorial_record, recipe_parts
 
 
 def lead(comparison: Comparison) -> LeadFigure:
@@ -119,6 +119,15 @@ def test_any_other_timed_study_has_memory_against_time() -> None:
 def test_a_much_longer_time_has_a_logarithmic_axis(time: float, scale: str) -> None:
     made = record(seeds=3, factors={**FACTORS, TREATMENTS[1]: (0.5, 0.5, time, 0.0)})
     assert alone(lead(analyse(made)).panels[0]).axes[0].get_xscale() == scale
+
+
+def test_parts_in_some_of_their_combinations_have_their_effects_on_the_loss() -> None:
+    found = lead(analyse(recipe_parts()))
+    assert found.title == "Effect of each part on the loss"
+    axis = alone(found.panels[0]).axes[0]
+    points = [line.get_xdata()[0] for line in axis.lines if line.get_marker() not in ("", "None")]
+    assert [one.get_text() for one in axis.get_yticklabels()] == ["lion", "width 64", "batch 16"]
+    assert points[0] < points[1] < 0 < points[2]
 
 
 def test_a_study_without_times_has_differences_of_losses() -> None:

@@ -12,15 +12,13 @@ from assay.analysis.choose.criteria import LogChange, LossVerdict
 from assay.analysis.choose.learning_rates import RateSeries, rate_sweep
 from assay.analysis.choose.target import RowTarget
 from assay.analysis.claims import placebos
-from assay.analysis.factors.changes import factor_effects
 from assay.analysis.factors.layout import effect_name, layout, level_name
-from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.row_names import JOINT, control_name
 from assay.records.status import Status
 from assay.records.study import BASELINE
+from assay.report.study.sections.factor_effects import loss_parts
 from assay.report.study.sections.wording import few, in_nats, names, two_digits
 from assay.studies.factors import OPTIMIZATIONS
-from assay.studies.kinds.fractional import Fractional
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
@@ -243,12 +241,8 @@ _MOST_SERIES = 3
 
 
 def _parts(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
-    """Say which parts lower the loss, of a study without times that tries a fraction of all combinations."""
-    record = study.comparison.record
-    if record.timed or record.kind != Fractional.kind:
-        return
-    effects = next((one.effects for one in study.of(factor_effects) if one.metric == VAL_LOSS.name), ())
-    told = [one for one in effects if len(one.changes) == 1 and one.ratio.interval and one.ratio.interval[1] < 0]
+    """Say which parts lower the loss."""
+    told = [one for one in loss_parts(study) if one.ratio.interval and one.ratio.interval[1] < 0]
     if told:
         most, *others = sorted(told, key=lambda one: one.ratio.value)
         share = f"{100 * abs(most.ratio.value):.2g} %"

@@ -1,8 +1,9 @@
 """The one figure of a study that answers its question, chosen by what the study is.
 
 A sweep of learning rates has its valley, a target its race, and a ladder of speeds its climb. Two factors that change
-together have the map of changes, with deviations from additivity beside it. Any other timed study has memory against
-time with arrows from the baseline, and one without times the differences of its losses.
+together have the map of changes, with deviations from additivity beside it. Many parts in some of their combinations
+have the effect of each part on the loss. Any other timed study has memory against time with arrows from the baseline,
+and one without times the differences of its losses.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from assay.analysis.factors.layout import level_name
 from assay.analysis.row_names import JOINT, level_names
 from assay.report.comparison.figures import break_names, height, name_rows, point
 from assay.report.kit.drawing import INK, SMALL, SOFT, Panel, marker, series
+from assay.report.study.sections.factor_effects import loss_parts_panels
 from assay.report.study.sections.panels import Label, map_panels, place_labels
 from assay.report.study.sections.wording import in_nats, title
 from assay.units import format_seconds
@@ -36,7 +38,7 @@ class LeadFigure(NamedTuple):
 
 def lead_figure(study: "StudyView") -> LeadFigure | None:
     """Return the figure that answers the study's question; None if no row has ended."""
-    ways: Sequence[Callable[[StudyView], LeadFigure | None]] = (_valley, _race, _map, _climb, _plane, _losses)
+    ways: Sequence[Callable[[StudyView], LeadFigure | None]] = (_valley, _race, _map, _climb, _parts, _plane, _losses)
     return next((found for way in ways if (found := way(study)) is not None and found.panels), None)
 
 
@@ -147,6 +149,14 @@ def _draw_climb(rungs: Sequence[Rung], numbers: Sequence[int], axis: Any) -> Non
     axis.axvline(1, color=SOFT, linewidth=1)
     axis.set_xlabel("× the first rung")
     name_rows(axis, break_names([one.row.label for one in rungs]))
+
+
+def _parts(study: "StudyView") -> LeadFigure | None:
+    return LeadFigure(
+        "Effect of each part on the loss",
+        loss_parts_panels(study),
+        "Means over the levels of all other parts, bars their intervals. Left is better.",
+    )
 
 
 def _plane(study: "StudyView") -> LeadFigure | None:

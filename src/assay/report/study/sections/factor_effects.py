@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.choose.learning_rates import RateSeries, learning_rates
 from assay.analysis.factors.additivity import GridField, SignChange, deviations, grids, sign_changes
-from assay.analysis.factors.changes import MetricEffects, factor_effects
+from assay.analysis.factors.changes import FactorEffect, MetricEffects, factor_effects
 from assay.analysis.factors.layout import effect_name
+from assay.analysis.metrics.loss import VAL_LOSS
 from assay.analysis.row_names import level_names
 from assay.report.blocks import UNKNOWN, Block, Table, figure
 from assay.report.study.section import Section
@@ -21,6 +22,7 @@ from assay.report.study.sections.wording import (
     title,
     too_few,
 )
+from assay.studies.kinds.fractional import Fractional
 from assay.units import format_percent
 
 if TYPE_CHECKING:
@@ -81,6 +83,24 @@ def _effects_panels(study: "StudyView") -> "tuple[Panel, ...]":
 
 def _up_to(one: MetricEffects, order: int) -> dict[str, Any]:
     return {effect_name(effect.changes): effect.ratio for effect in one.effects if len(effect.changes) <= order}
+
+
+def loss_parts(study: "StudyView") -> tuple[FactorEffect, ...]:
+    """Return the effects of single changes on the loss, of a study without times that tries some combinations only.
+
+    Such a study asks which of its parts lower the loss. Others have none.
+    """
+    record = study.comparison.record
+    if record.timed or record.kind != Fractional.kind:
+        return ()
+    effects = next((one.effects for one in study.of(factor_effects) if one.metric == VAL_LOSS.name), ())
+    return tuple(one for one in effects if len(one.changes) == 1)
+
+
+def loss_parts_panels(study: "StudyView") -> "tuple[Panel, ...]":
+    """Return the figure of these effects; empty if there are none."""
+    effects = {effect_name(one.changes): one.ratio for one in loss_parts(study)}
+    return estimate_panels([Estimates("", effects, exact=False)], "effect on the loss, %")
 
 
 EFFECTS = Section(
