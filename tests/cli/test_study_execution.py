@@ -43,7 +43,7 @@ def test_losses_only_has_no_times(assay: Assay, fake: Fake, file: str) -> None:
     assert said.code == 0, said.err
     assert "Runs went beside each other, with one thread each, so their times are not compared." in said.out
     assert "interleaved" not in said.out
-    assert "Too few processes for intervals of times" not in said.out
+    assert "Too few runs for intervals of times" not in said.out
     found = assay("study", "show", "last", "--json").value
     assert {row["metrics"]["step_seconds"] for row in (found["baseline"], *found["rows"])} == {None}
     assert found["rows"][0]["change"]["step_seconds"] is None

@@ -36,11 +36,11 @@ _Processes = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Processes of every row at each seed; default: enough for three per row.",
+        help="Runs of every row at each seed; default: enough for three per row.",
         show_default=False,
     ),
 ]
-_Blocks = Annotated[int | None, typer.Option("--blocks", metavar="N", help="Timed blocks of every run; default: 5.")]
+_Blocks = Annotated[int | None, typer.Option("--blocks", metavar="N", help="How often each run is timed; default: 5.")]
 _Timeout = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="Stop a run after this time; waiting for its turn does not count."),
@@ -77,9 +77,8 @@ def compare(
     """Measure what each optimization changes.
 
     Changes of memory, time and loss stand next to their predictions. The baseline has every optimization off and
-    runs twice. Intervals are over processes, not over the blocks of one process, and hold for all treatments
-    together. The runs of a seed are alive together and take turns in short timed blocks, so that all of them see
-    the same machine.
+    runs twice at each seed. The runs of a seed are alive together and are timed in turns, so that all of them see the
+    same machine. Intervals are over runs, not over the times of one run, and hold for all treatments together.
 
     Without --with, up to three well-known techniques are compared that apply to this configuration on this machine. A
     line names them before the first run starts.

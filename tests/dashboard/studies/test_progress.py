@@ -22,7 +22,7 @@ LOG = [
         {"event": "over", "ending": "complete"},
     )
 ]
-STATES = ["starting", "starting", "first step", "block 2", "block 2", "finishing", "out of memory"]
+STATES = ["starting", "starting", "first step", "timing 2", "timing 2", "finishing", "out of memory"]
 
 
 def test_a_cell_passes_through_its_states() -> None:

@@ -79,7 +79,7 @@ def test_repeated_rounds_are_shown_and_leave_the_count_of_pieces() -> None:
 
     conduct(waves(PROGRESS_CELLS, 9), stage.start, stage.blocks, tell)
     assert board.pieces == (56, 56)
-    assert "block repeated 1×" in states
+    assert "timing repeated 1×" in states
 
 
 def test_time_left_weighs_each_kind_of_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_plain_lines_are_at_least_fifteen_seconds_apart(
 
     hear(tell)
     times = [at for at, _ in said]
-    shape = r"\d of 8 runs(, about .* left)?; .*, seed \d: (block \d/5|start.*|finishing|steady)"
+    shape = r"\d of 8 runs(, about .* left)?; .*, seed \d: (timing \d/5|start.*|finishing|steady)"
     assert [line for _, line in said[1:] if not re.fullmatch(shape, line)] == []
     assert fewest <= len(times) <= most
     assert all(later - earlier >= max(15.0, 0.05 * later) for earlier, later in pairwise(times))
@@ -197,7 +197,7 @@ def test_the_share_of_a_preparation_that_is_done_is_said_from_time_to_time(
     ("seeds", "processes", "resident", "seconds", "expected"),
     [
         (3, 1, 9, 162.0, "4 rows × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"),
-        (1, 3, 9, 42.0, "4 rows × 1 seed × 3 processes and 1 more baseline, about 42 s on this machine"),
+        (1, 3, 9, 42.0, "4 rows × 1 seed × 3 repeats and 1 more baseline, about 42 s on this machine"),
         (2, 1, 3, None, "4 rows × 2 seeds and 4 more baselines"),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_board_that_is_drawn_shows_states_and_ends_clean(capsys: pytest.Captur
     with live:
         hear(tell, {PROGRESS_CELLS[3].name: ("block 1", Status.KILLED)}, resident=3)
     joined = "\n".join(shown)
-    assert "▶ block 3/5" in joined
+    assert "▶ timing 3/5" in joined
     assert "loss 2.5000 after 4 of " in joined
     assert "✗ killed" in shown[-1]
     assert "waiting" not in shown[-1]

@@ -108,8 +108,8 @@ def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> 
     assert "Smallest change that can be distinguished from none: process, peak 0.04" in text
     assert "step time 1.2 % (a true change of 1.5 % is found in four of five comparisons)" in text
     deviation = f"{100 * comparison.resolution['step_seconds'].deviation:.2g} %"
-    assert f"Step times of equal processes deviate by {deviation} (7 degrees of freedom)" in text
-    assert "2 processes per row over 2 seeds, 5 interleaved blocks in each" in text
+    assert f"Step times of equal runs deviate by {deviation} (7 degrees of freedom)" in text
+    assert "2 runs per row over 2 seeds, each timed 5 times, in turns" in text
     assert "Fewer than three seeds" in text
 
 
@@ -145,8 +145,8 @@ def test_three_seeds_show_the_mean_loss_with_an_interval() -> None:
 
 def test_too_few_processes_are_said_and_give_no_interval_of_a_time() -> None:
     text = printed(analyse(record(seeds=1)), 120)
-    assert "Too few processes for intervals of times: give more --seeds or --processes." in text
-    assert "too few processes" in section(text, "sdpa_attention")
+    assert "Too few runs for intervals of times: give more --seeds or --processes." in text
+    assert "too few runs" in section(text, "sdpa_attention")
     assert "[" not in text
 
 

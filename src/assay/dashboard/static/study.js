@@ -70,8 +70,8 @@
       marker: {
         opacity: 1,
         size: points.map((one) => (marked.has(one.row) ? 17 : 11)),
-        color: points.map((one, at) => (one.on_front ? Plots.series(at) : "var(--paper)")),
-        line: { width: 2, color: points.map((_, at) => Plots.series(at)) },
+        color: points.map((one) => (one.on_front ? Plots.series(one.number) : "var(--paper)")),
+        line: { width: 2, color: points.map((one) => Plots.series(one.number)) },
       },
     };
     return Plots.draw("front", [trace], {

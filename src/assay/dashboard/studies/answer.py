@@ -18,6 +18,7 @@ from assay.errors import UsageError
 from assay.records.events import CellEndEvent, CellStartEvent
 from assay.records.study import ComparisonRecord, StudyEnding
 from assay.report.blocks import Block, Table, quantity
+from assay.report.comparison.row_numbers import row_numbers
 from assay.report.comparison.row_table import rows_table
 from assay.report.study.view import StudyView
 from assay.studies.execution.fold import fold, record_of
@@ -126,12 +127,14 @@ def points(comparison: Comparison) -> dict[str, Any] | None:
     known = {one.name: one for one in found.criteria}
     if not {"memory", "time"} <= known.keys():
         return None
+    numbers = row_numbers(comparison.record)
     return {
         "memory": known["memory"].metric.title,
         "time": "time of all steps",
         "points": [
             {
                 "row": one.row.label,
+                "number": numbers[one.row.treatment],
                 "seconds": one.figures["time"],
                 "bytes": one.figures["memory"],
                 "text": ", ".join(
@@ -152,13 +155,14 @@ def points_so_far(comparison: Comparison) -> dict[str, Any] | None:
 
     Which rows are on the front is not said, because no row has all its processes.
     """
-    found = []
+    found, numbers = [], row_numbers(comparison.record)
     for row in (comparison.baseline, *comparison.rows):
         seconds, nbytes = (row.metrics.get(one.name) for one in (STEP_SECONDS, TENSORS_PEAK_BYTES))
         if isinstance(seconds, float) and isinstance(nbytes, int):
             text = f"{STEP_SECONDS.title} {format_seconds(seconds)}, {TENSORS_PEAK_BYTES.title} {format_bytes(nbytes)}"
-            point = {"row": row.label, "seconds": seconds, "bytes": nbytes, "text": text, "on_front": False}
-            found.append(point)
+            number = numbers[row.treatment]
+            point = {"row": row.label, "number": number, "seconds": seconds, "bytes": nbytes, "text": text}
+            found.append({**point, "on_front": False})
     return {"memory": TENSORS_PEAK_BYTES.title, "time": STEP_SECONDS.title, "points": found} if found else None
 
 

@@ -120,9 +120,9 @@ def _after(before: CellState, event: CellEvent) -> CellState:
         case CellStartEvent():
             return before._replace(run=legible(event.run, _LONGEST_NAME), state="starting", ended=False)
         case TurnEvent():
-            words = {"start": "starting", "block": f"block {event.number}", "finish": "finishing"}
+            words = {"start": "starting", "block": f"timing {event.number}", "finish": "finishing"}
             return before._replace(state=words.get(event.piece, before.state))
-        case CellPhaseEvent() if not before.state.startswith("block"):
+        case CellPhaseEvent() if not before.state.startswith("timing"):
             return before._replace(state=legible(event.phase, 100).replace("_", " "))
         case CellEndEvent():
             return before._replace(state=legible(event.status, 100).replace("_", " "), ended=True)

@@ -31,6 +31,7 @@ from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row, usable
 from assay.records.prediction import MemoryOverStep
 from assay.records.study import BASELINE, CellResult
+from assay.report.comparison.row_numbers import row_numbers
 from assay.report.comparison.wording import columns, fine_percent, prediction_error, unit_of_loss
 from assay.report.kit.drawing import (
     GRID,
@@ -98,8 +99,9 @@ def _draw_changes(comparison: Comparison, rows: Sequence[Row], metric: Metric, a
     if least := comparison.resolution.get(metric.name):
         axis.axvspan(-100 * least.told / (1 + least.told), 100 * least.told, color=GRID, alpha=0.8, linewidth=0)
     axis.axvline(0, color=SOFT, linewidth=1)
+    numbers = row_numbers(comparison.record)
     for place, row in enumerate(rows):
-        _change(axis, place, row, metric.name, comparison.rows.index(row) + 1)
+        _change(axis, place, row, metric.name, numbers[row.treatment])
     axis.margins(x=0.2)
     axis.set_xlabel("change, %")
     name_rows(axis, break_names([row.label for row in rows]))
@@ -202,10 +204,14 @@ _LEAST_REACH = 0.5
 Numbered = Sequence[tuple[int, Row]]
 
 
+def _numbered(comparison: Comparison) -> Numbered:
+    numbers = row_numbers(comparison.record)
+    return [(numbers[row.treatment], row) for row in (comparison.baseline, *comparison.rows)]
+
+
 def predictions(comparison: Comparison) -> tuple[Panel, ...]:
     """Return the panels of both figures; empty if no row has a prediction and a measurement."""
-    every = enumerate((comparison.baseline, *comparison.rows))
-    rows = [(number, row) for number, row in every if prediction_error(row) is not None]
+    rows = [(number, row) for number, row in _numbered(comparison) if prediction_error(row) is not None]
     if not rows:
         return ()
     names = break_names([row.label for _, row in rows])
@@ -267,8 +273,7 @@ def step_times(comparison: Comparison) -> tuple[Panel, ...]:
     record = comparison.record
     if not record.timed:
         return ()
-    rows = [(number, row) for number, row in enumerate((comparison.baseline, *comparison.rows))]
-    found = [(number, row.label, steady(usable(record.of(row.treatment)))) for number, row in rows]
+    found = [(number, row.label, steady(usable(record.of(row.treatment)))) for number, row in _numbered(comparison)]
     known = [one for one in found if len(one[2]) > 1]
     if not known:
         return ()
@@ -334,9 +339,10 @@ def distances(comparison: Comparison) -> tuple[Panel, ...]:
     """Return |loss − baseline's loss| by step of each row that differs; rows that never do have no panel."""
     record = comparison.record
     reference = {one.cell.seed: one.curve.train_loss for one in reversed(record.references)}
+    numbers = row_numbers(record)
     found = {
-        (number, name): [_distance(one, reference.get(one.cell.seed, ())) for one in record.of(name)]
-        for number, name in enumerate(record.treatments, start=1)
+        (numbers[name], name): [_distance(one, reference.get(one.cell.seed, ())) for one in record.of(name)]
+        for name in record.treatments
     }
     apart = {key: curves for key, curves in found.items() if any(values for _, values in curves)}
     values = [value for curves in apart.values() for _, some in curves for value in some]
@@ -367,8 +373,12 @@ def _steps(one: CellResult) -> Sequence[float]:
 def _panels(comparison: Comparison, places: Places, label: str) -> tuple[Panel, ...]:
     record = comparison.record
     control = [one for one in record.of(BASELINE) if places(one) and one.curve.train_loss]
-    rows = [(number, name, record.of(name)) for number, name in enumerate(record.treatments, start=1)]
-    drawn = [(number, name, known) for number, name, cells in rows if (known := [one for one in cells if places(one)])]
+    numbers = row_numbers(record)
+    drawn = [
+        (numbers[name], name, known)
+        for name in record.treatments
+        if (known := [one for one in record.of(name) if places(one)])
+    ]
     ends = _limits(control, [cells for _, _, cells in drawn])
     if ends is None:
         return ()
@@ -498,14 +508,14 @@ CAPTIONS = {
     ),
     "seconds": (
         "Training loss by seconds of optimizer steps, the first one included; start, evaluation and checkpoints are "
-        "not. One line per process, the first seed in full colour, smoothed by a running mean over a twentieth of the "
+        "not. One line per run, the first seed in full colour, smoothed by a running mean over a twentieth of the "
         "steps (at least three). Points are evaluations on held-out text. The broad grey line is the baseline. Losses "
         "of the first steps may be above the panels."
     ),
     "step_times": (
-        "Seconds of the steady steps of all processes of a row, as a histogram on the line of its name; the dark line "
+        "Seconds of the steady steps of all runs of a row, as a histogram on the line of its name; the dark line "
         "is the median. A number at the right counts slower steps beyond the axis. Intervals are not read from this "
-        "figure: they are over processes."
+        "figure: they are over runs."
     ),
     "losses": (
         "The same losses by optimizer step. Where a row trains as the baseline does, its line is on the grey one."

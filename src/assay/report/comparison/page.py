@@ -96,7 +96,7 @@ def content(study: StudyView) -> dict[str, Any]:
         "size": size(comparison),
         "parts": _parts(study),
         "columns": columns(comparison.run),
-        "rows": [_row(row, max(0, number - 1), columns(comparison.run)) for number, row in enumerate(rows)],
+        "rows": [_row(row, study.number(row.treatment), columns(comparison.run)) for row in rows],
         "footnotes": footnotes(comparison),
         "meanings": meanings(comparison),
         "configuration": configuration(comparison) | _machine_group(comparison),

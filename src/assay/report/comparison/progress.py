@@ -101,10 +101,10 @@ class Board:
             if not self._blocks:
                 self._untimed.start(news.cell)
             self.wave = next((at for at, wave in enumerate(self._waves) if news.cell in wave), self.wave)
-            again = f"block repeated {news.number - self._blocks}×"
-            block = f"block {news.number}/{self._blocks}" if news.number <= self._blocks else again
+            again = f"timing repeated {news.number - self._blocks}×"
+            block = f"timing {news.number}/{self._blocks}" if news.number <= self._blocks else again
             self.states[news.cell.name] = {"start": "starting", "block": block}.get(news.piece, "finishing")
-        elif isinstance(news, Working) and not self.states[news.cell.name].startswith("block"):
+        elif isinstance(news, Working) and not self.states[news.cell.name].startswith("timing"):
             self.states[news.cell.name] = news.phase.replace("_", " ")
         elif isinstance(news, Stepped):
             self._last = news
@@ -151,10 +151,10 @@ class Board:
         """Return a text such as ``"7 rows × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"``."""
         named = [one for one in self.cells if one.treatment != NUDGED]
         rows, seeds = len({one.treatment for one in named}), len({one.seed for one in named})
-        processes = 1 + max((one.process for one in named), default=0)
-        more = len(self.cells) - rows * seeds * processes
+        repeats = 1 + max((one.process for one in named), default=0)
+        more = len(self.cells) - rows * seeds * repeats
         text = f"{_count(rows, 'row')} × {_count(seeds, 'seed')}" + (
-            f" × {processes} processes" if processes > 1 else ""
+            f" × {repeats} repeats" if repeats > 1 else ""
         )
         text += f" and {_count(more, 'more baseline')}" if more > 0 else ""
         left = self.seconds_left()

@@ -86,10 +86,10 @@ def footnotes(comparison: Comparison) -> list[str]:
 def method_of(comparison: Comparison) -> str:
     """Return the sentence on what changes are relative to, and what brackets are."""
     record = comparison.record
-    each = f", {record.protocol.blocks} interleaved blocks in each" if record.timed else ""
+    each = f", each timed {record.protocol.blocks} times, in turns" if record.timed else ""
     return (
         f"Changes are relative to both runs of the baseline ({size(comparison)}{each}). Brackets are "
-        "intervals in percent over processes; all intervals of a column hold together in 95 % of comparisons."
+        "intervals in percent over runs; all intervals of a column hold together in 95 % of comparisons."
     )
 
 
@@ -104,11 +104,11 @@ def _evaluated_on(comparison: Comparison) -> str:
 
 
 def size(comparison: Comparison) -> str:
-    """Return ``"3 processes per row over 3 seeds"``, or ``"at most 1 of 3 …"`` if no row has more that finished."""
+    """Return ``"3 runs per row over 3 seeds"``, or ``"at most 1 of 3 …"`` if no row has more that finished."""
     planned = comparison.record.planned
     most = max(row.finished for row in (comparison.baseline, comparison.again, *comparison.rows))
     part = "" if most == planned else f"at most {most} of "
-    return f"{part}{planned} process{'es' if planned > 1 else ''} per row over {seeds(comparison)}"
+    return f"{part}{planned} run{'s' if planned > 1 else ''} per row over {seeds(comparison)}"
 
 
 def seeds(comparison: Comparison) -> str:
@@ -131,11 +131,11 @@ def _smallest_change(comparison: Comparison) -> str:
         return (
             ""
             if not comparison.record.timed
-            else "Too few processes for intervals of times: give more --seeds or --processes."
+            else "Too few runs for intervals of times: give more --seeds or --processes."
         )
     step = comparison.resolution.get(STEP_SECONDS.name)
     deviation = (
-        f" Step times of equal processes deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."
+        f" Step times of equal runs deviate by {100 * step.deviation:.2g} % ({step.degrees} degrees of freedom)."
         if step
         else ""
     )

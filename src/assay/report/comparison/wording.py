@@ -96,11 +96,11 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def status(row: Row) -> str:
-    """Return a text such as ``"out of memory, 1 of 2 processes finished: …"``; empty if the row is done."""
+    """Return a text such as ``"out of memory, 1 of 2 runs finished: …"``; empty if the row is done."""
     if row.status is Status.DONE:
         return ""
     part = 0 < row.finished < row.planned
-    return ending(row.status, row.reason, f", {row.finished} of {row.planned} processes finished" if part else "")
+    return ending(row.status, row.reason, f", {row.finished} of {row.planned} runs finished" if part else "")
 
 
 def ending(status: Status, reason: str | None, progress: str = "") -> str:
@@ -202,10 +202,10 @@ def _remark(metric: Metric, effect: Effect | None, verdict: Verdict | None) -> s
     if verdict is Verdict.UNTOLD:
         return f"{verdict.value}: {effect.untold}"
     if metric.kind == "exact":
-        return "range of processes" if effect.interval else "exact"
+        return "range of runs" if effect.interval else "exact"
     if effect.interval:
         return "" if format_percent(effect.change) != format_percent(0.0) else "a difference below 0.05 %"
-    return "too few seeds" if metric.kind == "loss" else "too few processes"
+    return "too few seeds" if metric.kind == "loss" else "too few runs"
 
 
 def _tone(metric: Metric, effect: Effect | None, verdict: Verdict | None) -> Tone:

@@ -37,6 +37,8 @@ DARK = ("#b5b3ad", "#4ba3dd", "#f08a3c", "#2fbf93", "#d78fbb", "#e0b13c", "#7cc7
 
 _SERIES = tuple(f"#0a0a{number:02x}" for number in range(len(LIGHT)))
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
+COLOURS, SHAPES = len(LIGHT) - 1, len(_MARKERS)
+"""Numbers of colours besides the baseline's, and of shapes of points."""
 
 SMALL = 5.2
 """Largest width in inches of a figure that a page fits into a narrow screen; wider ones scroll."""

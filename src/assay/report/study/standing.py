@@ -17,10 +17,10 @@ def outlook_report(plan: "Outlook", *, cells: bool = False) -> Iterator[Block]:
     `cells` adds a table of every cell.
     """
     yield Facts.of(_whole(plan))
-    columns = ("row", "processes", "peak of tensors", "step", "process", "remark")
+    columns = ("row", "runs", "peak of tensors", "step", "process", "remark")
     yield Table.of(columns, map(_row, plan.rows), right=columns[1:5], spare=("step",))
     if cells:
-        names = ("run of", "seed", "process", "peak of tensors", "time", "remark")
+        names = ("run of", "seed", "repeat", "peak of tensors", "time", "remark")
         yield Table.of(names, map(_cell, plan.cells()), right=names[1:5])
         if plan.drifts:
             yield f"Further runs of the baseline with nudged weights: {plan.drifts}."
@@ -40,9 +40,9 @@ def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
     yield "kind", plan.kind
     yield "base", plan.base
     rows = f"{able}" if able == len(plan.rows) else f"{able} of {len(plan.rows)} can run"
-    yield "rows", f"{rows}, the control among them, twice in every group of processes"
-    yield "processes", f"{format_count(plan.processes)} over {plan.seeds} seed{'s' if plan.seeds > 1 else ''}"
-    yield "time", UNKNOWN if plan.seconds is None else f"{format_seconds(plan.seconds)}, one process working at a time"
+    yield "rows", f"{rows}, the control among them, which runs twice at each seed"
+    yield "runs", f"{format_count(plan.processes)} over {plan.seeds} seed{'s' if plan.seeds > 1 else ''}"
+    yield "time", UNKNOWN if plan.seconds is None else f"{format_seconds(plan.seconds)}, one run at a time"
 
 
 def _row(row: "RowOutlook") -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 Each analysis that a section shows is computed once, whoever asks for it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from assay.analysis.comparison import Comparison
 from assay.report.blocks import Block
+from assay.report.comparison.row_numbers import row_numbers
 from assay.report.kit.view import View
 from assay.report.study.section import Filled, Section
 
@@ -38,8 +39,11 @@ class StudyView(View):
 
     def number(self, treatment: str) -> int:
         """Return the number of a row, by which it has its colour in every figure; the baseline's is 0."""
-        rows = self.comparison.record.treatments
-        return 1 + rows.index(treatment) if treatment in rows else 0
+        return self._numbers.get(treatment, 0)
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return row_numbers(self.comparison.record)
 
     @cached_property
     def sections(self) -> tuple[Filled, ...]:

@@ -25,7 +25,7 @@ def test_they_have_the_answer_the_baseline_and_what_to_run() -> None:
     assert list(found) == ["result", "against", "next"]
     assert found["result"][0].startswith("Turn on sdpa_attention: steps take 12 % less time and 28 % less memory, at ")
     assert "the baseline: tensors, peak 65.0 MiB" in found["against"][0]
-    assert found["against"][0].endswith("3 processes per row over 3 seeds")
+    assert found["against"][0].endswith("3 runs per row over 3 seeds")
     assert found["next"] == ["assay train demo --with sdpa_attention    trains with the chosen row"]
 
 
@@ -53,7 +53,7 @@ def test_nothing_finished_is_said() -> None:
 
 def test_a_study_that_a_limit_of_time_ended_is_counted_as_it_ran() -> None:
     found = lines(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))
-    assert found["against"][0].endswith("at most 1 of 3 processes per row over 1 of 3 seeds")
+    assert found["against"][0].endswith("at most 1 of 3 runs per row over 1 of 3 seeds")
     assert "whether the loss of sdpa_attention" in found["result"][0]
     assert "is as good, with fewer than three seeds" in found["result"][0]
     assert "resume" in found["next"][0]
@@ -62,7 +62,7 @@ def test_a_study_that_a_limit_of_time_ended_is_counted_as_it_ran() -> None:
 def test_rows_that_a_person_stopped_are_no_answer_and_the_reason_is_said() -> None:
     made = cut_short(record(seeds=3), ("sdpa_attention", 0)).model_copy(update={"ending": StudyEnding.INTERRUPTED})
     (said,) = lines(analyse(made))["result"]
-    assert said.startswith("No row has all its processes yet, so none is chosen")
+    assert said.startswith("No row has all its runs yet, so none is chosen")
 
 
 def test_a_limit_of_time_before_the_first_row_is_said() -> None:

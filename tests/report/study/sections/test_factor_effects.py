@@ -74,7 +74,7 @@ def test_few_seeds_have_a_sentence_and_no_interval() -> None:
     found = shown(compared(factorial({"a": ("0", "1"), "b": ("0", "1")}), lambda _: (1.0, 1.0, 1.0), seeds=1))
     said = [one for one in found["effects"] if isinstance(one, str)]
     assert "No intervals of validation loss: they need three seeds that have all rows." in said
-    assert "No intervals of process, peak, step time: give more seeds or processes." in said
+    assert "No intervals of process, peak, step time: give more seeds or repeats." in said
 
 
 def test_a_study_of_losses_only_has_no_times(comparison: Comparison) -> None:

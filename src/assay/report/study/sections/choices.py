@@ -66,7 +66,7 @@ def _weighted(own: RowRanking, comparison: Comparison) -> Iterator[Block]:
     if context := comparison.record.context:
         yield f"Rows are ranked at each level of {names(context)}, against the control there."
     if any(one.interval is None for one in own.rows):
-        yield "Rows without an interval have too few seeds or processes, and share a rank with all others."
+        yield "Rows without an interval have too few seeds or repeats, and share a rank with all others."
     if own.unranked:
         yield f"Not ranked, for want of a figure: {names([comparison.names.get(row, row) for row in own.unranked])}."
 

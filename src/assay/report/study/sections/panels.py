@@ -123,12 +123,12 @@ def front_panels(study: "StudyView") -> tuple[Panel, ...]:
     found = study.of(frontier)
     if not {"memory", "time"} <= {one.name for one in found.criteria}:
         return ()
-    return (Panel("memory against time", partial(_draw_front, found), 4.4, width=SMALL),)
+    points = [(study.number(one.row.treatment), one) for one in found.rows if one.figures]
+    return (Panel("memory against time", partial(_draw_front, found, points), 4.4, width=SMALL),)
 
 
-def _draw_front(found: CriteriaFront, axis: Any) -> None:
+def _draw_front(found: CriteriaFront, points: Sequence[tuple[int, Standing]], axis: Any) -> None:
     by_name = {one.name: one for one in found.criteria}
-    points = [(number, one) for number, one in enumerate(found.rows) if one.figures]
     crowded = len(points) > _NAMED
     scale, unit = byte_unit(min(one.figures["memory"] for _, one in points))
     labels = []
@@ -244,9 +244,10 @@ _MOST_PARTS = 8
 
 def part_panels(study: "StudyView") -> tuple[Panel, ...]:
     """Return the panels of the stacks in the order of the rows; empty if no row has parts of its own."""
-    known, numbers = metrics(), {name: at for at, name in enumerate(study.comparison.record.treatments, start=1)}
+    known, rows = metrics(), study.comparison.record.treatments
+    numbers = {name: study.number(name) for name in rows}
     found = [
-        (numbers[one.row], one, each.metric)
+        (rows.index(one.row), one, each.metric)
         for each in study.of(deviations)
         if known[each.metric].unit in ("bytes", "seconds")
         for one in each.deviations

@@ -123,5 +123,5 @@ def too_few(bounded: Sequence[tuple[str, bool]]) -> list[str]:
     timed = [title(name) for name, one in bounded if not one and known[name].kind == "timed"]
     return [
         *([f"No intervals of {', '.join(losses)}: they need three seeds that have all rows."] if losses else []),
-        *([f"No intervals of {', '.join(timed)}: give more seeds or processes."] if timed else []),
+        *([f"No intervals of {', '.join(timed)}: give more seeds or repeats."] if timed else []),
     ]
