@@ -62,7 +62,7 @@ def device_memory(found: Estimate) -> DeviceMemory | None:
     if found.machine.device(found.run.device) != "cuda":
         return None
     working = working_storage(found)
-    return DeviceMemory(working, reserved_bytes(found.cost, working), CONTEXT)
+    return DeviceMemory(working, reserved_bytes(found.cost, working, found.composed.requests), CONTEXT)
 
 
 def device_memory_values(found: Estimate) -> dict[str, dict[str, int] | None] | None:

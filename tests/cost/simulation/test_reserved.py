@@ -6,6 +6,7 @@ import pytest
 
 from assay.cost import Cost, replay
 from assay.cost.simulation.caching_allocator import SMALL_REQUEST, block_bytes
+from assay.cost.simulation.peak_parts import compose_peak
 from assay.cost.simulation.reserved import Interval, RecordedLedger, _played, record_events, reserved_bytes, with_update
 from assay.cost.simulation.timeline import play
 from assay.estimator import estimate
@@ -48,7 +49,7 @@ def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
         slow.allocate(-2 - place, tensor.nbytes)
     for step in range(3):
         requests = 0
-        for event in ledger.events:
+        for event in ledger.requests.events:
             if event < 0:
                 slow.release(-1 - event)
             else:
@@ -60,7 +61,7 @@ def test_a_search_of_all_gaps_reserves_the_same(stack: tuple[str, ...]) -> None:
                 slow.allocate(10**6 + place, tensor.nbytes)
         for number in range(requests):
             slow.release(number)
-    assert _played(one, ledger.events, 0, 0).reserved_bytes == slow.reserved_bytes
+    assert _played(one, ledger.requests.events, 0, 0).reserved_bytes == slow.reserved_bytes
 
 
 @pytest.mark.parametrize("stack", STACKS[:-1])
@@ -74,13 +75,19 @@ def test_temporaries_of_one_size_change_nothing_where_blocks_are_freed_at_once(s
     assert first.allocated_peak_bytes == second.allocated_peak_bytes
 
 
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_replay_with_parts_keeps_the_same_requests(stack: tuple[str, ...]) -> None:
+    one = cost(*stack)
+    assert compose_peak(one).requests == tuple(record_events(one))
+
+
 def test_events_add_up_to_the_peak_of_tensors() -> None:
     one = cost("bf16_mixed")
     ledger = RecordedLedger()
     play(one, ledger)
     peak = replay(one).peak.nbytes
     live, sizes, most = one.held_bytes, [], 0
-    for event in ledger.events:
+    for event in ledger.requests.events:
         live += event if event >= 0 else -sizes[-1 - event]
         if event >= 0:
             sizes.append(event)

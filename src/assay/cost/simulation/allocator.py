@@ -79,6 +79,27 @@ class Storage:
         return self.holders == 1 and self.nbytes == nbytes
 
 
+class Requests:
+    """Requests of a step and their frees, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[int] = []
+        """Bytes of each request; for a free −1 − n, where n is the number of the request, from 0 on."""
+        self._numbers: dict[Storage, int] = {}
+        self._made = 0
+
+    def add(self, storage: Storage) -> None:
+        """Record the request for a storage."""
+        self._numbers[storage] = self._made
+        self._made += 1
+        self.events.append(storage.nbytes)
+
+    def free(self, storage: Storage) -> None:
+        """Record the free of a storage, unless the step began with it."""
+        if storage in self._numbers:
+            self.events.append(-1 - self._numbers.pop(storage))
+
+
 @dataclass
 class Ledger:
     """Bytes alive, allocations so far, and the highest instant of each part of the step."""
@@ -184,6 +205,9 @@ class Ledger:
         asked = live + self.workspaces - self.captured
         if asked > self.requested[3]:
             self.requested = (phase, operation, site, asked)
+
+    def end_passes(self) -> None:
+        """Nothing happens when the last backward has ended, before the update."""
 
     def note(self, part: Part) -> None:
         """Keep more of the instant that has become the highest of its part."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from assay.cost.simulation.allocator import ACTIVATION, Category, Ledger, Moment, Part, Storage
+from assay.cost.simulation.allocator import ACTIVATION, Category, Ledger, Moment, Part, Requests, Storage
 from assay.cost.simulation.timeline import Timeline, play, replay
 from assay.cost.step_cost import Cost
 
@@ -125,6 +125,30 @@ class Sorted(Ledger):
             storage.counted = name
 
 
+@dataclass
+class _Requested(Sorted):
+    """A ledger that also keeps the requests of the passes, for a simulation of the device's allocator."""
+
+    requests: Requests = field(default_factory=Requests)
+    passes: tuple[int, ...] = ()
+
+    def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
+        """Allocate a storage, and record the request."""
+        storage = super().take(nbytes, category, site)
+        self.requests.add(storage)
+        return storage
+
+    def drop(self, storage: Storage) -> None:
+        """Remove one holder; with the last the storage is freed."""
+        super().drop(storage)
+        if storage.holders == 0:
+            self.requests.free(storage)
+
+    def end_passes(self) -> None:
+        """Keep what was requested until now."""
+        self.passes = tuple(self.requests.events)
+
+
 @dataclass(frozen=True)
 class Composed:
     """A replayed step with the parts of its instants."""
@@ -134,6 +158,8 @@ class Composed:
     """Bytes on the device before the step, by part."""
     counts: tuple[Mapping[str, int], ...]
     """Further bytes at each instant of the timeline, by part."""
+    requests: tuple[int, ...] | None = None
+    """Requests and frees of a step on a GPU before its update, as in `reserved.record_events`; None on a CPU."""
 
     def parts(self, instant: Moment) -> dict[str, int]:
         """Bytes of each part of one of the timeline's instants, without parts of zero bytes."""
@@ -160,8 +186,10 @@ class Composed:
 
 def compose_peak(cost: Cost) -> Composed:
     """Replay a step, and sort its bytes by part."""
-    ledger = Sorted(cost.held_bytes)
-    return Composed(replay(cost, ledger), _held(cost), tuple(ledger.noted.values()))
+    ledger = Sorted(cost.held_bytes) if cost.kernels.gpu is None else _Requested(cost.held_bytes)
+    timeline, held = replay(cost, ledger), _held(cost)
+    requests = ledger.passes if isinstance(ledger, _Requested) else None
+    return Composed(timeline, held, tuple(ledger.noted.values()), requests)
 
 
 def _held(cost: Cost) -> dict[str, int]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from assay.cost.simulation.allocator import Category, Ledger, Storage
+from assay.cost.simulation.allocator import Category, Ledger, Requests, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, CachedBlock, CachingAllocator, Full
 from assay.cost.simulation.timeline import play
 from assay.cost.step_cost import Cost
@@ -47,24 +47,19 @@ class RecordedLedger(Ledger):
 
     def __init__(self) -> None:
         super().__init__(live=0)
-        self.events: list[int] = []
-        """Bytes of each request; for a free −1 − n, where n is the number of the request, from 0 on."""
-        self._numbers: dict[Storage, int] = {}
-        self._requests = 0
+        self.requests = Requests()
 
     def take(self, nbytes: int, category: Category = Category.TEMPORARY, site: str = "") -> Storage:
         """Record a request."""
         storage = Storage(nbytes, category, site)
-        self._numbers[storage] = self._requests
-        self._requests += 1
-        self.events.append(nbytes)
+        self.requests.add(storage)
         return storage
 
     def drop(self, storage: Storage) -> None:
         """Remove one holder; record the free with the last."""
         storage.holders -= 1
-        if storage.holders == 0 and storage in self._numbers:
-            self.events.append(-1 - self._numbers.pop(storage))
+        if storage.holders == 0:
+            self.requests.free(storage)
 
     def mark(self, phase: str, operation: str, site: str) -> None:
         """Nothing happens at an instant."""
@@ -79,14 +74,15 @@ def kept_workspaces(cost: Cost, capability: tuple[int, int]) -> int:
     return sum(sizes[library] for used in (ahead, again | back) for library in used)
 
 
-def reserved_bytes(cost: Cost, working: Interval) -> Interval | None:
+def reserved_bytes(cost: Cost, working: Interval, events: Sequence[int] | None = None) -> Interval | None:
     """Return the bytes that the caching allocator reserves; None for a captured graph.
 
-    `working` has the bytes that libraries keep from the same allocator.
+    `working` has the bytes that libraries keep from the same allocator. `events` are those of `record_events`, where a
+    replay has kept them already.
     """
     if cost.replayed:
         return None
-    events = record_events(cost)
+    events = record_events(cost) if events is None else events
     played = [_played(cost, with_update(events, cost, repeats=delay > 0), working.high, delay) for delay in _DELAYS]
     in_use = min(one.allocated_peak_bytes for one in played) - working.high + working.low
     low = -(-in_use // ROUNDED_SEGMENT) * ROUNDED_SEGMENT
@@ -94,13 +90,13 @@ def reserved_bytes(cost: Cost, working: Interval) -> Interval | None:
 
 
 def record_events(cost: Cost) -> list[int]:
-    """Return the requests and frees of a step before its update, as in `Recorded.events`."""
+    """Return the requests and frees of a step before its update, as in `Requests.events`."""
     ledger = RecordedLedger()
     play(cost, ledger, update=False)
-    return ledger.events
+    return ledger.requests.events
 
 
-def with_update(events: list[int], cost: Cost, *, repeats: bool = True) -> list[int]:
+def with_update(events: Sequence[int], cost: Cost, *, repeats: bool = True) -> list[int]:
     """Return the events of a whole step, whose update takes one temporary after the other.
 
     Without `repeats` it takes one of each size. Where blocks are freed at once, a further one of the same size gets the

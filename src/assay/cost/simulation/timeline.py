@@ -70,6 +70,7 @@ def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     if cost.replayed:
         ledger.capture()
         step.multiply_again()
+    ledger.end_passes()
     if update:
         step.update(cost.update)
     return saved

@@ -12,7 +12,7 @@ from assay.cost import Cost, Operation
 from assay.cost.operation import Gradient
 from assay.cost.tensor import alter
 from assay.estimator.timing.launched_kernels import backward, forward, gradient_sum
-from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play
+from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play, play_repeated
 from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     COMPILED,
@@ -53,9 +53,9 @@ class GpuStep:
 
     def played(self) -> PlayedQueue:
         """Play the steps between two reads, and return the mean of one."""
-        waits = (WAIT,) if self.read_every == 1 else ()
-        step = (*self.passes, *waits, *self.update)
-        found = play((*step * self.read_every, WAIT))
+        if self.read_every == 1:
+            return play((*self.passes, WAIT, *self.update, WAIT))
+        found = play_repeated((*self.passes, *self.update), self.read_every)
         return PlayedQueue(*(one / self.read_every for one in found))
 
 

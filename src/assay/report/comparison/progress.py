@@ -153,9 +153,7 @@ class Board:
         rows, seeds = len({one.treatment for one in named}), len({one.seed for one in named})
         repeats = 1 + max((one.process for one in named), default=0)
         more = len(self.cells) - rows * seeds * repeats
-        text = f"{_count(rows, 'row')} × {_count(seeds, 'seed')}" + (
-            f" × {repeats} repeats" if repeats > 1 else ""
-        )
+        text = f"{_count(rows, 'row')} × {_count(seeds, 'seed')}" + (f" × {repeats} repeats" if repeats > 1 else "")
         text += f" and {_count(more, 'more baseline')}" if more > 0 else ""
         left = self.seconds_left()
         return f"{text}, about {_about(left)} on this machine" if left else text

@@ -289,9 +289,7 @@ def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
 def no_answer(comparison: Comparison) -> str:
     """Return the sentence on why a study has no answer."""
     if comparison.baseline.finished and any(row.finished for row in comparison.rows):
-        return (
-            "No row has all its runs yet, so none is chosen; the table has the figures of those that have ended."
-        )
+        return "No row has all its runs yet, so none is chosen; the table has the figures of those that have ended."
     return " ".join(filter(None, ("No row has finished, so nothing can be compared.", time_limit_sentence(comparison))))
 
 
