@@ -21,9 +21,9 @@ CHECKED = ValueProof(verdict=True, steps=3, replayed=1, middle_steps=1)
 LONG = "sdpa_attention+bf16_mixed+activation_checkpointing+gradient_accumulation:micro_batches=4"
 
 
-def printed(made: ComparisonRecord, *, terminal: bool = True) -> list[str]:
+def printed(made: ComparisonRecord, *, terminal: bool = True, width: int = 80) -> list[str]:
     stream = io.StringIO()
-    console = Console(file=stream, width=80, force_terminal=terminal, color_system=None)
+    console = Console(file=stream, width=width, force_terminal=terminal, color_system=None)
     print_summary(StudyView(analyse(made)), console)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
 
@@ -161,6 +161,20 @@ def test_the_table_is_at_most_80_columns_wide_with_long_names_and_wide_figures(t
     assert max(map(len, table)) <= 80
     assert not any("…" in line for line in table)
     assert any(line.startswith("gradient_accumulation") for line in table)
+
+
+@pytest.mark.parametrize("width", [40, 60, 77])
+def test_a_narrow_terminal_has_every_change_and_loss_whole(width: int) -> None:
+    factors = {**FACTORS, TREATMENTS[0]: (5.72, 0.78, 0.88, 0.5)}
+    made = record(seeds=3, factors=factors)
+    lines = printed(made, width=width)
+    table = lines[: next(at for at, line in enumerate(lines) if not line)] if "" in lines else lines
+    assert max(map(len, table)) <= width
+    whole_table = "\n".join(table)
+    assert "…" not in whole_table
+    for one in rows(made).values():
+        for text in (one.loss, *(change.text for change in one.changes)):
+            assert text in whole_table
 
 
 def test_drawn_studies_fit_80_columns() -> None:

@@ -167,26 +167,36 @@ _STYLES: dict[Tone, str] = {"better": "green", "worse": "red", "neutral": ""}
 _BAR = 3
 """Characters of a bar, which is full at a change of 100 %."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_NAME, _FIGURE = 26, 8
-"""Widths of the columns of names and of figures, in characters; the table fits 80."""
+_NAME, _FIGURE, _LOSS = 26, 8, 13
+"""Widths of the columns of names, of figures, and of the loss with its mark, in characters; the table fits 80."""
+_WIDE = 78
+"""Columns of a terminal that has room for bars and predictions."""
+_SHORTEST_NAME = 8
 
 
 def print_summary(study: "StudyView", console: "Console") -> None:
-    """Print the table within 80 columns: changes with bars, predictions dimmed, and proofs as ticks."""
+    """Print the table within 80 columns: changes with bars, predictions dimmed, and proofs as ticks.
+
+    A narrow terminal has changes without bars and predictions, and names over several lines.
+    """
     from rich.table import Table
 
-    found = study.summary
+    found, wide = study.summary, console.width >= _WIDE
     rows = fewer(found, study.answer)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("", width=_NAME)
+    room = console.width - len(found.titles) * (_FIGURE + 1) - _LOSS - 1
+    table.add_column("", width=_NAME if wide else max(_SHORTEST_NAME, min(_NAME, room)), overflow="fold")
     for title in found.titles:
-        table.add_column(title, justify="right", no_wrap=True, min_width=_FIGURE)
-        table.add_column("", no_wrap=True, width=_BAR)
-        table.add_column("pred.", justify="right", no_wrap=True, min_width=5, style="dim", header_style="dim")
-    table.add_column("loss", justify="right", no_wrap=True)
+        table.add_column(
+            title if wide else title.removeprefix("step "), justify="right", no_wrap=True, min_width=_FIGURE
+        )
+        if wide:
+            table.add_column("", no_wrap=True, width=_BAR)
+            table.add_column("pred.", justify="right", no_wrap=True, min_width=5, style="dim", header_style="dim")
+    table.add_column("loss", justify="right", no_wrap=wide)
     table.add_column("", no_wrap=True)
     for one in rows:
-        table.add_row(*_cells(one))
+        table.add_row(*_cells(one, wide))
     console.print(table, soft_wrap=True)
     for line in _below(found, rows):
         console.print(line, style="dim", highlight=False, markup=False, soft_wrap=not console.is_terminal)
@@ -209,17 +219,15 @@ def _below(found: Summary, rows: Sequence[SummaryRow]) -> Iterator[str]:
         yield f"{mark} {which}: {remark}"
 
 
-def _cells(one: SummaryRow) -> list["Text"]:
+def _cells(one: SummaryRow, wide: bool) -> list["Text"]:
     from rich.text import Text
 
     cells = [Text(one.row.label)]
     for change in one.changes:
         style = _STYLES[change.tone]
-        cells += [
-            Text(change.text, style),
-            Text(_bar(change.fraction), style),
-            Text(change.predicted.removesuffix(" %")),
-        ]
+        cells.append(Text(change.text, style))
+        if wide:
+            cells += [Text(_bar(change.fraction), style), Text(change.predicted.removesuffix(" %"))]
     tick = {PROVEN: "green", WRONG: "red"}.get(one.proof, "yellow")
     mark = Text("!", "yellow") if one.row.flags else Text(one.proof, tick)
     return [*cells, Text(one.loss, _STYLES[one.loss_tone]), mark]
