@@ -121,14 +121,17 @@ def _parts(study: "StudyView") -> Iterator[Part]:
 def write_handout(study: "StudyView", path: Path, form: str) -> Path:
     """Write the report as one of `FORMATS`, with its figures beside it, and return its path.
 
-    Raises `UsageError` as `check_page`, and if a PDF is asked for and there is no Chromium, and `StorageError`.
+    Raises `UsageError` as `check_page`, for a figure's file that is there without a report, and if a PDF is asked for
+    and there is no Chromium, and `StorageError`.
     """
     browser = _chromium() if form == "pdf" else None
     check_page(path, FORMATS[form])
     found, prefix = handout(study), f"{path.stem}-"
-    for one in found.pictures:
-        for kind in ("png", "svg"):
-            save(one.figure, path.parent / f"{prefix}{one.name}.{kind}")
+    files = {path.parent / f"{prefix}{one.name}.{kind}": one for one in found.pictures for kind in ("png", "svg")}
+    if not path.exists() and (strange := next(filter(Path.exists, files), None)):
+        raise UsageError(f"{strange} is there without its report, and would be replaced; give the report another name")
+    for file, one in files.items():
+        save(one.figure, file)
     if form == "md":
         write_file(path, markdown(found, prefix).encode())
     elif browser is None:
