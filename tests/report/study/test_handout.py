@@ -63,7 +63,7 @@ def test_a_file_that_is_no_report_stays(study: StudyView, form: str, tmp_path: P
 def test_a_figure_of_somebody_else_is_not_replaced(study: StudyView, tmp_path: Path) -> None:
     mine = tmp_path / "mine-answer.png"
     mine.write_text("a holiday")
-    with pytest.raises(UsageError, match="mine-answer.png is there without its report, and would be replaced"):
+    with pytest.raises(UsageError, match=r"mine-answer\.png is there without its report, and would be replaced"):
         write_handout(study, tmp_path / "mine.md", "md")
     assert mine.read_text() == "a holiday"
     assert [one.name for one in tmp_path.iterdir()] == [mine.name]
