@@ -112,6 +112,20 @@ def test_nothing_of_a_hostile_record_is_executed(opened: Open, serve: Serve, hom
     page.wait_for_selector("#proofs li:has-text('onerror')")
 
 
+def test_a_later_proof_takes_the_place_of_an_earlier_one(
+    opened: Open, serve: Serve, home: Home, ready_run: ReadyRun
+) -> None:
+    folder = made(home, ready_run)
+    seen = {"event": "evidence", "optimization": "bf16_mixed", "observed": "4 of 4 matmuls", "verdict": True}
+    checks = [{"event": "values", "proof": {"verdict": True, "steps": steps}} for steps in (1, 2, 5)]
+    say(folder, seen, checks[0], checks[1], {"event": "note", "text": "a note"}, checks[2], {**seen, "observed": "all"})
+    page = opened(f"/runs/{folder.id}", address=serve(home.root))
+    page.wait_for_selector("#proofs li:has-text('right in 5 steps')")
+    lines = page.locator("#proofs li").all_inner_texts()
+    assert [line.split(":")[0] for line in lines] == ["bf16_mixed", "values", "a note"]
+    assert lines[0] == "bf16_mixed: proven, all"
+
+
 def test_a_peak_that_was_not_measured_is_a_dash(opened: Open, serve: Serve, home: Home, ready_run: ReadyRun) -> None:
     folder = made(home, ready_run)
     block = {"event": "block", "steps": 2, "seconds": 0.2, "median_step_seconds": 0.1, "tokens": 32}

@@ -46,7 +46,7 @@ def test_a_course_has_everything_that_the_page_shows(home: Home, ready_run: Read
     )
     assert (unread["blocks"], unread["unmeasured"]) == ([], UNMEASURED)
     assert batch["unmeasured"] is None
-    assert batch["proofs"] == ["bf16_mixed: proven, 49 of 49"]
+    assert batch["proofs"] == [("bf16_mixed", "bf16_mixed: proven, 49 of 49")]
     assert (batch["phase"], batch["done"], batch["total"]) == ("memory pass", 2, 6)
     assert batch["left"] == "400 ms"  # four steps of a tenth of a second
 

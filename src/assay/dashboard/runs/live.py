@@ -28,6 +28,8 @@ from assay.report.run import proof
 from assay.store.run_folder import RunSpec
 from assay.units import format_seconds
 
+VALUES = "values"
+"""What the value check proves."""
 UNMEASURED = "Only Linux tells the peak of a process."
 _LARGEST_LOG = 700.0
 """Largest logarithm whose exponential is a float."""
@@ -119,13 +121,16 @@ def _by_process(events: Sequence[LogEvent]) -> Iterator[Sequence[LogEvent]]:
         yield events[begin:]
 
 
-def _proof(event: LogEvent) -> str | None:
-    """Sentence of an event that proves something, or says something to the user; None for all others."""
+def _proof(event: LogEvent) -> tuple[str, str] | None:
+    """Return what an event proves, and a sentence; None for events without one.
+
+    A later proof of the same takes the place of an earlier one. A note to the user proves nothing, and stays.
+    """
     if isinstance(event, EvidenceEvent):
-        return legible(proof(event.evidence()), LONGEST)
+        return legible(event.evidence().optimization, LONGEST), legible(proof(event.evidence()), LONGEST)
     if isinstance(event, ValuesEvent):
         try:
-            return legible(f"values: {value_check(ValueProof.model_validate(event.proof))}", LONGEST)
+            return VALUES, legible(f"values: {value_check(ValueProof.model_validate(event.proof))}", LONGEST)
         except ValueError:  # a later version may write other fields
             return None
-    return legible(event.text, LONGEST) if isinstance(event, NoteEvent) else None
+    return ("", legible(event.text, LONGEST)) if isinstance(event, NoteEvent) else None

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from assay.config.home import Home
+from assay.dashboard.runs.live import VALUES
 from assay.dashboard.runs.results import Results
 from assay.errors import UsageError
 from assay.records.run import RunResult
@@ -53,6 +54,7 @@ def differences(ours: RunResult, theirs: RunResult) -> Iterable[Block]:
     yield Table.of(("figure", here, there, "change"), changed_rows(figures(ours, theirs)), (here, there, "change"))
 
 
-def _proofs(result: RunResult) -> list[str]:
-    found = [proof(one) for one in result.evidence]
-    return found if result.values is None else [*found, f"values: {value_check(result.values)}"]
+def _proofs(result: RunResult) -> dict[str, str]:
+    """Return the sentence on each thing that was proven, the latest if there are several, as `live` sends them."""
+    found = {one.optimization: proof(one) for one in result.evidence}
+    return found if result.values is None else {**found, VALUES: f"values: {value_check(result.values)}"}

@@ -5,7 +5,6 @@
   const predicted = Number(course.dataset.predicted); // seconds of a step; 0 if there are none
   const steps = new Map();
   const evaluations = new Map();
-  const proofs = new Set([...document.querySelectorAll("#proofs li:not(.note)")].map((one) => one.textContent));
   let blocks = [];
   let due = false;
   const MOST_POINTS = 3000;
@@ -26,7 +25,7 @@
     for (const [step, loss] of batch.evaluations) evaluations.set(step, loss);
     blocks.push(...batch.blocks);
     if (batch.unmeasured) put("unmeasured", batch.unmeasured);
-    for (const text of batch.proofs) prove(text);
+    for (const [of, text] of batch.proofs) prove(of, text);
     put("phase", batch.phase);
     put("step", `${batch.done} of ${batch.total}`);
     put("left", batch.left);
@@ -36,11 +35,14 @@
     if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(); }); }
   }
 
-  function prove(text) {
-    if (proofs.has(text)) return;
-    proofs.add(text);
+  // A later proof of the same takes the place of an earlier one; a note, which proves nothing, is listed once.
+  function prove(of, text) {
+    const lines = [...document.querySelectorAll("#proofs li:not(.note)")];
+    const known = lines.find((one) => (of ? one.dataset.of === of : one.textContent === text));
+    if (known) { known.textContent = text; return; }
     document.querySelector("#proofs .note")?.remove();
     const line = document.createElement("li");
+    line.dataset.of = of;
     line.textContent = text;
     document.getElementById("proofs").append(line);
   }

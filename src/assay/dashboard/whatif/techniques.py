@@ -33,7 +33,7 @@ class Technique:
 
 
 def techniques(question: WhatIfQuestion, machine: Machine) -> tuple[Technique, ...]:
-    """Return all techniques in the order of application, but the one of the menu of micro-batches.
+    """Return all techniques but the one of the menu of micro-batches: the usual ones, and then the others.
 
     In a stack that is itself not possible every technique can be changed, because any of them may be at fault.
     """
@@ -49,7 +49,7 @@ def _lines(question: WhatIfQuestion, run: Run | None, machine: Machine) -> tuple
     given = {one.name for one in WhatIfQuestion(preset=question.preset).run().optimizations}
     added = set(_names(question.stack))
     found = []
-    for name, kind in catalogue().items():
+    for name, kind in sorted(catalogue().items(), key=lambda one: not one[1].usual):
         if name == cutting():
             continue
         on = name in given or name in added
