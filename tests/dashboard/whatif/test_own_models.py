@@ -129,7 +129,13 @@ def test_an_impossible_question_is_refused(query: dict[str, str]) -> None:
         read_own(query, ("mine.py:build",))
 
 
-def test_the_command_line_names_functions_only() -> None:
+def test_the_command_line_names_functions_of_files_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").touch()
+    with pytest.raises(UsageError, match=r"there is no file 'missing\.py'"):
+        check_models(["a.py:f", "missing.py:f"])
     assert check_models(["a.py:f", "a.py:f", "b:g"]) == ("a.py:f", "b:g")
     with pytest.raises(UsageError, match="names no function"):
         check_models(["train.py"])

@@ -12,6 +12,7 @@ import shlex
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from assay.api import gpu_peak, trace
@@ -63,10 +64,16 @@ class OwnAnswer(NamedTuple):
 
 
 def check_models(names: Sequence[str]) -> tuple[str, ...]:
-    """Return functions as the command line names them, each once. Raises `UsageError` for a text that names none."""
+    """Return functions as the command line names them, each once.
+
+    Raises `UsageError` for a text that names none, and for a file that is not there.
+    """
     for name in names:
         if not names_a_function(name):
             raise UsageError(f"--model {short_text(name)} names no function; write file.py:function or module:function")
+        file = name.rpartition(":")[0]
+        if file.endswith(".py") and not Path(file).is_file():
+            raise UsageError(f"--model {short_text(name)}: there is no file {short_text(file)}")
     return tuple(dict.fromkeys(names))
 
 
