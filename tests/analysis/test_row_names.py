@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from assay.analysis.row_names import control_name, level_names, row_names
+from assay.analysis.row_names import control_name, level_names, planned_names, row_names
 from assay.records.study import AGAIN, BASELINE, ComparisonRecord
 from support.comparisons import LABELS, TREATMENTS, record
 from support.factorials import factorial, study
@@ -125,3 +125,11 @@ def test_levels_have_the_names_that_rows_are_made_of() -> None:
         ("optimizations", "none"): "no optimization",
         ("optimizations", "sgd:momentum=0.9"): "SGD",
     }
+
+
+def test_a_plan_has_the_names_that_its_record_will_have() -> None:
+    made = in_two_sizes()
+    planned = planned_names([one.cell for one in made.cells])
+    named = row_names(made)
+    assert planned == {name: named[name] for name in planned}
+    assert any("=" in row and "=" not in name for row, name in planned.items())

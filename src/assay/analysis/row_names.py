@@ -8,9 +8,16 @@ with three numbers or more is always named. Two rows never have the same name.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from assay.analysis.factors.layout import Change, FactorLayout, is_number, level_name, planned_layout
+from assay.analysis.factors.layout import (
+    Change,
+    FactorLayout,
+    is_number,
+    layout_of_cells,
+    level_name,
+    planned_layout,
+)
 from assay.config.run import Spec
-from assay.records.study import AGAIN, BASELINE, ComparisonRecord
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord
 from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
 
 JOINT = " · "
@@ -23,12 +30,27 @@ _ACRONYMS = {"sgd": "SGD"}
 
 def row_names(record: ComparisonRecord) -> dict[str, str]:
     """Return a short name for each row of a study, by its treatment; both controls keep theirs."""
-    layout = planned_layout(record)
+    named = _unlike(planned_layout(record))
+    return {**{row: row for row in record.treatments}, **named, BASELINE: BASELINE, AGAIN: AGAIN}
+
+
+def planned_names(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return a short name for each row of a study that is planned, by its treatment; both controls keep theirs."""
+    return {**{one.treatment: one.treatment for one in cells}, **_unlike(layout_of_cells(cells))}
+
+
+def cell_names(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return a short name for each cell of a study that is planned, such as ``"lion · 4 layers, seed 0"``."""
+    rows = planned_names(cells)
+    return {one.name: rows[one.treatment] + one.name.removeprefix(one.treatment) for one in cells}
+
+
+def _unlike(layout: FactorLayout) -> dict[str, str]:
+    """Return the names of all rows but the control's; where two would be alike, both keep their treatments."""
     fields, swept = _fields(layout), _swept(layout)
     named = {row: _named(_said(layout, row, swept), fields) or row for row in layout.rows if row != BASELINE}
     often = Counter(named.values())
-    unlike = {row: name if often[name] == 1 else row for row, name in named.items()}
-    return {**{row: row for row in record.treatments}, **unlike, BASELINE: BASELINE, AGAIN: AGAIN}
+    return {row: name if often[name] == 1 else row for row, name in named.items()}
 
 
 def control_name(record: ComparisonRecord) -> str:

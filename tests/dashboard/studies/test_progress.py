@@ -52,7 +52,8 @@ def test_a_resumed_study_is_not_over() -> None:
 
 def test_a_cell_without_an_end_is_missing_once_nothing_runs() -> None:
     cells = merge_cells(Course()(LOG[:4]))[0]
-    names = ["a, seed 0", "b, seed 0"]
+    names = {"a, seed 0": "rate 1e-3, seed 0", "b, seed 0": "rate 2e-3, seed 0"}
+    assert [one["name"] for one in planned_cells(names, cells, running=True)] == list(names.values())
     assert [one["state"] for one in planned_cells(names, cells, running=True)] == ["first step", "waiting"]
     assert [one["state"] for one in planned_cells(names, cells, running=False)] == ["missing", "missing"]
 

@@ -5,10 +5,10 @@ without levels, in old records, differ in their optimizations only: their level 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord
 from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
 
 Levels = tuple[str, ...]
@@ -53,7 +53,7 @@ class FactorLayout(NamedTuple):
 
 def layout(record: ComparisonRecord) -> FactorLayout:
     """Return the factors of a study, and the level of each factor in each row that has a cell."""
-    return _layout(record, _levels_by_row(record.cells))
+    return _layout(record.treatments, _levels_by_row(one.cell for one in record.cells))
 
 
 def layout_of(named: Mapping[str, Mapping[str, str]]) -> FactorLayout:
@@ -69,12 +69,18 @@ def layout_of(named: Mapping[str, Mapping[str, str]]) -> FactorLayout:
 def planned_layout(record: ComparisonRecord) -> FactorLayout:
     """Return the layout with the rows whose cells a limit of time held back."""
     held_back = {one.treatment: one.levels for one in record.held_back if one.levels}
-    return _layout(record, {**held_back, **_levels_by_row(record.cells)})
+    return _layout(record.treatments, {**held_back, **_levels_by_row(one.cell for one in record.cells)})
 
 
-def _layout(record: ComparisonRecord, known: Mapping[str, Mapping[str, str]]) -> FactorLayout:
+def layout_of_cells(cells: Iterable[Cell]) -> FactorLayout:
+    """Return the layout of a study's plan, which has no record yet."""
+    known = _levels_by_row(cells)
+    return _layout([name for name in known if name not in (BASELINE, AGAIN)], known)
+
+
+def _layout(treatments: Sequence[str], known: Mapping[str, Mapping[str, str]]) -> FactorLayout:
     control = known.get(BASELINE) or known.get(AGAIN) or {}
-    others = {name: {**control, **known[name]} for name in record.treatments if name in known}
+    others = {name: {**control, **known[name]} for name in treatments if name in known}
     return layout_of({BASELINE: control, **others})
 
 
@@ -98,11 +104,11 @@ def effect_name(changes: Iterable[Change]) -> str:
     return " × ".join(level_name(*one) for one in changes)
 
 
-def _levels_by_row(cells: Iterable[CellResult]) -> dict[str, Mapping[str, str]]:
+def _levels_by_row(cells: Iterable[Cell]) -> dict[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {}
     for one in cells:
-        name = one.cell.treatment
-        found.setdefault(name, one.cell.levels or {OPTIMIZATIONS: NONE if name in (BASELINE, AGAIN) else name})
+        name = one.treatment
+        found.setdefault(name, one.levels or {OPTIMIZATIONS: NONE if name in (BASELINE, AGAIN) else name})
     return found
 
 

@@ -6,9 +6,10 @@ The log is read through `dashboard.tail`, never as a whole for each look, and no
 left is that of the board in a terminal, by the times of the log. So it does not matter when the dashboard began.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assay.analysis.row_names import cell_names
 from assay.config.home import Home
 from assay.errors import UsageError, legible
 from assay.executors.base import Planned
@@ -144,20 +145,23 @@ def progress_of(batches: Sequence[dict[str, Any]]) -> str:
     return (batches[-1]["progress"] or "") if batches else ""
 
 
-def planned_cells(names: Iterable[str], known: dict[str, dict[str, Any]], *, running: bool) -> list[dict[str, Any]]:
-    """Return the state of every planned cell; of a study that has stopped, a cell without an end is missing."""
+def planned_cells(names: Mapping[str, str], known: dict[str, dict[str, Any]], *, running: bool) -> list[dict[str, Any]]:
+    """Return the state of every planned cell with the name that a reader sees.
+
+    Of a study that has stopped, a cell without an end is missing.
+    """
     found = []
-    for name in names:
-        shown = legible(name, _LONGEST_NAME)
-        one = known.get(shown, CellState(shown, "", WAITING, False)._asdict())
+    for name, shown in names.items():
+        cell = legible(name, _LONGEST_NAME)
+        one = {**known.get(cell, CellState(cell, "", WAITING, False)._asdict()), "name": legible(shown, _LONGEST_NAME)}
         found.append(one if one["ended"] or running else {**one, "state": "missing"})
     return found
 
 
-def cell_names(folder: StudyFolder) -> list[str]:
-    """Return the names of all planned cells, or of those of the record if an earlier version wrote no plan."""
+def names_of_cells(folder: StudyFolder) -> dict[str, str]:
+    """Return the short name of each planned cell by its own, or of those of a record that has no plan."""
     plan = folder.plan()
     if plan is not None:
-        return [cell.name for cell in plan.cells]
+        return cell_names(plan.cells)
     record = folder.record()
-    return [] if record is None else [one.cell.name for one in record.cells]
+    return {} if record is None else cell_names([one.cell for one in record.cells])

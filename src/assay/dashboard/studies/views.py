@@ -17,7 +17,7 @@ from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.dashboard.studies.answer import page_of
 from assay.dashboard.studies.predicted import AskedPrediction, controls, predict_study, read
-from assay.dashboard.studies.progress import cell_names, merge_cells, planned_cells, progress_of
+from assay.dashboard.studies.progress import merge_cells, names_of_cells, planned_cells, progress_of
 from assay.errors import UsageError
 from assay.report.kit.page import page_script
 from assay.report.study.predicted import render_predicted, texts
@@ -49,7 +49,7 @@ def one_study(request: Request) -> Response:
     return page(
         request,
         "study.html",
-        cells=planned_cells(cell_names(folder), merge_cells(batches)[0], running=running),
+        cells=planned_cells(names_of_cells(folder), merge_cells(batches)[0], running=running),
         progress=progress_of(batches) if running else "",
         offset=offset,
         written=folder.page_file.is_file(),

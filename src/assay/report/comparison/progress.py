@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from assay.analysis.row_names import cell_names, planned_names
 from assay.cost import parameter_count
 from assay.errors import legible
 from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Stepped, Turn, Working
@@ -74,6 +75,10 @@ class Board:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.cells: list[Cell] = []
+        self.rows: dict[str, str] = {}
+        """Short name of each row by its treatment."""
+        self.names: dict[str, str] = {}
+        """The same of each cell by its name."""
         self.states: dict[str, str] = {}
         self.ended: dict[str, str] = {}
         self.working: str | None = None
@@ -163,11 +168,14 @@ class Board:
         last = self._last  # another thread may replace it
         if last is None or last.cell.name in self.ended:
             return ""
-        return f"loss {last.loss:.4f} after {last.steps} of {last.cell.run.training.steps} steps: {last.cell.name}"
+        steps = f"{last.steps} of {last.cell.run.training.steps} steps"
+        return f"loss {last.loss:.4f} after {steps}: {self.names[last.cell.name]}"
 
     def _plan(self, plan: Planned) -> None:
         self._waves, self._blocks = plan.waves, plan.blocks
         self.cells = [cell for wave in plan.waves for cell in wave]
+        self.rows = planned_names(self.cells)
+        self.names = cell_names(self.cells)
         self._until = None if plan.seconds is None else time.monotonic() + plan.seconds
         pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
         self._owed = {cell.name: Counter(() if cell.name in self.ended else pieces) for cell in self.cells}
@@ -229,11 +237,11 @@ class StudyLines:
             self._print(self._board.opening())
         elif isinstance(news, Ended) and self._board.ended[news.cell.name] not in _GOOD:
             ending = f"{self._board.ended[news.cell.name]} ({news.result.reason})"
-            self._print(f"{news.cell.name}: {ending}; {self._board.progress()}")
+            self._print(f"{self._board.names[news.cell.name]}: {ending}; {self._board.progress()}")
         elif isinstance(news, Interrupting):
             self._print(STOPPING)
         elif (cell := self._board.working) is not None and self._is_due():
-            self._print(f"{self._board.progress()}; {cell}: {self._board.states[cell]}")
+            self._print(f"{self._board.progress()}; {self._board.names[cell]}: {self._board.states[cell]}")
 
     def _is_due(self) -> bool:
         """True if the last line is old enough; lines of long studies are farther apart."""
@@ -287,7 +295,8 @@ class Live:
         elif isinstance(news, Interrupting):
             self._notice = STOPPING
         elif isinstance(news, Ended) and (ending := self._board.ended[news.cell.name]) not in _GOOD:
-            self._display.console.print(f"{news.cell.name}: {ending} ({news.result.reason})", markup=False, style="red")
+            said = f"{self._board.names[news.cell.name]}: {ending} ({news.result.reason})"
+            self._display.console.print(said, markup=False, style="red")
 
     def _draw(self) -> "RenderableType":
         from rich.console import Group
@@ -303,7 +312,8 @@ class Live:
         columns = _columns(self._board.shown)
         grid.add_row("", *(Text(group, style="dim") for group, _ in columns))
         for name in dict.fromkeys(name for _, cells in columns for name in cells):
-            grid.add_row(Text(name), *(self._state(cells[name]) if name in cells else "" for _, cells in columns))
+            row = Text(self._board.rows[name])
+            grid.add_row(row, *(self._state(cells[name]) if name in cells else "" for _, cells in columns))
         bar = Table.grid(padding=(0, 2, 0, 0))
         bar.add_row(ProgressBar(total=total, completed=behind, width=32), Text(self._board.progress()))
         loss = Text(self._board.loss(), no_wrap=True, overflow="ellipsis")
