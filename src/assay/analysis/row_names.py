@@ -30,13 +30,13 @@ _ACRONYMS = {"sgd": "SGD"}
 
 def row_names(record: ComparisonRecord) -> dict[str, str]:
     """Return a short name for each row of a study, by its treatment; both controls keep theirs."""
-    named = _unlike(planned_layout(record))
+    named = names_of(planned_layout(record))
     return {**{row: row for row in record.treatments}, **named, BASELINE: BASELINE, AGAIN: AGAIN}
 
 
 def planned_names(cells: Sequence[Cell]) -> dict[str, str]:
     """Return a short name for each row of a study that is planned, by its treatment; both controls keep theirs."""
-    return {**{one.treatment: one.treatment for one in cells}, **_unlike(layout_of_cells(cells))}
+    return {**{one.treatment: one.treatment for one in cells}, **names_of(layout_of_cells(cells))}
 
 
 def cell_names(cells: Sequence[Cell]) -> dict[str, str]:
@@ -45,8 +45,8 @@ def cell_names(cells: Sequence[Cell]) -> dict[str, str]:
     return {one.name: rows[one.treatment] + one.name.removeprefix(one.treatment) for one in cells}
 
 
-def _unlike(layout: FactorLayout) -> dict[str, str]:
-    """Return the names of all rows but the control's; where two would be alike, both keep their treatments."""
+def names_of(layout: FactorLayout) -> dict[str, str]:
+    """Return a short name for each row of a layout but the control; where two would be alike, both keep their own."""
     fields, swept = _fields(layout), _swept(layout)
     named = {row: _named(_said(layout, row, swept), fields) or row for row in layout.rows if row != BASELINE}
     often = Counter(named.values())

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from assay.analysis.factors.layout import layout_of
+from assay.analysis.row_names import names_of
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount
 from assay.units import format_count, format_seconds
 
@@ -17,11 +19,14 @@ def outlook_report(plan: "Outlook", *, cells: bool = False) -> Iterator[Block]:
     `cells` adds a table of every cell.
     """
     yield Facts.of(_whole(plan))
-    columns = ("row", "runs", "peak of tensors", "step", "process", "remark")
-    yield Table.of(columns, map(_row, plan.rows), right=columns[1:5], spare=("step",))
+    columns = ("row", "runs", "peak of tensors", "step", "one run", "remark")
+    names = names_of(layout_of({one.label: one.levels for one in plan.rows}))
+    yield Table.of(
+        columns, (_row(one, names.get(one.label, one.label)) for one in plan.rows), right=columns[1:5], spare=("step",)
+    )
     if cells:
-        names = ("run of", "seed", "repeat", "peak of tensors", "time", "remark")
-        yield Table.of(names, map(_cell, plan.cells()), right=names[1:5])
+        columns = ("run of", "seed", "repeat", "peak of tensors", "time", "remark")
+        yield Table.of(columns, (_cell(one, names.get(one.name, one.name)) for one in plan.cells()), right=columns[1:5])
         if plan.drifts:
             yield f"Further runs of the baseline with nudged weights: {plan.drifts}."
     yield from plan.notes
@@ -45,18 +50,18 @@ def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
     yield "time", UNKNOWN if plan.seconds is None else f"{format_seconds(plan.seconds)}, one run at a time"
 
 
-def _row(row: "RowOutlook") -> tuple[str, ...]:
+def _row(row: "RowOutlook", name: str) -> tuple[str, ...]:
     times = (UNKNOWN if one is None else format_seconds(one) for one in (row.step_seconds, row.seconds))
     remark = _condition(row.share)
     if row.problem is not None:
         remark = f"{'not here' if row.unavailable else 'not possible'}: {row.problem}"
-    return row.label, str(row.processes), amount(row.peak_bytes), *times, remark
+    return name, str(row.processes), amount(row.peak_bytes), *times, remark
 
 
-def _cell(one: "CellOutlook") -> tuple[str, ...]:
+def _cell(one: "CellOutlook", name: str) -> tuple[str, ...]:
     time = UNKNOWN if one.seconds is None else format_seconds(one.seconds)
     numbers = str(one.seed), str(one.process + 1)
-    return one.name, *numbers, amount(one.peak_bytes), time, _condition(one.share)
+    return name, *numbers, amount(one.peak_bytes), time, _condition(one.share)
 
 
 def _condition(share: float) -> str:
