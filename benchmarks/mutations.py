@@ -28,6 +28,8 @@ from optimizations.mutations.judgement import Judgement, judged
 from optimizations.mutations.named import mutants_of
 
 _PARTS = (VERIFY, VALUES, SECOND)
+_SCHEDULES = ("wsd",)
+"""Schedules with wrong variants: they are no techniques, and each step of a run holds them against a slow one."""
 
 
 def rows(technique: str) -> tuple[list[Judgement], int]:
@@ -83,7 +85,7 @@ def main() -> None:
     torch.set_num_threads(1)
     # An optimizer of torchao's would compile its update anew in every run, half a minute each.
     eight_bit._as_written = lambda: torch.compiler.set_stance("force_eager")
-    text = page(asked.techniques or list(catalogue()))
+    text = page(asked.techniques or [*catalogue(), *_SCHEDULES])
     print(text)
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")

@@ -67,6 +67,10 @@ PROCESSES: dict[str, Maker] = {
     "rounded to 5 deviations": lambda plan, rng, shape: _rounded(rng, shape, 5),
 }
 
+NARROWED = ("normal", "t with 3 degrees of freedom", "one row deviates × 3", "one row deviates × 10")
+WIDTHS = (1.0, 0.97, 0.94, 0.9)
+"""Widths of intervals, relative to those that a comparison prints."""
+
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Values]
 LOSSES: dict[str, tuple[Draw, float]] = {
     "normal": (lambda rng, shape: rng.normal(size=shape), 0.0),
@@ -96,6 +100,18 @@ def of_processes(families: int) -> Iterator[Row]:
         for plan in PLANS:
             values = make(plan, np.random.default_rng([4, at, *plan]), (families, len(plan.rows())))
             yield {"chance": shape, "plan": plan.name, "share": share_that_differs(plan, values)[0]}
+
+
+def of_narrower_intervals(families: int) -> Iterator[Row]:
+    """Shares of families as in `of_processes`, if intervals were narrower: a row for each shape, width and plan."""
+    for shape in NARROWED:
+        at, make = list(PROCESSES).index(shape), PROCESSES[shape]
+        for width in WIDTHS:
+            for plan in PLANS:
+                values = make(plan, np.random.default_rng([4, at, *plan]), (families, len(plan.rows())))
+                found = plan.design().differences(values)
+                wrong = (np.abs(found.change) > width * found.half_width).any(axis=-1)
+                yield {"chance": shape, "width": width, "plan": plan.name, "share": float(wrong.mean())}
 
 
 def of_losses(families: int) -> Iterator[Row]:

@@ -130,4 +130,4 @@ def _share(row: Row) -> str:
 def _word(name: str, value: float | str) -> str:
     if isinstance(value, str):
         return value
-    return f"{100 * value:g} %" if name in ("offset", "change") else f"{value:g}"
+    return f"{100 * value:g} %" if name in ("offset", "change", "width") else f"{value:g}"

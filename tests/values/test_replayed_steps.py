@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from assay.records.evidence import ValueProof
-from assay.values.replayed_steps import affordable, draw_steps
+from assay.values.replayed_steps import Costs, affordable, draw_steps
 
 
 @pytest.mark.parametrize(("steps", "count"), [(1, 1), (7, 2), (31, 5), (31, 31), (1000, 29), (12, 0)])
@@ -40,17 +40,33 @@ def test_a_proof_without_a_replayed_step_misses_every_fault() -> None:
     assert ValueProof().chance_of_missing(1) == 0.0
 
 
+EXACT = Costs(7.5, 4.0, 1.5)
+
+
 def test_longer_runs_can_afford_more() -> None:
-    assert affordable(34, 31, 12.0, 1.5) == 5
-    assert affordable(2000, 1997, 12.0, 1.5) == 58
-    assert affordable(34, 31, 25.0, 3.5) == 1  # a run with a middle is never without a replayed step
-    assert affordable(24, 12, 0.0, 1.0) == 3  # every fourth step at most
-    assert affordable(8, 3, 0.0, 1.0) == 1
-    assert affordable(3, 0, 0.0, 1.0) == 0
+    assert affordable(34, 31, EXACT) == 5
+    assert affordable(2000, 1997, EXACT) == 59
+    assert affordable(34, 31, Costs(15.0, 10.0, 3.5)) == 1  # a run with a middle is never without a replayed step
+    assert affordable(24, 12, Costs(0.0, 0.0, 1.0)) == 3  # every fourth step at most
+    assert affordable(8, 3, Costs(0.0, 0.0, 1.0)) == 1
+    assert affordable(3, 0, Costs(0.0, 0.0, 1.0)) == 0
 
 
-def test_slow_replays_are_fewer_in_a_long_run_and_as_many_in_a_short_one() -> None:
-    assert affordable(1000, 997, 11.5, 1.5, measured=1.2) == affordable(1000, 997, 11.5, 1.5) == 25
-    assert affordable(1000, 997, 11.5, 1.5, measured=2.0) == 17  # 4/3 of 11.5, and 17 × 2, of 50 steps
-    assert affordable(1000, 997, 11.5, 1.5, measured=30.0) == 12
-    assert affordable(34, 31, 11.5, 1.5, measured=30.0) == affordable(34, 31, 11.5, 1.5) == 5
+@pytest.mark.parametrize(
+    ("steps", "first", "each"), [(34, 8.2, 2.4), (34, 9.0, 2.9), (1000, 8.5, 2.0), (1000, 9.0, 2.9)]
+)
+def test_slow_checks_replay_fewer_steps_and_keep_the_budget(steps: int, first: float, each: float) -> None:
+    measured = EXACT.slowed(first, each)
+    count = affordable(steps, steps - 3, EXACT, measured)
+    assert affordable(steps, steps - 3, EXACT) / 2 - 1 < count < affordable(steps, steps - 3, EXACT)
+    assert measured.fixed + count * measured.each <= max(20, 0.05 * steps)
+
+
+def test_at_least_half_of_the_steps_are_replayed_however_slow_a_check_is() -> None:
+    assert affordable(1000, 997, EXACT, EXACT.slowed(100.0, 30.0)) == 12
+    assert affordable(34, 31, EXACT, EXACT.slowed(100.0, 30.0)) == 2
+
+
+def test_a_quick_check_replays_no_more_steps() -> None:
+    assert EXACT.slowed(1.0, 0.5) == EXACT
+    assert affordable(1000, 997, EXACT, EXACT.slowed(1.0, 0.5)) == affordable(1000, 997, EXACT) == 25

@@ -139,13 +139,20 @@ class Reference:
         self._optimizer = _Catcher(parameters)
         return self._optimizer
 
-    def warm(self, tokens: int) -> None:
-        """Take a step on one row of so many tokens, because the first step of a process is slower than the others."""
-        weights: dict[str, Tensor] = dict(self._step.named_parameters())
+    def warm(self, tokens: int, rounding: Rounding | None = None) -> None:
+        """Take a step on one row of so many tokens, because the first step of a process is slower than the others.
+
+        With `rounding` it rounds, which has a slow first step of its own.
+        """
+        weights = self.weights()
         if self._adapters is not None:
             weights |= {name: torch.zeros(shape) for name, shape in self._adapters.shapes(self._model).items()}
         row = torch.zeros(1, tokens, dtype=torch.long)
-        self.at(weights, [(row, row)], Noise({"cpu": torch.get_rng_state()}), dropout=False)
+        given = weights, [(row, row)], Noise({"cpu": torch.get_rng_state()})
+        if rounding is None:
+            self.at(*given, dropout=False)
+        else:
+            self.rounded_at(*given, rounding, dropout=False)
         self.seconds = 0.0
 
     def weights(self) -> dict[str, Tensor]:
@@ -294,6 +301,8 @@ class References:
         model = expected.model
         if device.type == "cpu" and model.own is None:
             self.near.warm(model.context_length)
+            if expected.gradients.rounding is not None:
+                self.near.warm(model.context_length, expected.gradients.rounding)
             self.truth.warm(model.context_length)
 
     def baseline_steps(self, seconds: float) -> float | None:
@@ -345,11 +354,12 @@ def _results_watched(step: Step, unit: float) -> Iterator[list[float]]:
     The result is rounded already, so its error is the typical one of its size. `unit` is the roundoff of its dtype.
     """
     squares: list[float] = []
+    typical = (_TYPICAL_ROUNDOFF * unit) ** 2
 
     def watch(module: Module, arguments: object, result: object) -> None:
         if isinstance(result, Tensor) and result.requires_grad:
-            error = _TYPICAL_ROUNDOFF * unit * result.detach()
-            result.register_hook(lambda gradient: squares.append(_square(gradient, error)))  # type: ignore[no-untyped-call]
+            found = result.detach()
+            result.register_hook(lambda gradient: squares.append(typical * _square(gradient, found)))  # type: ignore[no-untyped-call]
 
     leaves = [one for part in step.parts for one in part.modules() if not any(one.children())]
     handles = [one.register_forward_hook(watch) for one in leaves]
@@ -371,7 +381,7 @@ def perturb(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, 
 
 def _square(gradient: Tensor, error: Tensor) -> float:
     """Return the variance of a loss over the signs of errors, in first order."""
-    return float((gradient * error.to(gradient)).square().sum())
+    return float(torch.linalg.vector_norm(gradient * error)) ** 2
 
 
 def _norm_of(gradients: Mapping[str, Tensor]) -> float:

@@ -236,17 +236,38 @@ def update(
     `shaken` is a replay whose gradient is off by a roundoff. Its distance from the other replay widens the bound.
     """
     wide = replayed.double()
-    error, moved = _norm(found - wide), _norm(wide - before)
-    own = (0.2 if rounded else 2.0) * unit_roundoff(found.dtype) * _norm(replayed)
-    relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
+    error, moved, size = _norm(found - wide), _norm(wide - before), _norm(replayed)
     spread = 0.0 if shaken is None else GRADIENT_RATIO * _norm(shaken - wide)
-    size, bound = moved or 1.0, own + relative * moved + spread
-    return Judged("update", name, step, error / size, over(error, bound), max(0.0, error - own) / size)
+    return update_of(step, name, error, moved, size, close, (0.2 if rounded else 2.0, found.dtype), spread)
+
+
+def update_of(
+    step: int,
+    name: str,
+    error: float,
+    moved: float,
+    size: float,
+    close: Closeness,
+    roundoffs: tuple[float, torch.dtype] = (2.0, torch.float32),
+    spread: float = 0.0,
+) -> Judged:
+    """Judge an update by its norms: of its error, of the weight's movement, and of the weight after it.
+
+    The weight may be off by so many `roundoffs` of its dtype.
+    """
+    own = roundoffs[0] * unit_roundoff(roundoffs[1]) * size
+    relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
+    scale, bound = moved or 1.0, own + relative * moved + spread
+    return Judged("update", name, step, error / scale, over(error, bound), max(0.0, error - own) / scale)
 
 
 def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
     """Judge one tensor of an optimizer's state; `rounded` is true if fewer than 32 bits decide it."""
-    error, size = _norm(found - replayed.double()), _norm(replayed)
+    return state_of(step, name, _norm(found - replayed.double()), _norm(replayed), rounded=rounded)
+
+
+def state_of(step: int, name: str, error: float, size: float, *, rounded: bool) -> Judged:
+    """Judge a tensor of an optimizer's state by the norms of its error and of its replay."""
     bound = (ROUNDED_STATE_ERROR if rounded else STATE_ERROR) * size
     return Judged("state", name, step, error / size if size else error, over(error, bound))
 

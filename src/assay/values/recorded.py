@@ -49,7 +49,8 @@ class _Tensors(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         reader, key = self._places[name]
-        return reader.get(key).to(self._device)
+        found = reader.get(key)
+        return found if found.device == self._device else found.to(self._device)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -95,9 +96,8 @@ class Recorded:
         if (kind, step) not in self._found:
             found = self._found[kind, step] = {}
             for one in self.ranks:
-                for name in one.keys(kind, step):
-                    if name not in found and one.stored(Key(kind, step, name)):
-                        found[name] = one, Key(kind, step, name)
+                for key in one.stored_keys(kind, step):
+                    found.setdefault(key.name, (one, key))
         return _Tensors(self._found[kind, step], device or self._device)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
@@ -156,6 +156,8 @@ class Recorded:
 
     def differing_shares(self, step: int) -> bool:
         """True if ranks of one share of the batch have different rows."""
+        if len(self.ranks) == 1:
+            return False
         return any(not torch.equal(one, other) for pair in self._shares("ids", step).values() for one, other in pair)
 
     def _rows(self, kind: str, step: int, name: str) -> Tensor:

@@ -7,6 +7,7 @@ replayed ones with a probability of at most (1 − k/n)^m.
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -25,16 +26,36 @@ def draw_steps(middle: Sequence[int], count: int, seed: int) -> tuple[int, ...]:
     return tuple(middle[rng.randrange(low, high)] for low, high in pairwise(edges))
 
 
-def affordable(steps: int, middle: int, beginning_and_end: float, each: float, measured: float = 0.0) -> int:
+@dataclass(frozen=True)
+class Costs:
+    """Baseline steps of time that the proofs of a run take."""
+
+    first: float
+    """The check of the first steps."""
+    last: float
+    """The checks of evaluations and of the last steps."""
+    each: float
+    """The check of a replayed step of the middle."""
+
+    def slowed(self, first: float, each: float) -> "Costs":
+        """Return the costs in a run whose first check took so long; no cost is less than it was."""
+        first, each = max(first, self.first), max(each, self.each)
+        return Costs(first, self.last * first / self.first, each)
+
+    @property
+    def fixed(self) -> float:
+        """All but the replayed steps."""
+        return self.first + self.last
+
+
+def affordable(steps: int, middle: int, stated: Costs, measured: Costs | None = None) -> int:
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
-    All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. The
-    first and last steps of the run take `beginning_and_end` of them, and a replayed step takes `each`. Where it takes
-    longer, as it was `measured`, a long run replays fewer steps, but at least half as many. A short run replays the
-    same: there a step is a matter of milliseconds.
+    All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. Where
+    they take longer than is `stated`, as they were `measured`, fewer steps are replayed, but at least half as many.
     """
-    free, share, slower = float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps), max(1.0, measured / each)
-    in_share = (share - beginning_and_end) / each
-    kept = max(in_share / 2, (share - slower * beginning_and_end) / (slower * each))
-    count = max((free - beginning_and_end) / each, kept if slower > 1 else in_share)
+    budget = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps))
+    count = (budget - stated.fixed) / stated.each
+    if measured is not None:
+        count = min(count, max(count / 2, (budget - measured.fixed) / measured.each))
     return min(middle, max(1, min(middle // _SPACING, int(count))))

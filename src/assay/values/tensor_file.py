@@ -7,7 +7,6 @@ copies of hundreds of small tensors take as long as a step.
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,17 +85,22 @@ class TensorReader:
         memory = self.about.pop("memory")
         self._memory = OpenedMemory(memory, device) if memory else None
         self._entries = {Key(*one["key"]): one for one in self.about.pop("tensors")}
-        self._names: dict[tuple[str, int], list[str]] = {}
-        for kind, step, name in self._entries:
-            self._names.setdefault((kind, step), []).append(name)
+        self._keys: dict[tuple[str, int], list[Key]] = {}
+        for key in self._entries:
+            self._keys.setdefault((key.kind, key.step), []).append(key)
         # What a reader changes in place stays in its memory.
         mapped = np.memmap(path, np.uint8, "c") if path.stat().st_size else np.empty(0, np.uint8)
         self._bits = torch.from_numpy(mapped)
         self._views: dict[Key, Tensor] = {}
+        self._wholes: dict[torch.dtype, Tensor] = {}
 
     def keys(self, kind: str, step: int) -> list[str]:
         """Names of the tensors of one kind in one step, in the order of writing."""
-        return self._names.get((kind, step), [])
+        return [key.name for key in self._keys.get((kind, step), [])]
+
+    def stored_keys(self, kind: str, step: int) -> list[Key]:
+        """Return the keys of the tensors of one kind in one step that this file has."""
+        return [key for key in self._keys.get((kind, step), []) if self.stored(key)]
 
     def stored(self, key: Key) -> bool:
         """True if this file has the tensor itself, not only its digest."""
@@ -116,13 +120,18 @@ class TensorReader:
         if (place := entry.get("memory")) is not None:
             assert self._memory is not None
             return self._memory.get(place[0], place[1], dtype, entry["shape"])
-        first, size = entry["offset"], math.prod(entry["shape"]) * dtype.itemsize
-        view = (
-            self._bits[first : first + size].view(dtype).view(entry["shape"])
-            if size
-            else torch.empty(entry["shape"], dtype=dtype)
-        )
+        shape: list[int] = entry["shape"]
+        if 0 in shape:
+            view = torch.empty(shape, dtype=dtype)
+        else:  # one operator: several of them, for each tensor, take as long as a small model's step
+            view = self._as(dtype).as_strided(shape, _strides(shape), entry["offset"] // dtype.itemsize)
         return self._views.setdefault(key, view)
+
+    def _as(self, dtype: torch.dtype) -> Tensor:
+        """Return the whole file as numbers of one dtype."""
+        if (whole := self._wholes.get(dtype)) is None:
+            whole = self._wholes[dtype] = self._bits[: len(self._bits) // dtype.itemsize * dtype.itemsize].view(dtype)
+        return whole
 
     def close(self) -> None:
         """Let go of the GPU's memory. Tensors that lie there must not be used any more."""
@@ -135,6 +144,14 @@ def moved_to_files(path: Path, memory: SharedMemory) -> None:
     index = path.with_suffix(".json")
     about = json.loads(index.read_text())
     index.write_text(json.dumps({**about, "memory": memory.written(path.parent)}))
+
+
+def _strides(shape: list[int]) -> list[int]:
+    """Return the strides of a contiguous tensor."""
+    strides = [1]
+    for length in reversed(shape[1:]):
+        strides.insert(0, strides[0] * length)
+    return strides[: len(shape)]
 
 
 def _bits(tensor: Tensor) -> memoryview:

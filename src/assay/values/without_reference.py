@@ -6,7 +6,7 @@ optimizer's rule, replayed from the weight before and the program's own gradient
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,11 +16,13 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.reference.expected import Expected
-from assay.reference.rules import Rule, State
+from assay.reference.rules import Rule
 from assay.values import nearness
+from assay.values.joined_updates import joined_updates
 from assay.values.nearness import Judged, over, unit_roundoff
-from assay.values.rate_rule import rate, rate_fault
+from assay.values.rate_rule import rate_fault
 from assay.values.recorded import Recorded
+from assay.values.recorded_updates import States, UpdateStep, is_coarse, kept_state, states_of
 
 _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
@@ -147,16 +149,19 @@ def _rounded(factor: float, gradients: list[Tensor]) -> float:
 def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[Judged]:
     """Return every weight after every update, and every moment, each with its error relative to its bound.
 
-    One parameter after the other is replayed, so the states of few of them are alive at once.
+    Small tensors are replayed together. Those that do not pass so, and all others, are replayed one after the other, so
+    the states of few of them are alive at once.
     """
-    steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
-    states = _states(recorded)
+    steps = [UpdateStep.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
+    states = states_of(recorded)
     names = list(steps[0].before) if steps else []
     frozen = [_stayed(step, name) for name in names if not expected.trains(name) for step in steps]
-    trained = filter(expected.trains, names)
+    trained = list(filter(expected.trains, names))
     parts = UpdateParts(expected.rule, recorded.first)
-    replayed = [one for name in trained for one in _replayed(recorded, states, steps, name, expected, parts)]
-    return [*frozen, *replayed, *parts.judged()]
+    joined = joined_updates(steps, states, [name for name in trained if name not in recorded.padded_rows], expected)
+    alone = (name for name in trained if name not in joined)
+    replayed = [one for name in alone for one in _replayed(recorded, states, steps, name, expected, parts)]
+    return [*frozen, *chain(*joined.values()), *replayed, *parts.judged()]
 
 
 @dataclass
@@ -248,24 +253,7 @@ def _less_earlier(parts: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Te
             yield name, rest
 
 
-@dataclass(frozen=True)
-class _Step:
-    """Tensors by name around the update of one step."""
-
-    index: int
-    rate: float
-    before: Mapping[str, Tensor]
-    after: Mapping[str, Tensor]
-    gradients: Mapping[str, Tensor]
-
-    @classmethod
-    def of(cls, recorded: Recorded, index: int, run: ResolvedRun, expected: Expected) -> "_Step":
-        before, after = (recorded.tensors("weight", place) for place in (index, index + 1))
-        now = rate(run.training, index) * expected.rate_factor
-        return cls(index, now, before, after, recorded.tensors("gradient", index))
-
-
-def _stayed(step: _Step, name: str) -> Judged:
+def _stayed(step: UpdateStep, name: str) -> Judged:
     """Judge a frozen weight, which has no gradient and stays as it is, bit for bit."""
     stays = name not in step.gradients and torch.equal(step.before[name], step.after[name])
     return Judged("update", name, step.index, 0.0, 0.0 if stays else math.inf)
@@ -273,15 +261,15 @@ def _stayed(step: _Step, name: str) -> Judged:
 
 def _replayed(
     recorded: Recorded,
-    states: "_States",
-    steps: Sequence[_Step],
+    states: States,
+    steps: Sequence[UpdateStep],
     name: str,
     expected: Expected,
     parts: UpdateParts,
 ) -> Iterator[Judged]:
     """Judge one parameter and its moments after each update, and add lossy ones to `parts`."""
     rule = expected.rule
-    kept = partial(_kept, states, rule, name)
+    kept = partial(kept_state, states, rule, name)
     state = kept(recorded.first)
     for step in steps:
         if name not in step.gradients:
@@ -307,7 +295,7 @@ def _replayed(
             parts.add(name, step.index, step.rate, weight, found, replayed)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
-            coarse = rule.rounds_state or weight.dtype.itemsize < 4 or key in rule.coarse_moments
+            coarse = is_coarse(rule, weight.dtype, key)
             yield nearness.state(step.index, f"{key} of {name}", moments[key], state[key], rounded=coarse)
 
 
@@ -319,23 +307,3 @@ def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
     noise = torch.Generator().manual_seed(seed)
     signs = torch.randint(2, gradient.shape, generator=noise).to(gradient.device).double() * 2 - 1
     return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
-
-
-def _kept(states: "_States", rule: Rule, name: str, step: int) -> State:
-    """Return the optimizer's state of one parameter before a step, in the replay's form; empty if it has none."""
-    found = states.get((step, name), {})
-    return rule.adopt({key: tensors[entry] for key, (tensors, entry) in found.items()}) if found else {}
-
-
-_States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]
-
-
-def _states(recorded: Recorded) -> _States:
-    """Return the optimizer's entries by step and parameter: tensors of that step, and the name of the entry there."""
-    found: dict[tuple[int, str], dict[str, tuple[Mapping[str, Tensor], str]]] = defaultdict(dict)
-    for step in range(recorded.first, recorded.first + len(recorded.steps) + 1):
-        entries = recorded.tensors("state", step)
-        for entry in entries:
-            name, _, key = entry.rpartition("|")
-            found[step, name][key] = entries, entry
-    return found

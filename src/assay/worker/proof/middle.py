@@ -24,16 +24,16 @@ from assay.training.probes import ActivationNorms
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
 from assay.training.stops import NoEffect
-from assay.values.replayed_steps import affordable, draw_steps
+from assay.values.replayed_steps import Costs, affordable, draw_steps
 from assay.worker.blocks import Piece, block_pieces
 from assay.worker.proof.values import ValueCheck
 
 Found = TypeVar("Found")
 
-COSTS = {"exact": (11.5, 1.5), "lossy": (15.5, 2.0), "reassociated": (15.0, 2.0)}
-"""Baseline steps of time by kind of gradients: for the run's first and last steps together, and for a replayed one.
+COSTS = {"exact": Costs(7.5, 4.0, 1.5), "lossy": Costs(9.0, 6.5, 2.0), "reassociated": Costs(9.0, 6.0, 2.0)}
+"""Costs of the proofs by kind of gradients.
 
-They are those of the preset `demo`. In a model whose step takes a millisecond a replayed step takes more of them.
+They are those of the preset `demo`. In a model whose step takes a millisecond a check takes more of its steps.
 """
 
 
@@ -49,8 +49,10 @@ class Middle:
         self.steps = range(first, first + untimed + sum(blocks))
         count = 0
         if not values.unchecked:
-            measured = values.proof.replay_baseline_steps if values.proof is not None else None
-            count = affordable(loop.run.training.steps, len(self.steps), *COSTS[values.kind], measured or 0.0)
+            stated, proof, measured = COSTS[values.kind], values.proof, None
+            if proof is not None and proof.replay_baseline_steps and proof.baseline_steps:
+                measured = stated.slowed(proof.baseline_steps, proof.replay_baseline_steps)
+            count = affordable(loop.run.training.steps, len(self.steps), stated, measured)
         self.replayed = frozenset(draw_steps(self.steps, count, seed))
         values.note(middle_steps=len(self.steps))
         # A block of one step has none to spare.

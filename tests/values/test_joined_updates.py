@@ -1,0 +1,90 @@
+"""Small tensors that are replayed together have the verdicts of the slow replay, and a fault is left to it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.config import ModelConfig, Run, Spec, TrainingConfig
+from assay.config.run import ResolvedRun
+from assay.optimizations import expected_of, resolve_run
+from assay.step.program import Step
+from assay.values import without_reference
+from assay.values.joined_updates import joined_updates
+from assay.values.nearness import Judged
+from assay.values.recorded import Recorded
+from assay.values.recorded_updates import UpdateStep, states_of
+from assay.values.without_reference import judged_updates
+from support.random_data import RandomData
+from support.runs import SHAPE
+from support.steps import build_step
+from values.recording import record_steps
+
+TRAINING = TrainingConfig(batch_size=4, steps=20, warmup_steps=2)
+
+
+def small_run(stack: str) -> ResolvedRun:
+    specs = tuple(Spec.parse_stack(stack)) if stack else ()
+    model = ModelConfig(**{**SHAPE.model_dump(), "n_layer": 2, "tie_embeddings": "mup" not in stack})
+    return resolve_run(Run(model=model, training=TRAINING, optimizations=specs))
+
+
+def record_of(run: ResolvedRun, folder: Path) -> Recorded:
+    step: Step = build_step(run, RandomData(run))
+    record_steps(step, run, folder)
+    return Recorded(folder)
+
+
+def joined_names(recorded: Recorded, run: ResolvedRun) -> set[str]:
+    expected = expected_of(run)
+    steps = [UpdateStep.of(recorded, one.index, run, expected) for one in recorded.steps]
+    return set(joined_updates(steps, states_of(recorded), list(steps[0].before), expected))
+
+
+def last(recorded: Recorded) -> int:
+    """The step after the recorded ones, before which the optimizer's state is recorded."""
+    return recorded.first + len(recorded.steps)
+
+
+def by_place(judged: list[Judged]) -> dict[tuple[str, str, int], Judged]:
+    return {(one.what, one.name, one.step): one for one in judged}
+
+
+@pytest.mark.parametrize("stack", ["", "sgd", "lion", "adam", "mup:base_width=8", "cautious_decay", "muon"])
+def test_joined_updates_are_judged_as_single_ones_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str
+) -> None:
+    run = small_run(stack)
+    recorded, expected = record_of(run, tmp_path), expected_of(run)
+    assert bool(joined_names(recorded, run)) is (expected.updates.kind != "lossy")
+    joined = by_place(judged_updates(recorded, run, expected))
+    monkeypatch.setattr(without_reference, "joined_updates", lambda *given: {})
+    alone = by_place(judged_updates(recorded, run, expected))
+    assert joined.keys() == alone.keys()
+    for place, one in alone.items():
+        assert joined[place].error == pytest.approx(one.error, rel=1e-6, abs=1e-12), place
+        assert joined[place].used == pytest.approx(one.used, rel=1e-6, abs=1e-9), place
+
+
+@pytest.mark.parametrize("kind", ["weight", "gradient", "state"])
+def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(tmp_path: Path, kind: str) -> None:
+    run = small_run("")
+    recorded = record_of(run, tmp_path)
+    names = joined_names(recorded, run)
+    at = {"gradient": recorded.first, "weight": recorded.first + 1, "state": last(recorded)}[kind]
+    found = recorded.tensors(kind, at)
+    name = next(one for one in found if "mlp.up.weight" in one and not one.endswith("step"))
+    found[name].add_(1e-2 * torch.ones_like(found[name]))  # the map of the file is private
+    assert names - joined_names(recorded, run) == {name.partition("|")[0]}
+    assert any(one.failed for one in judged_updates(recorded, run, expected_of(run)))
+
+
+def test_tensors_with_unlike_numbers_of_steps_are_not_joined(tmp_path: Path) -> None:
+    run = small_run("adam")
+    recorded = record_of(run, tmp_path)
+    entries = recorded.tensors("state", last(recorded))
+    name = next(one for one in entries if one.endswith("mlp.up.weight|step"))
+    entries[name].add_(1)
+    steps = [UpdateStep.of(recorded, one.index, run, expected_of(run)) for one in recorded.steps]
+    matrices = {one for one in steps[0].before if steps[0].before[one].ndim >= 2}
+    assert not joined_names(recorded, run) & matrices
