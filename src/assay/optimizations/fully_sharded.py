@@ -139,6 +139,8 @@ class FullySharded(Optimization):
 
     def _moved(self, trace: Trace) -> tuple[str, bool]:
         """Describe the bytes gathered and summed over dp, and return whether a step needs exactly these."""
+        from assay.proofs.sharding import message_bytes
+
         forward = trace.communicated("all_gather", axis="dp", phase="forward")
         again = trace.communicated("all_gather", axis="dp") - forward
         summed = trace.communicated("reduce_scatter", axis="dp")
@@ -156,6 +158,7 @@ class FullySharded(Optimization):
             observed += f", in {sums} reduce-scatters for {len(trace.blocks) + ends} groups of weights"
             exact = exact and sums == len(trace.blocks) + ends
         else:
-            exact = forward * (2 if self.mixed_precision else 1) == summed * trace.forwards > 0
+            due = forward * (2 if self.mixed_precision else 1) - message_bytes(trace, trace.frozen) * trace.forwards
+            exact = due == summed * trace.forwards > 0
             exact = exact and again == (forward if self.reshard else 0)
         return observed, exact and kept == summed > 0
