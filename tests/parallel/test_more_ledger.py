@@ -17,7 +17,7 @@ STACKS = {
     "lora+zero_optimizer": 2,
     "lora:targets=mlp+fully_sharded": 2,
     "lora+fully_sharded:reshard=false+bf16_mixed": 2,
-    "lora+fully_sharded:mixed_precision=true+gradient_accumulation:micro_batches=2": 2,
+    "lora+fully_sharded+gradient_accumulation:micro_batches=2": 2,
     "tensor_parallel+bf16_full": 2,
     "data_parallel+fp16_mixed": 2,
     "many-tokens fully_sharded": 2,

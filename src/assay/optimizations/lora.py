@@ -15,8 +15,8 @@ Queries, keys and values are one matrix here and share an adapter, as in PEFT's 
 kinds of weights, so `--resume` continues. `assay export` and `assay sample` merge them: W + (alpha / rank)·B·A. The
 value check compares losses and gradients with those of the merged model. In a mixture of
 experts only attention has adapters (`targets=attention`). Over several ranks the model is whole or sharded on each.
-Not here: 4-bit base weights (QLoRA), dropout on adapters, adapters of experts, compiled adapters, and ranks that divide
-a model's layers.
+Not here: 4-bit base weights (QLoRA, see "What is left out"), dropout on adapters, adapters of experts, compiled
+adapters, and ranks that divide a model's layers.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,9 @@
 
 The rules are autograd's. An operation has a node only if one of its inputs depends on a trained weight. So nothing
 below the first of these has a backward. A linear layer and the experts of a mixture save their input for the gradient
-of their weight alone, and their weight for that of their input alone. A norm composed of operators multiplies by its weight last, and saves the factor for
-that weight's gradient alone. A norm that is a kernel of its own saves the same as ever.
+of their weight alone, and their weight for that of their input alone. A norm composed of operators multiplies by its
+weight last, and saves the factor for that weight's gradient alone. A norm that is a kernel of its own saves the same as
+ever.
 """
 
 from collections.abc import Collection

@@ -127,9 +127,10 @@ class ZeroOptimizer(Optimization):
         pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.trained]
         due = {one.name: (one, piece) for one, (piece, _) in zip(trace.trained, pieces, strict=True)}
         right = sum(_fits(one, *due[one.name]) for one in trace.optimizer.updates if one.name in due)
+        updated = sum(one.held_bytes for one in trace.trained)
         observed = (
             f"{held} of {replica:.0f} bytes of a replica's optimizer state held by this rank of {ranks}; "
-            f"{gathered} bytes of updated weights gathered, for {sum(one.held_bytes for one in trace.trained)} bytes of weights"
+            f"{gathered} bytes of updated weights gathered, for {updated} bytes of weights"
         )
         if right != len(trace.trained):
             observed += f"; {right} of {len(trace.trained)} weights have the state of this rank's shard"
