@@ -1,6 +1,6 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,9 +97,6 @@ def absent(
     Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script failed; 5 it does not fit, or takes more
     than --at-most; 130 interrupted.
     """
-    from assay.cli.console import note
-    from assay.units import parse_bytes
-
     found: AbsentAnswer | AllocatorRuns | LargestFit | RanksAnswer
     if device is None:
         _list_devices()
@@ -109,16 +106,15 @@ def absent(
         return
     compared = None if allocator is None and not compare_allocators else allocator or ()
     _check_ranks(ranks, rank, largest=largest)
-    alone = ranks is None and not largest
-    _check_alone("--times asks", times, compared, alone=alone)
-    _check_alone("--at-most asks", at_most is not None, compared, alone=alone)
-    most = None if at_most is None else parse_bytes(at_most)
+    asked = {"--times": times, "--at-most": at_most is not None}
+    _check_alone(asked, compared, alone=ranks is None and not largest)
+    most = _limit(at_most)
     target = _target(as_json)
     if ranks is not None:
         found = _of_ranks(device, command or (), ranks, rank, devices, steps, read or ())
     else:
         run = _run_of_one(largest=largest, compared=compared, times=times)
-        found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or (), on_progress=note)
+        found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or ())
     _say(found, target, alone=as_json == "-")
     raise typer.Exit(found.exit_code or _exceeds(found, most))
 
@@ -167,12 +163,19 @@ def _run_of_one(
 ) -> "Callable[..., AbsentAnswer | AllocatorRuns | LargestFit]":
     """The function that answers for one process; `compared` are settings of the allocator, or None."""
     from assay import api
+    from assay.cli.console import note
 
     if largest:
-        return api.absent_largest
+        return partial(api.absent_largest, on_progress=note)
     if compared is not None:
-        return partial(api.absent_allocators, settings=compared)
-    return partial(api.absent, times=times)
+        return partial(api.absent_allocators, settings=compared, on_progress=note)
+    return partial(api.absent, times=times, on_progress=note)
+
+
+def _limit(at_most: str | None) -> int | None:
+    from assay.units import parse_bytes
+
+    return None if at_most is None else parse_bytes(at_most)
 
 
 def _exceeds(found: object, most: int | None) -> int:
@@ -191,11 +194,11 @@ def _exceeds(found: object, most: int | None) -> int:
     return Exit.UNMET
 
 
-def _check_alone(asks: str, asked: bool, compared: Sequence[str] | None, *, alone: bool) -> None:
+def _check_alone(asked: Mapping[str, bool], compared: Sequence[str] | None, *, alone: bool) -> None:
     from assay.errors import UsageError
 
-    if asked and not (alone and compared is None):
-        raise UsageError(f"{asks} for one run of one process; leave --largest, --ranks and allocators out")
+    for option in (option for option, given in asked.items() if given and not (alone and compared is None)):
+        raise UsageError(f"{option} asks for one run of one process; leave --largest, --ranks and allocators out")
     if compared is not None and not alone:
         raise UsageError("allocators are compared by runs of one process; leave --largest and --ranks out")
 

@@ -159,7 +159,8 @@ class FullySharded(Optimization):
             observed += f", in {sums} reduce-scatters for {len(trace.blocks) + ends} groups of weights"
             exact = exact and sums == len(trace.blocks) + ends
         else:
-            due = forward * (2 if self.mixed_precision else 1) - message_bytes(trace, trace.frozen) * trace.forwards
+            frozen = (one for one in trace.parameters if not one.trained)
+            due = forward * (2 if self.mixed_precision else 1) - message_bytes(trace, frozen) * trace.forwards
             exact = due == summed * trace.forwards > 0
             exact = exact and again == (forward if self.reshard else 0)
         return observed, exact and kept == summed > 0

@@ -312,11 +312,6 @@ class Trace(Frozen):
         return tuple(one for one in self.parameters if one.trained)
 
     @property
-    def frozen(self) -> tuple[HeldParameter, ...]:
-        """Parameters of this rank without a gradient."""
-        return tuple(one for one in self.parameters if not one.trained)
-
-    @property
     def trained_bytes(self) -> int:
         """Bytes of these parameters, with sharded ones counted whole."""
         return sum(one.whole_bytes for one in self.trained)
