@@ -65,3 +65,31 @@ def test_the_catalogue_that_ships_knows_losers() -> None:
     run = resolve_run(configure("demo", ["device=cpu"], "fp16_mixed").with_vocabulary())
     (sentence,) = slower_techniques(run, machine)
     assert sentence.startswith("fp16_mixed: slower at this size on this CPU in the catalogue (+")
+
+
+OLD = HERE.model_copy(update={"instructions": ("avx2",)})
+NEW = HERE.model_copy(update={"instructions": ("avx2", "avx512_bf16")})
+
+
+@pytest.mark.parametrize(
+    ("stack", "words", "machine", "said"),
+    [
+        ("bf16_mixed", ("device=cpu",), OLD, "bf16_mixed: this CPU multiplies bfloat16 by conversion"),
+        ("bf16_mixed", ("device=cpu",), NEW, ""),
+        ("bf16_mixed", ("device=cpu",), HERE, ""),
+        ("fp16_mixed", ("device=cpu",), NEW, "fp16_mixed: this CPU multiplies float16 by conversion"),
+        ("fp16_mixed", ("device=cuda",), NEW, ""),
+        ("fp8", ("model.n_embd=512",), HERE, "fp8: its layers are too small: rounding takes more time"),
+        ("fp8", ("model.n_embd=1024", "model.context_length=1024"), HERE, ""),
+        ("pipeline_parallel", ("ranks=2",), HERE, "pipeline_parallel: ranks idle for 20% of a step"),
+        ("pipeline_parallel:micro_batches=8", ("ranks=2", "training.batch_size=16"), HERE, ""),
+        ("pipeline_parallel:schedule=zero-bubble", ("ranks=2",), HERE, ""),
+    ],
+)
+def test_a_rule_with_its_source_names_a_loser_that_was_not_measured(
+    monkeypatch: pytest.MonkeyPatch, stack: str, words: tuple[str, ...], machine: Machine, said: str
+) -> None:
+    monkeypatch.setattr(catalogue, "read", lambda path: Catalogue())
+    found = slower_techniques(resolve_run(configure("demo", words, stack).with_vocabulary()), machine)
+    assert [one.startswith(said) for one in found] == [True] * bool(said)
+    assert all(len(one.split()) <= 25 and one.endswith(")") for one in found)

@@ -139,3 +139,22 @@ def test_a_script_that_does_not_fit_has_an_exit_code(assay: Assay, monkeypatch: 
     launched: Callable[..., Launched] = lambda *given, **options: Launched(1, (observation(ended=end),))  # noqa: E731
     monkeypatch.setattr("assay.absent.launch.run_absent", launched)
     assert assay("absent", "h100", "--", "python", "train.py").code == Exit.UNMET
+
+
+@pytest.mark.parametrize(("above", "code"), [(-1, Exit.UNMET), (0, 0)])
+def test_a_script_that_takes_more_than_is_allowed_has_an_exit_code(
+    assay: Assay, asked: list[dict[str, Any]], above: int, code: int
+) -> None:
+    peak = answer(observation()).peak
+    assert peak is not None
+    limit = str(peak.requested_bytes + above)
+    said = assay("absent", "h100", "--at-most", limit, "--", "python", "train.py")
+    assert said.code == code
+    assert ("the peak of requested memory is 1 B above --at-most" in said.err) is bool(code)
+
+
+@pytest.mark.parametrize("words", [("--largest",), ("--compare-allocators",), ("--ranks", "2")])
+def test_a_limit_is_asked_of_one_run(assay: Assay, words: tuple[str, ...]) -> None:
+    said = assay("absent", "h100", "--at-most", "1GiB", *words, "--", "python", "train.py", "{}")
+    assert said.code == 2
+    assert "--at-most asks for one run of one process" in said.sentence()

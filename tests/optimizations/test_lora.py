@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.config import ModelConfig, Spec
+from assay.config import ModelConfig, Run, Spec
 from assay.cost import Cost
 from assay.estimator import estimate
 from assay.estimator.every_rank import EveryRank
@@ -52,6 +52,16 @@ def test_the_peak_and_what_is_saved_are_those_of_the_step(variant: str, spec: Sp
     assert (predicted.peak.nbytes, predicted.peak.label) == (peak, instant)
     if not others:
         assert predicted.saved_bytes == saved_bytes(build_step(run))
+
+
+@pytest.mark.parametrize("fields", [{}, {"n_hidden": 20}, {"expert_capacity": 1.0}])
+def test_frozen_experts_save_what_their_input_needs_alone(fields: dict[str, Any]) -> None:
+    mixture = ModelConfig.model_validate({**SHAPE.model_dump(), "n_expert": 4, **fields})
+    run = run_with(adapted(targets="attention"), model=mixture)
+    predicted = estimate(run, CPU).timeline
+    _, peak, instant = measured_peak(run)
+    assert (predicted.peak.nbytes, predicted.peak.label) == (peak, instant)
+    assert predicted.saved_bytes == saved_bytes(build_step(run))
 
 
 def test_gradients_and_state_are_those_of_the_adapters_alone() -> None:
@@ -201,7 +211,7 @@ def test_it_says_where_it_learns_little_and_what_its_loss_is() -> None:
     ("spec", "model", "said"),
     [
         (adapted(rank=64), SHAPE, "choose at most 32"),
-        (LORA, SHAPE.model_copy(update={"n_expert": 2}), "dense models only"),
+        (LORA, SHAPE.model_copy(update={"n_expert": 2}), "use lora:targets=attention"),
     ],
 )
 def test_models_that_it_cannot_adapt_are_refused(spec: Spec, model: ModelConfig, said: str) -> None:
@@ -209,11 +219,16 @@ def test_models_that_it_cannot_adapt_are_refused(spec: Spec, model: ModelConfig,
         resolve(spec).check(run_with(spec, model=model), CPU)
 
 
-def test_it_is_refused_over_ranks_and_beside_what_replaces_its_layers() -> None:
-    both = run_with(LORA).model_copy(update={"optimizations": (LORA, Spec(name="data_parallel")), "ranks": 2})
-    with pytest.raises(Conflict, match="one device only"):
-        check(resolve_run(both), CPU)
-    with pytest.raises(Conflict, match="compiles its layers"):
+def test_it_is_refused_beside_what_divides_or_replaces_its_layers() -> None:
+    def over(name: str) -> Run:
+        return run_with(LORA).model_copy(update={"optimizations": (LORA, Spec(name=name)), "ranks": 2})
+
+    for name in ("data_parallel", "zero_optimizer", "fully_sharded"):
+        check(resolve_run(over(name)), CPU)
+    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+        with pytest.raises(Conflict, match="use data_parallel, zero_optimizer or fully_sharded"):
+            check(resolve_run(over(name)), CPU)
+    with pytest.raises(Conflict, match="peak is not known"):
         check(run_with(LORA, resolve(Spec(name="compile")).spec()), CPU)
     eight = resolve(Spec(name="adamw_8bit")).spec()
     assert "8-bit state" in resolve(LORA).excludes(run_with(LORA, eight))

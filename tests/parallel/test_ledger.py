@@ -15,6 +15,7 @@ from support.ranks.ledger import case, holds_what_was_said, sends_what_was_said
 ON_TWO = (
     "data_parallel",
     "fully_sharded",
+    "lora+fully_sharded",
     "fully_sharded:reshard=false+bf16_mixed",
     "zero_optimizer",
     "fully_sharded+gradient_accumulation:micro_batches=2",

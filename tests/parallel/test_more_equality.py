@@ -27,6 +27,7 @@ LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *ON_FOUR) if 
 MORE = {
     **{f"{one}+sdpa_attention": 2 for one in (*TECHNIQUES, *BESIDE_TENSOR)},
     "tensor_parallel:degree=4": 4,
+    **{f"lora+{one}": 2 for one in ("data_parallel", "fully_sharded", "zero_optimizer")},
     "data_parallel+tensor_parallel": 4,
     "pipeline_parallel+sequence_parallel+tensor_parallel": 4,
     "gathered_context+tensor_parallel": 4,

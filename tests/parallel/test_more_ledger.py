@@ -13,6 +13,11 @@ pytestmark = pytest.mark.slow
 
 STACKS = {
     "fully_sharded+bf16_full": 2,
+    "lora+data_parallel": 2,
+    "lora+zero_optimizer": 2,
+    "lora:targets=mlp+fully_sharded": 2,
+    "lora+fully_sharded:reshard=false+bf16_mixed": 2,
+    "lora+fully_sharded+gradient_accumulation:micro_batches=2": 2,
     "tensor_parallel+bf16_full": 2,
     "data_parallel+fp16_mixed": 2,
     "many-tokens fully_sharded": 2,

@@ -39,25 +39,32 @@ def loss_changes(run: "ResolvedRun", here: "Machine") -> "dict[str, LossChange]"
 
 
 def slower_techniques(run: "ResolvedRun", here: "Machine") -> "list[str]":
-    """Return a sentence on each technique of a run that should save time, and was measured to take more on this device.
+    """Return a sentence on each technique of a run that takes more time here, by a rule or by a measurement.
 
-    Only a measured difference counts, of a like run with this technique alone.
+    Only a measured difference counts, of a like run with this technique alone on this device. It replaces a rule.
     """
+    from assay.optimizations import optimizations_of
+
+    ruled = {one.name(): f"{one.name()}: {why}" for one in optimizations_of(run) if (why := one.known_loss(run, here))}
+    return list((ruled | _measured_slower(run, here)).values())
+
+
+def _measured_slower(run: "ResolvedRun", here: "Machine") -> dict[str, str]:
     from assay.analysis.catalogue import device_of, is_processor
     from assay.optimizations import catalogue
     from assay.units import format_percent
 
     kinds, asked, device = catalogue(), {spec.name for spec in run.optimizations}, device_of(here)
     if run.model.own is not None or is_processor(device) != (here.device(run.device) == "cpu"):
-        return []
+        return {}
     place = "CPU" if is_processor(device) else "GPU"
-    return [
-        f"{one.optimization}: slower at this size on this {place} in the catalogue "
+    return {
+        one.optimization: f"{one.optimization}: slower at this size on this {place} in the catalogue "
         f"({format_percent(one.changes['step_seconds'].change)} step time)"
         for one in _like(run)
         if one.optimization in asked and one.device == device and _saves_time(kinds[one.optimization])
         if (change := one.changes.get("step_seconds")) and change.verdict.distinguishable and change.change > 0
-    ]
+    }
 
 
 def _saves_time(kind: "type[Optimization]") -> bool:

@@ -1,6 +1,6 @@
 """`assay absent`: run a script on a GPU that is not there, and say whether it fits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +52,9 @@ _Allocator = Annotated[
 _Times = Annotated[
     bool, typer.Option("--times", help="Also predict the time of a step, from the operators of the third one.")
 ]
+_AtMost = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Exit with 5 if the peak of requested memory is above it: 20GiB.")
+]
 _Yes = Annotated[bool, typer.Option("--yes", help="Make the environment of `setup` without a question.")]
 _Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the answer as JSON; - prints it alone.")
@@ -70,6 +73,7 @@ def absent(
     compare_allocators: _Compare = False,
     allocator: _Allocator = None,
     times: _Times = False,
+    at_most: _AtMost = None,
     yes: _Yes = False,
     as_json: _Json = None,
 ) -> None:
@@ -87,13 +91,12 @@ def absent(
         assay absent a100-40gb --largest -- python train.py --batch_size {}
         assay absent h100 --compare-allocators -- python train.py
         assay absent h100 --ranks 8 -- python train_fsdp.py
+        assay absent h100 --steps 3 --at-most 20GiB -- python train.py
         assay absent rtx4090 --read train.py:12=300 --json answer.json -- python train.py
 
-    Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script failed; 5 it does not fit; 130
-    interrupted.
+    Exit codes: 0 done; 2 wrong input, or a machine that cannot; 3 the script failed; 5 it does not fit, or takes more
+    than --at-most; 130 interrupted.
     """
-    from assay.cli.console import note
-
     found: AbsentAnswer | AllocatorRuns | LargestFit | RanksAnswer
     if device is None:
         _list_devices()
@@ -103,15 +106,17 @@ def absent(
         return
     compared = None if allocator is None and not compare_allocators else allocator or ()
     _check_ranks(ranks, rank, largest=largest)
-    _check_alone(times, compared, alone=ranks is None and not largest)
+    asked = {"--times": times, "--at-most": at_most is not None}
+    _check_alone(asked, compared, alone=ranks is None and not largest)
+    most = _limit(at_most)
     target = _target(as_json)
     if ranks is not None:
         found = _of_ranks(device, command or (), ranks, rank, devices, steps, read or ())
     else:
         run = _run_of_one(largest=largest, compared=compared, times=times)
-        found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or (), on_progress=note)
+        found = run(device, command or (), steps=steps, devices=devices or 1, reads=read or ())
     _say(found, target, alone=as_json == "-")
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(found.exit_code or _exceeds(found, most))
 
 
 def _target(as_json: str | None) -> "Path | None":
@@ -158,19 +163,42 @@ def _run_of_one(
 ) -> "Callable[..., AbsentAnswer | AllocatorRuns | LargestFit]":
     """The function that answers for one process; `compared` are settings of the allocator, or None."""
     from assay import api
+    from assay.cli.console import note
 
     if largest:
-        return api.absent_largest
+        return partial(api.absent_largest, on_progress=note)
     if compared is not None:
-        return partial(api.absent_allocators, settings=compared)
-    return partial(api.absent, times=times)
+        return partial(api.absent_allocators, settings=compared, on_progress=note)
+    return partial(api.absent, times=times, on_progress=note)
 
 
-def _check_alone(times: bool, compared: Sequence[str] | None, *, alone: bool) -> None:
+def _limit(at_most: str | None) -> int | None:
+    from assay.units import parse_bytes
+
+    return None if at_most is None else parse_bytes(at_most)
+
+
+def _exceeds(found: object, most: int | None) -> int:
+    """Return the exit code of a limit, and say by how much the peak is above it; 0 without a limit."""
+    from assay.absent.script_answer import AbsentAnswer
+    from assay.cli.console import note
+    from assay.records.status import Exit
+    from assay.units import format_bytes
+
+    if most is None or not isinstance(found, AbsentAnswer) or found.peak is None:
+        return 0
+    over = found.peak.requested_bytes - most
+    if over <= 0:
+        return 0
+    note(f"the peak of requested memory is {format_bytes(over)} above --at-most {format_bytes(most)}")
+    return Exit.UNMET
+
+
+def _check_alone(asked: Mapping[str, bool], compared: Sequence[str] | None, *, alone: bool) -> None:
     from assay.errors import UsageError
 
-    if times and not (alone and compared is None):
-        raise UsageError("--times asks for one run of one process; leave --largest, --ranks and allocators out")
+    for option in (option for option, given in asked.items() if given and not (alone and compared is None)):
+        raise UsageError(f"{option} asks for one run of one process; leave --largest, --ranks and allocators out")
     if compared is not None and not alone:
         raise UsageError("allocators are compared by runs of one process; leave --largest and --ranks out")
 

@@ -229,7 +229,6 @@ def _step(source: str | None, changed: list[str], stacks: list[str], options: Ma
         print_view(EstimateRowsView(api.estimate_rows(source, *changed, stacks=stacks, device=device)), as_json)
         return
     every = api.estimate_every_rank(source, *changed, optimizations=stacks, device=device)
-    if device is None:
-        for sentence in slower_techniques(every.run, detect()):
-            note(sentence)
+    for sentence in slower_techniques(every.run, detect() if device is None else every.fullest.machine):
+        note(sentence)
     print_view(EstimateView(every, instants=options["--instants"]), as_json)

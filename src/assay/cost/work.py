@@ -78,8 +78,9 @@ def _of_groups(cost: Cost) -> Iterator[Communication]:
             dtype = cost.parameters[group.weights[0]].dtype
             yield Communication("all_gather", group.axis, group.whole_bytes, times, "weights", dtype)
         collective: Collective = "reduce_scatter" if group.ranks > 1 else "all_reduce"
-        dtype = cost.pieces[group.weights[0]].dtype
-        yield Communication(collective, group.axis, group.summed_bytes, 1, "gradients", dtype)
+        if group.trained:
+            dtype = cost.pieces[group.trained[0]].dtype
+            yield Communication(collective, group.axis, group.summed_bytes, 1, "gradients", dtype)
 
 
 def _gatherings(cost: Cost, group: ShardedGroup) -> int:

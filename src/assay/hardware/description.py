@@ -103,6 +103,12 @@ class Machine(Frozen):
             native.append("float16")
         return tuple(native)
 
+    def converts(self, dtype: str, wanted: str) -> str:
+        """Return why a run on `wanted` multiplies in `dtype` by conversion; empty: it does not, or nobody knows."""
+        if self.device(wanted) != "cpu" or not self.instructions or dtype in self.native_dtypes:
+            return ""
+        return f"this CPU multiplies {dtype} by conversion, which takes more time (oneDNN's guide, Data Types)"
+
     def older_than(self, capability: tuple[int, int]) -> Accelerator | None:
         """First accelerator that is known to have a lower compute capability; None if there is none."""
         for one in self.accelerators:

@@ -49,6 +49,9 @@ class Bf16Mixed(Optimization):
                 f"bf16_mixed needs a GPU of compute capability 8.0 (Ampere) or newer; {older.name} is older"
             )
 
+    def known_loss(self, run: ResolvedRun, machine: "Machine") -> str:
+        return machine.converts("bfloat16", run.device)
+
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.autocast import autocast
 

@@ -71,6 +71,9 @@ class Fp16Mixed(Optimization):
             return "bf16_mixed saves as much on this GPU, and needs no loss scale"
         return ""
 
+    def known_loss(self, run: ResolvedRun, machine: "Machine") -> str:
+        return machine.converts("float16", run.device)
+
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.rewrites.autocast import autocast
 

@@ -88,7 +88,8 @@ class FullySharded(Optimization):
         )
         both = "fully_sharded:mixed_precision=true and {other} both choose the precision; leave out one of them"
         stages = "the stages of {other} communicate in float32; use bf16_mixed instead of mixed_precision"
-        low = {"forward precision": both, "stages": stages} if self.mixed_precision else {}
+        frozen = "the peak of mixed_precision beside {other} is not known to 1 %; use bf16_mixed instead"
+        low = {"forward precision": both, "stages": stages, "frozen weights": frozen} if self.mixed_precision else {}
         return {**low, **({"exchanged experts": away} if self.offload else {})}
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
@@ -139,6 +140,8 @@ class FullySharded(Optimization):
 
     def _moved(self, trace: Trace) -> tuple[str, bool]:
         """Describe the bytes gathered and summed over dp, and return whether a step needs exactly these."""
+        from assay.proofs.sharding import message_bytes
+
         forward = trace.communicated("all_gather", axis="dp", phase="forward")
         again = trace.communicated("all_gather", axis="dp") - forward
         summed = trace.communicated("reduce_scatter", axis="dp")
@@ -156,6 +159,8 @@ class FullySharded(Optimization):
             observed += f", in {sums} reduce-scatters for {len(trace.blocks) + ends} groups of weights"
             exact = exact and sums == len(trace.blocks) + ends
         else:
-            exact = forward * (2 if self.mixed_precision else 1) == summed * trace.forwards > 0
+            frozen = (one for one in trace.parameters if not one.trained)
+            due = forward * (2 if self.mixed_precision else 1) - message_bytes(trace, frozen) * trace.forwards
+            exact = due == summed * trace.forwards > 0
             exact = exact and again == (forward if self.reshard else 0)
         return observed, exact and kept == summed > 0

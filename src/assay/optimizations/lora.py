@@ -13,8 +13,10 @@ backward. It spares the products for gradients of weights, a third of the work, 
 
 Queries, keys and values are one matrix here and share an adapter, as in PEFT's `c_attn` of GPT-2. Checkpoints have both
 kinds of weights, so `--resume` continues. `assay export` and `assay sample` merge them: W + (alpha / rank)·B·A. The
-value check compares losses and gradients with those of the merged model. Not here yet: 4-bit base weights (QLoRA),
-dropout on adapters, mixtures of experts, compiled adapters, and several ranks.
+value check compares losses and gradients with those of the merged model. In a mixture of
+experts only attention has adapters (`targets=attention`). Over several ranks the model is whole or sharded on each.
+Not here: 4-bit base weights (QLoRA, see "What is left out"), dropout on adapters, adapters of experts, compiled
+adapters, and ranks that divide a model's layers.
 """
 
 from collections.abc import Mapping
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from assay.step.program import Program
 
 
+_REPLICAS = "use data_parallel, zero_optimizer or fully_sharded"
 _CODED = 4096
 """Numbers from which torchao keeps a moment in 8 bits."""
 
@@ -77,16 +80,18 @@ class Lora(Optimization):
         wide = max(prod(one) for one in self._adapters(run.model).shapes(run.model).values())
         few = "{other} codes matrices of 4,096 numbers or more, and these adapters have fewer; use adamw_bf16_state"
         return ({} if wide >= _CODED else {"8-bit state": few}) | {
-            "compiler": "lora is not compiled here, and {other} compiles its layers; leave one of them out",
+            "compiler": "lora is not compiled, as its peak is not known then; leave out {other} or lora",
+            "matrices": f"lora adapts whole matrices, and {{other}} splits them; {_REPLICAS}",
+            "stages": f"lora adapts a whole model, and {{other}} divides it into stages; {_REPLICAS}",
+            "activations between matrices": f"lora reads all positions, and {{other}} divides them; {_REPLICAS}",
+            "exchanged experts": f"lora adapts a model with all its experts, and {{other}} divides them; {_REPLICAS}",
             "tied weights": "lora keeps given weights frozen, and {other} replaces the head's; leave one of them out",
             "weights of another kind": "lora adapts plain linear layers, and {other} replaces them; use bf16_mixed",
         }
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
-        if run.ranks > 1:
-            raise Conflict("lora runs on one device only; with several ranks train all weights")
-        if run.model.n_expert is not None:
-            raise Conflict("lora adapts dense models only; leave out lora or model.n_expert")
+        if run.model.n_expert is not None and self.targets != "attention":
+            raise Conflict("experts are stacks of matrices without adapters; use lora:targets=attention")
         smallest = min(run.model.n_embd, run.model.hidden, run.model.heads_width)
         if self.rank > smallest:
             raise Conflict(f"lora:rank={self.rank} is no low rank for layers of {smallest}; choose at most {smallest}")

@@ -175,6 +175,10 @@ class Optimization(Setting):
         """Return why advice leaves it out unless the configuration asks for it; empty: it does not."""
         return ""
 
+    def known_loss(self, run: ResolvedRun, machine: Machine) -> str:
+        """Return why it takes more time in such a run by a rule, with the rule's source; empty: no rule says so."""
+        return ""
+
     def measured_gain(self, run: ResolvedRun, machine: Machine) -> str:
         """Return a gain that was measured on such a machine and that no prediction tells; empty: none is known."""
         return ""

@@ -40,10 +40,21 @@ def piece_shape(one: HeldParameter, ranks: Mapping[str, int], place: Mapping[str
 
 def _is_exact(one: HeldParameter, ranks: Mapping[str, int], place: Mapping[str, int]) -> bool:
     """True if the shard has the shape of its chunk, and the bytes of that chunk or of a padded one."""
-    item = one.whole_bytes // max(1, prod(one.whole_shape))
+    item = _item_bytes(one)
     padded = piece_shape(one, ranks, dict.fromkeys(ranks, 0))
     shape = piece_shape(one, ranks, place)
     return shape == one.shape and one.held_bytes in (item * prod(shape), item * prod(padded))
+
+
+def _item_bytes(one: HeldParameter) -> int:
+    return one.whole_bytes // max(1, prod(one.whole_shape))
+
+
+def message_bytes(trace: Trace, parameters: Iterable[HeldParameter]) -> int:
+    """Bytes of a message that joins the shards of `parameters` along dp, each padded to the first rank's."""
+    first = {**trace.place, "dp": 0}
+    padded = ((one, prod(piece_shape(one, trace.ranks, first))) for one in parameters)
+    return trace.ranks.get("dp", 1) * sum(_item_bytes(one) * elements for one, elements in padded)
 
 
 _FIGURES = 24
@@ -63,7 +74,7 @@ def summed_once(trace: Trace, run: ResolvedRun) -> tuple[str, bool]:
     # Under a pipeline the all-reduce begins after the last stage's backward; torch issues it from forward.
     phases: tuple[Phase, ...] = ("backward", "forward") if trace.ranks.get("pp", 1) > 1 else ("backward",)
     reduced = sum(trace.communicated("all_reduce", axis="dp", phase=phase) for phase in phases)
-    shared = sum(one.held_bytes for one in trace.parameters if "dp" not in one.divided_over)
+    shared = sum(one.held_bytes for one in trace.trained if "dp" not in one.divided_over)
     # Forward also sums a step's figures, and the loads of a mixture's experts.
     beside = _FIGURES + 16 * trace.forwards * len(trace.blocks) * (run.model.n_expert or 0)
     exact = reduced == shared or ("forward" in phases and shared < reduced <= shared + beside)

@@ -46,7 +46,7 @@ def test_weights_that_lie_here_and_their_state_stay_wide() -> None:
 
 def test_gradients_that_wait_for_later_micro_batches_wait_in_float32() -> None:
     cost = ledger("bfloat16", micro_batches=3)
-    narrow = tuple(replace(one, summed_bytes=one.whole_bytes) for one in cost.sharding.groups)
+    narrow = tuple(replace(one, summed_bytes=one.whole_bytes, widening=1) for one in cost.sharding.groups)
     narrow_sum = replace(cost, sharding=Sharding(narrow, cost.sharding.owned, cost.sharding.padding_bytes))
     lifted = sum(one.summed_bytes - one.whole_bytes for one in cost.sharding.groups)
     (here,), (there,) = (

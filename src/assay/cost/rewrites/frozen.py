@@ -2,18 +2,19 @@
 
 The rules are autograd's. An operation has a node only if one of its inputs depends on a trained weight. So nothing
 below the first of these has a backward. A linear layer saves its input for the gradient of its weight alone, and its
-weight for that of its input alone. A norm composed of operators multiplies by its weight last, and saves the factor for
-that weight's gradient alone. A norm that is a kernel of its own saves the same as ever.
+weight for that of its input alone. So do the experts of a mixture. A norm composed of operators multiplies by its
+weight last, and saves the factor for that weight's gradient alone. A norm that is a kernel of its own saves the same as
+ever.
 """
 
 from collections.abc import Collection
 
-from assay.cost.layers import is_composed_norm
+from assay.cost.layers import GROUPED, is_composed_norm
 from assay.cost.operation import Flops, Gradient, Operation
 from assay.cost.tape import Tape
 from assay.cost.tensor import alter
 
-_LINEAR = ("aten.mm", "aten.addmm")
+_PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", GROUPED)
 _LOSS_IN_CHUNKS = "aten.cross_entropy_loss"
 
 
@@ -41,7 +42,7 @@ def _partly(operation: Operation, gradients: tuple[Gradient, ...]) -> Operation:
     """The operation with fewer gradients, without what it saved for the others, and without their products."""
     unsaved: set[str] = set()
     flops, scratch = operation.flops, operation.scratch
-    if operation.name in _LINEAR:
+    if operation.name in _PRODUCTS:
         factors, (by_x, by_weight) = operation.inputs[:2], gradients[:2]
         # Each factor's gradient is a product with the other.
         unsaved = {name for name, other in zip(factors, (by_weight, by_x), strict=True) if other is Gradient.NONE}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from assay.cost.rewrites.sixteen_bits import narrow_ledger
 from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.step_cost import Cost
+from assay.cost.tensor import DTYPE_BYTES
 
 _AXIS = "dp"
 
@@ -52,8 +53,11 @@ def _groups(cost: Cost, *, ranks: int, reshard: bool) -> Iterator[ShardedGroup]:
         rest = [name for name in names if all(name not in owned for owned in inner.values())]
         for covered, owned in ((sites, rest), *(((site,), owned) for site, owned in inner.items())):
             if owned:
+                trained = tuple(name for name in owned if name not in cost.backward.frozen)
                 whole, summed = (
-                    sum(ranks * tensors[name].piece(ranks, 0).nbytes for name in owned)
-                    for tensors in (cost.parameters, cost.pieces)
+                    sum(ranks * tensors[name].piece(ranks, 0).nbytes for name in names)
+                    for tensors, names in ((cost.parameters, owned), (cost.pieces, trained))
                 )
-                yield ShardedGroup(tuple(covered), tuple(owned), whole, summed, ranks, _AXIS, reshard)
+                wide, narrow = (DTYPE_BYTES[of[owned[0]].dtype] for of in (cost.pieces, cost.parameters))
+                of_it = (tuple(covered), tuple(owned), trained, whole, summed, wide // narrow)
+                yield ShardedGroup(*of_it, ranks, _AXIS, reshard)

@@ -28,10 +28,14 @@ class ShardedGroup:
     sites: tuple[str, ...]
     """Modules that read the weights."""
     weights: tuple[str, ...]
+    trained: tuple[str, ...]
+    """Weights that have a gradient."""
     whole_bytes: int
     """Bytes of all weights as they are gathered, padding included."""
     summed_bytes: int
-    """Bytes of all gradients as they are summed; the dtype of a sum may be wider."""
+    """Bytes of all gradients as they are summed."""
+    widening: int
+    """Bytes of a gradient's number as it is summed, over those of a gathered weight's."""
     ranks: int
     """Number of ranks among which the weights are divided; 1 for replicas."""
     axis: str
@@ -44,7 +48,7 @@ class ShardedGroup:
     @property
     def widens(self) -> bool:
         """True if gradients are widened to be summed, each micro-batch's after its backward of the group."""
-        return self.summed_bytes != self.whole_bytes
+        return self.widening > 1
 
 
 @dataclass
@@ -103,7 +107,7 @@ class Gathered:
         self._add_waiting(group)
         self.ledger.drop(self.weights.pop(group))
         if last:
-            self._sum_gradients(group, [gradients.pop(name) for name in group.weights])
+            self._sum_gradients(group, [gradients.pop(name) for name in group.trained])
         elif first:
             self._lift(group, gradients)
 
@@ -113,15 +117,15 @@ class Gathered:
 
     def _add_waiting(self, group: ShardedGroup) -> None:
         """Add this micro-batch's gradients to those of earlier ones."""
-        for name in group.weights:
+        for name in group.trained:
             if name in self.waiting:
                 self.ledger.drop(self.waiting.pop(name))
 
     def _lift(self, group: ShardedGroup, gradients: dict[str, Storage]) -> None:
         """Widen the gradients of the first of several micro-batches, one after the other."""
-        for name in group.weights if group.widens else ():
+        for name in group.trained if group.widens else ():
             narrow = gradients[name]
-            wide = narrow.nbytes * group.summed_bytes // group.whole_bytes
+            wide = narrow.nbytes * group.widening
             gradients[name] = self.ledger.take(wide, Category.GRADIENT)
             self.ledger.mark("backward", "gradient lift", group.sites[0])
             self.ledger.drop(narrow)
@@ -129,6 +133,8 @@ class Gathered:
     def _sum_gradients(self, group: ShardedGroup, gradients: list[Storage]) -> None:
         """Reduce-scatter the whole gradients to this rank's shard of their sum."""
         self.leave_backward()
+        if not gradients:
+            return
         self.summed = self.ledger.take(group.summed_bytes, Category.MESSAGE)
         self.ledger.mark("backward", "gradient message", group.sites[0])
         for gradient in gradients:

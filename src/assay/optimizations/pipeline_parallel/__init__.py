@@ -37,6 +37,9 @@ _PLANNED: "Mapping[str, tuple[ScheduleName, int]]" = {
 }
 """Name of each schedule in a plan, and stages per rank."""
 
+_FILLED = 4
+"""Micro-batches for each rank from which GPipe's authors found the idle time negligible."""
+
 
 class PipelineParallel(Optimization):
     """Consecutive blocks as stages, divided among ranks."""
@@ -117,6 +120,13 @@ class PipelineParallel(Optimization):
                 f"the interleaved schedule sends micro-batches in groups of {self.degree}, which do not divide "
                 f"pipeline_parallel:micro_batches={self.micro_batches}; choose a multiple of {self.degree}"
             )
+
+    def known_loss(self, run: ResolvedRun, machine: "Machine") -> str:
+        enough = _FILLED * self.degree
+        if self.schedule not in ("gpipe", "1f1b") or self.micro_batches >= enough:
+            return ""
+        idle = (self.degree - 1) / (self.micro_batches + self.degree - 1)
+        return f"ranks idle for {idle:.0%} of a step; from micro_batches={enough} on little is lost (arXiv:1811.06965)"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.pipeline_stages import stage_ledger

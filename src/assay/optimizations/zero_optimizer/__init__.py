@@ -68,12 +68,12 @@ def divide_update(cost: Cost, whole: Mapping[str, Tensor]) -> Cost:
         for one in divisions.values()
     ]
     gathers = tuple(one.gathering(cost.kernels) for one in divisions.values())
-    optimizer = replace(cost.optimizer, shards=cost.pieces | pieces, after=gathers)
+    optimizer = replace(cost.optimizer, shards=cost.trained | pieces, after=gathers)
     return replace(cost, optimizer=optimizer).sending(*sent)
 
 
 def _divisions(cost: Cost, whole: Mapping[str, Tensor]) -> Iterator[tuple[str, _Division]]:
-    for name, weight in cost.pieces.items():
+    for name, weight in cost.trained.items():
         if name in cost.sharding.owned:
             continue
         # A tied weight's copy at the other end of a pipeline has the shape of its original. A weight that a change of
@@ -124,18 +124,19 @@ class ZeroOptimizer(Optimization):
         # A replica's state, as this rank would hold it if dp divided nothing; other axes may have divided it already.
         replica = whole * trace.memory.parameter_bytes / trace.memory.whole_parameter_bytes
         gathered = trace.communicated("all_gather", axis="dp", phase="update")
-        pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.parameters]
-        due = {one.name: (one, piece) for one, (piece, _) in zip(trace.parameters, pieces, strict=True)}
+        pieces = [_piece(one, ranks, trace.place.get("dp", 0)) for one in trace.trained]
+        due = {one.name: (one, piece) for one, (piece, _) in zip(trace.trained, pieces, strict=True)}
         right = sum(_fits(one, *due[one.name]) for one in trace.optimizer.updates if one.name in due)
+        updated = sum(one.held_bytes for one in trace.trained)
         observed = (
             f"{held} of {replica:.0f} bytes of a replica's optimizer state held by this rank of {ranks}; "
-            f"{gathered} bytes of updated weights gathered, for {trace.memory.parameter_bytes} bytes of weights"
+            f"{gathered} bytes of updated weights gathered, for {updated} bytes of weights"
         )
-        if right != len(trace.parameters):
-            observed += f"; {right} of {len(trace.parameters)} weights have the state of this rank's shard"
+        if right != len(trace.trained):
+            observed += f"; {right} of {len(trace.trained)} weights have the state of this rank's shard"
         summed, once = summed_once(trace, run)
         wrong = wrong_share(trace, run) + ("" if once else f"; {summed}")
-        divided = 0 < right == len(trace.parameters) and held < replica
+        divided = 0 < right == len(trace.trained) and held < replica
         shown = divided and gathered == sum(whole for _, whole in pieces) > 0
         return self.evidence(observed + wrong, ranks > 1 and shown and not wrong)
 
