@@ -1,7 +1,7 @@
 """Digests that detect damage: a JSON file and a line of the log each end with a digest of the preceding content.
 
-A flipped bit often leaves valid JSON with another figure. A record without a digest is older or was written by hand,
-and is accepted.
+A flipped bit often leaves valid JSON with another figure. A record without a digest is older or was changed by hand. It
+is read, and whatever shows it says so (`seal_doubt`).
 """
 
 import hashlib
@@ -20,6 +20,16 @@ def seal_file(content: str) -> bytes:
     return body + f',\n "digest": "{_digest(body)}"\n}}\n'.encode()
 
 
+def seal_doubt(name: str, content: bytes) -> str:
+    """Return the sentence on a JSON file without a digest; empty if it has one."""
+    if _FILE.search(content, max(0, len(content) - _FILE_LENGTH)):
+        return ""
+    return (
+        f"not sealed: {name} has no digest, as before version 0.2 or after a change by hand, so damage to its figures "
+        "cannot be seen"
+    )
+
+
 def open_file(content: bytes) -> bytes:
     """Remove the digest of a JSON object. Raises `ValueError` if it does not match the content."""
     found = _FILE.search(content, max(0, len(content) - _FILE_LENGTH))
@@ -29,6 +39,11 @@ def open_file(content: bytes) -> bytes:
     if _digest(body) != found[1].decode():
         raise ValueError("it was changed since it was written; remove its key `digest` if you changed it")
     return body + b"\n}"
+
+
+def is_sealed_line(line: bytes) -> bool:
+    """Return whether a line of a log has a checksum, which may be wrong."""
+    return _LINE.fullmatch(line, max(0, len(line) - _LINE_LENGTH)) is not None
 
 
 def seal_line(line: bytes) -> bytes:

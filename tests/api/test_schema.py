@@ -23,8 +23,8 @@ FILES = {"result.json": "run", "run.json": "run-start", "comparison.json": "comp
 DIGESTS = {
     "run 1": "081b22f00d68",
     "run-start 1": "b0c14cd9802f",
-    "comparison 2": "0822ef1cb800",
-    "study-plan 2": "a7d27c018794",
+    "comparison 3": "30eeacc05257",
+    "study-plan 3": "5db986e527e8",
     "answer 1": "3dfed9e568af",
     "estimate 1": "13a7e440e549",
     "recommend 1": "be4910768516",

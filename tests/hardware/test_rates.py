@@ -7,6 +7,7 @@ import pytest
 
 from assay.config import Home
 from assay.hardware import Accelerator, Machine, rates
+from assay.sealed import seal_file
 from support.machines import MEASURED
 
 MACHINE = Machine(processor="a processor", cores=2, memory_bytes=2**34)
@@ -64,7 +65,7 @@ def test_this_machine_has_the_rates_measured_on_it(home: Home) -> None:
 def test_a_file_of_an_earlier_version_is_read(home: Home) -> None:
     old = MEASURED.model_dump(exclude={"doubtful", "others_share"})
     key = rates._key("cpu", MACHINE, None)
-    rates.rates_file(home).write_text(json.dumps({key: old}))
+    rates.rates_file(home).write_bytes(seal_file(json.dumps({key: old}, indent=1)))
     assert rates.known_rates(home, MACHINE) == {"cpu": MEASURED}
     assert MEASURED.caveat == ""
 

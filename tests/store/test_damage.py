@@ -3,22 +3,29 @@
 Each damaged file is refused with its name, counts as missing so that it is measured again, or says the same as before.
 """
 
+import json
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
-from assay.hardware import rates
+from assay.hardware import detect, rates
 from assay.hardware.step_times import StepTimes
 from assay.launch.rates import set_aside_damaged
+from assay.records.status import Status
+from assay.records.study import ComparisonRecord, StudyEnding
 from assay.store.event_log import append
 from assay.store.foreign import ForeignCode, check_own_code, remember
 from assay.store.processes import this_process
+from assay.store.result import compose
 from assay.store.run_folder import RunFolder
+from assay.studies.execution.fold import Progress, record_of
 from assay.studies.folder import StudyFolder, StudyPlan
 from support.children import make_ready
 from support.comparisons import record
@@ -68,7 +75,7 @@ def study(home: Home) -> StudyFolder:
 
 def files(home: Home, run: RunFolder) -> dict[str, File]:
     """Every kind of record, with a function that reads it."""
-    folder, machine = study(home), rates.detect()
+    folder, machine = study(home), detect()
     rates.rates_file(home).write_bytes(rates.with_rates(rates.rates_file(home), machine, {"cpu": MEASURED}))
     rates.step_times_file(home).write_bytes(rates.with_step_times(home, machine, "cpu", {"step": TIMES}))
     own = make_ready(home).run.model.model_copy(update={"own": "evil.py:make", "own_folder": "/tmp"})
@@ -107,7 +114,7 @@ def test_no_measurement_is_believed_and_each_is_made_again(what: str, home: Home
     files(home, run)
     path = {"rates": rates.rates_file, "step_times": rates.step_times_file}[what](home)
     read = {"rates": rates.known_rates, "step_times": rates.known_step_times}[what]
-    machine = rates.detect()
+    machine = detect()
     before, named = read(home, machine), 0
     assert before
     for damaged in damages(path, 7):
@@ -134,7 +141,7 @@ def test_no_line_of_a_log_is_believed(home: Home, run: RunFolder) -> None:
 
 @pytest.mark.parametrize("share", ["9.81", "-0.1", "NaN", "1e308"])
 def test_a_share_of_the_cores_that_cannot_be_is_refused(share: str, home: Home) -> None:
-    machine = rates.detect()
+    machine = detect()
     entry = TIMES.model_copy(update={"others_share": 0.125})
     content = rates.with_step_times(home, machine, "cpu", {"step": entry}).replace(b"0.125", share.encode())
     path = rates.step_times_file(home)
@@ -142,11 +149,65 @@ def test_a_share_of_the_cores_that_cannot_be_is_refused(share: str, home: Home) 
     assert rates.known_step_times(home, machine) == {}
 
 
-def test_a_file_without_a_digest_is_read_and_sealed_when_it_is_written_again(home: Home) -> None:
-    machine = rates.detect()
-    path = rates.rates_file(home)
-    path.write_text(rates._FILE.dump_json({rates._key("cpu", machine, None): MEASURED}).decode())
-    assert rates.known_rates(home, machine) == {"cpu": MEASURED}
-    path.write_bytes(rates.with_rates(rates.rates_file(home), machine, {}))
-    assert b'"digest"' in path.read_bytes()
-    assert rates.known_rates(home, machine) == {"cpu": MEASURED}
+def without_digest(path: Path) -> None:
+    path.write_bytes(re.sub(rb',\n "digest": "[0-9a-f]+"\n', b"\n", path.read_bytes()))
+
+
+def test_measurements_without_a_digest_are_made_again(home: Home, run: RunFolder) -> None:
+    files(home, run)
+    machine, heard = detect(), list[str]()
+    for path, read in (
+        (rates.rates_file(home), rates.known_rates),
+        (rates.step_times_file(home), rates.known_step_times),
+    ):
+        assert read(home, machine)
+        without_digest(path)
+        assert read(home, machine) == {}
+        set_aside_damaged(home, heard.append)
+        assert f"{path} is damaged or has no digest" in heard[-1]
+        assert not path.exists()
+
+
+def test_notes_on_foreign_code_without_a_digest_are_refused(home: Home, run: RunFolder) -> None:
+    path, read = files(home, run)["foreign_code.json"]
+    without_digest(path)
+    with pytest.raises(UsageError, match="has no digest"):
+        read()
+
+
+@pytest.mark.parametrize("name", ["comparison.json", "study.json"])
+def test_a_study_without_a_digest_says_so_whatever_its_bytes(name: str, home: Home, run: RunFolder) -> None:
+    path, read = files(home, run)[name]
+    without_digest(path)
+    for _ in damages(path, 11):
+        with suppress(UsageError):
+            assert f"not sealed: {name} has no digest" in read().unsealed  # type: ignore[attr-defined]
+    StudyFolder(path.parent).write_record(_record_of(path.parent, name))
+    kept = StudyFolder(path.parent).record()
+    assert kept is not None
+    assert f"not sealed: {name}" in kept.unsealed, "sealing it again does not forget it"
+
+
+def _record_of(folder: Path, name: str) -> ComparisonRecord:
+    study = StudyFolder(folder)
+    plan, kept = study.plan(), study.record()
+    assert plan is not None
+    assert kept is not None
+    return kept if name == "comparison.json" else record_of(plan, Progress([], []), StudyEnding.INTERRUPTED)
+
+
+def test_a_run_without_a_digest_says_so_whatever_its_bytes(home: Home, run: RunFolder) -> None:
+    without_digest(run.result_file)
+    for _ in damages(run.result_file, 12):
+        with suppress(UsageError):
+            found = run.result()
+            assert found is not None
+            assert "not sealed: result.json has no digest" in str(found.reason)
+    run.result_file.unlink()
+    append(run.events_file, step(0))
+    assert compose(run, Status.DONE, None).reason is None
+    run.events_file.write_bytes(run.events_file.read_bytes() + json.dumps(step(1)).encode() + b"\n")
+    without_digest(run.spec_file)
+    said = str(compose(run, Status.DONE, None).reason)
+    assert "not sealed: run.json" in said
+    assert "not sealed: 1 line of events.jsonl has no checksum" in said

@@ -10,7 +10,11 @@ import pytest
 
 from assay import api
 from assay.config import Home, identity
+from assay.dashboard.studies.answer import first_sentence
 from assay.records.status import Status
+from assay.report.kit.page import render
+from assay.report.kit.view import view
+from assay.report.study.view import StudyView
 from assay.store import history
 from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
@@ -51,6 +55,17 @@ def test_its_comparison_is_listed_and_analysed(home: Home) -> None:
     shown = api.study.show("last", home)
     assert [row.treatment for row in shown.rows] == ["sdpa_attention"]
     assert shown.rows[0].status is Status.DONE
+
+
+def test_its_comparison_is_called_not_sealed_wherever_it_is_shown(home: Home) -> None:
+    """Its record is of a time before `comparison.json` had a digest."""
+    shown = view(api.study.show("last", home))
+    assert isinstance(shown, StudyView)
+    assert shown.sentences[-1].startswith("Not sealed: comparison.json has no digest")
+    assert shown.sentences[-1] in shown.values()["caveats"]
+    assert shown.sentences[-1] in list(shown.blocks())
+    assert shown.sentences[-1] in render(shown.comparison)
+    assert first_sentence(shown).endswith(" (not sealed)")
 
 
 def test_its_stopped_run_continues_bit_for_bit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

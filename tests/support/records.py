@@ -6,6 +6,7 @@ from assay.config import Home
 from assay.launch.prepare import ReadyRun
 from assay.records.run import RunResult
 from assay.records.status import Status
+from assay.sealed import seal_line
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from support.children import make_ready
@@ -19,8 +20,8 @@ def made(home: Home, ready: ReadyRun) -> RunFolder:
 
 
 def say(folder: RunFolder, *events: dict[str, object]) -> None:
-    with folder.events_file.open("a") as stream:
-        stream.writelines(json.dumps(event) + "\n" for event in events)
+    with folder.events_file.open("ab") as stream:
+        stream.writelines(seal_line(json.dumps(event).encode() + b"\n") for event in events)
 
 
 def step(index: int, **facts: object) -> dict[str, object]:

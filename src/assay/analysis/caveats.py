@@ -30,6 +30,7 @@ from assay.proofs.mispredicted import mispredictions
 from assay.records.environment import Environment
 from assay.records.evidence import WIDE_GROUPS
 from assay.records.run import RunResult
+from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import BETWEEN_SHARE, OUTSIDE_SHARE, Between, Outside
 from assay.units import format_percent
@@ -305,7 +306,7 @@ def caveats(
     record: ComparisonRecord, again: Row, yardstick: Yardstick, ended: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """Return sentences on the comparison as a whole; `ended` has the rows whose times are not compared, and why."""
-    found = [*record.protocol.notes, *claim_caveats(ended)]
+    found = [*record.doubts, *_remarks_on_done_runs(record), *record.protocol.notes, *claim_caveats(ended)]
     if record.ending is StudyEnding.INTERRUPTED:
         found.append("The comparison was interrupted; processes that had finished by then are shown.")
     if record.ending is StudyEnding.BUDGET_REACHED:
@@ -322,6 +323,12 @@ def caveats(
     if len(record.seeds) < 3:
         found.append("Fewer than three seeds: losses are printed as their values, without an interval.")
     return [*found, *unheld(record, yardstick)]
+
+
+def _remarks_on_done_runs(record: ComparisonRecord) -> list[str]:
+    """Return what the records of finished runs say of themselves, such as that one is not sealed."""
+    done = (one for one in record.cells if one.result.status is Status.DONE and one.result.reason)
+    return [f"{one.cell.name}: {one.result.reason}." for one in done]
 
 
 def _begun_in_two_ways(record: ComparisonRecord) -> list[str]:

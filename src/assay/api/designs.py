@@ -119,7 +119,8 @@ def _best(start: "StartFrom", home: Home) -> "Best":
         raise UsageError(
             f"the study {folder.id}, from which this one starts, is not complete; let it end, or resume it"
         )
-    return best_row(analyse(record), start.metric)
+    best = best_row(analyse(record), start.metric)
+    return best._replace(sentence=" ".join((best.sentence, *record.doubts)))
 
 
 def remarks(study: "Study", cells: "Sequence[Cell]", overrides: Sequence[str], tell: "Progress") -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def write_accuracy(found: "AccuracyLedger", path: Path | str) -> Path:
 
 
 def _results(home: Home) -> "Iterator[RunResult | None]":
-    """Yield the record of each run that has ended, oldest first; None for one that cannot be read."""
+    """Yield the record of each run that has ended, oldest first; None for one that cannot be read or checked."""
     from assay.errors import UsageError
     from assay.store.run_folder import RunFolder
 
@@ -212,9 +212,11 @@ def _results(home: Home) -> "Iterator[RunResult | None]":
         if path.name.startswith(".") or not path.is_dir():
             continue
         try:
-            result = RunFolder(path).result()
+            folder = RunFolder(path)
+            result = folder.result()
+            doubt = "" if result is None else folder.doubt(folder.result_file)
         except (UsageError, OSError):
             yield None
             continue
         if result is not None:
-            yield result
+            yield None if doubt else result

@@ -147,8 +147,8 @@ SCHEMAS = {
     for one in (
         Schema("run", 1, "result.json of a run, and --json of train and runs show", _run),
         Schema("run-start", 1, "run.json: the configuration of a run, before it begins", _run_start),
-        Schema("comparison", 2, "comparison.json: the record of a study, with every cell", _comparison),
-        Schema("study-plan", 2, "study.json: the plan of a study, before it begins", _study_plan),
+        Schema("comparison", 3, "comparison.json: the record of a study, with every cell", _comparison),
+        Schema("study-plan", 3, "study.json: the plan of a study, before it begins", _study_plan),
         Schema("answer", 1, "answer.json, and --json of compare and study show; not of the kind isoflop", _answer),
         Schema("estimate", 1, "--json of estimate, without --trace and --absent", _estimate),
         Schema("recommend", 1, "--json of recommend, for one device", _recommend),

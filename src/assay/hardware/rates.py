@@ -2,9 +2,9 @@
 
 Rates are kept once for all homes of a user, and step times in the cache of the home, because they are of its models.
 The key of an entry is what its rates depend on: a processor or accelerator, a version of torch and a number of threads.
-Rates under any other key are unknown. A file that cannot be read, or was changed since it was written, counts as empty,
-and `damaged_files` names it. Figures that cannot be are ignored, and so are rates of an earlier version of assay that
-contradict each other. All of these are measured again.
+Rates under any other key are unknown. A file that cannot be read, has no digest, or was changed since it was written,
+counts as empty, and `damaged_files` names it. Figures that cannot be are ignored, and so are rates of an earlier
+version of assay that contradict each other. All of these are measured again.
 """
 
 import os
@@ -20,7 +20,7 @@ from assay.files import read_file
 from assay.hardware.description import Machine, Rates
 from assay.hardware.detect import detect, is_lowered, torch_version
 from assay.hardware.step_times import StepTimes
-from assay.sealed import open_file, seal_file
+from assay.sealed import open_file, seal_doubt, seal_file
 
 _FILE = TypeAdapter(dict[str, Rates])
 _TIMES_FILE = TypeAdapter(dict[str, StepTimes])
@@ -130,10 +130,13 @@ def _read(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Ent
 
 
 def _believed(path: Path, content: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry] | None:
-    """Return the entries of a file whose figures can be; None if the file is missing or damaged."""
+    """Return the entries of a file whose figures can be; None if the file is missing, damaged or has no digest."""
     try:
-        found = content.validate_json(open_file(read_file(path)))
+        read = read_file(path)
+        found = content.validate_json(open_file(read))
     except (OSError, ValueError):
+        return None
+    if seal_doubt(path.name, read):
         return None
     return {key: one for key, one in found.items() if _can_be(one)}
 

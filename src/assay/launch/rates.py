@@ -89,7 +89,7 @@ def set_aside_damaged(home: Home, tell: Callable[[str], None]) -> None:
         aside = path.with_name(f"{path.name}.damaged")
         with suppress(OSError):
             path.replace(aside)
-            tell(f"{path} is damaged; it is kept as {aside.name}, and its figures are measured anew")
+            tell(f"{path} is damaged or has no digest; it is kept as {aside.name}, and its figures are measured anew")
 
 
 def _measure(device: str, threads: int | None) -> Rates | None:

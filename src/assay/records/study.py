@@ -236,6 +236,13 @@ class ComparisonRecord(Stated):
     """Nudged baseline of each seed (`drift`), of which only the training losses are meaningful."""
     held_back: tuple[Cell, ...] = ()
     """Cells that did not begin within the limit of time; empty if there was none."""
+    unsealed: str = ""
+    """Sentence on a file of the study that was read without a digest; empty if all were sealed."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The sentence on a file without a digest, as an answer ends with it; nothing if all were sealed."""
+        return (f"{self.unsealed.capitalize()}.",) if self.unsealed else ()
 
     def of(self, treatment: str) -> tuple[CellResult, ...]:
         """The cells of one treatment, without further baseline runs that were made only for pairing."""

@@ -79,7 +79,7 @@ def missing(found: "Accuracy") -> Iterator[str]:
     if found.predictions and found.others:
         yield f"{_runs(found.others)} without a predicted and measured figure, or without its proof, not counted."
     if found.unreadable:
-        yield f"{_runs(found.unreadable)} cannot be read; `assay runs ls` says why."
+        yield f"{_runs(found.unreadable)} cannot be read or checked; `assay runs ls` says why."
 
 
 def _runs(count: int) -> str:

@@ -95,10 +95,11 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
 
 
 def _status(entry: Entry) -> str:
-    """Return the status, with the number of disturbed timed blocks, if there are any."""
-    if not entry.disturbed_blocks:
-        return entry.status
-    return f"{entry.status} (disturbed {entry.disturbed_blocks}/{entry.blocks})"
+    """Return the status, with the number of disturbed timed blocks, and whether a finished run has a remark."""
+    disturbed = f"disturbed {entry.disturbed_blocks}/{entry.blocks}" if entry.disturbed_blocks else ""
+    remark = "with a remark" if entry.status == "done" and entry.reason else ""
+    said = ", ".join(filter(None, (disturbed, remark)))
+    return f"{entry.status} ({said})" if said else entry.status
 
 
 @cache

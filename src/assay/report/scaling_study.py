@@ -179,6 +179,7 @@ def verdict(found: "ScalingAnswer") -> Iterator[str]:
         yield from (_rate_verdict(one, found.record.loss_margin) for one in found.rates)
     if found.saving is not None:
         yield BranchSavingView(found.saving).sentences
+    yield from found.record.doubts
 
 
 def _rate_verdict(one: "RateCheck", margin: float) -> str:
@@ -279,14 +280,12 @@ def cautions(found: "ScalingAnswer") -> Iterator[str]:
     """Yield sentences on runs that are missing, too short, or repeat their text too often."""
     if found.unfinished:
         yield f"Without a loss, and in no fit: {', '.join(found.unfinished)}."
-    again = [one for one in found.points if one.epochs is not None and one.epochs > _MOST_EPOCHS]
-    if again:
+    if again := [one for one in found.points if one.epochs is not None and one.epochs > _MOST_EPOCHS]:
         yield (
             f"{_named(again)} saw the text more than {_MOST_EPOCHS:g} times. Such a run learns less than the law says "
             "(Muennighoff et al. 2023)."
         )
-    short = [one for one in found.fitted if one.steps < _LEAST_STEPS]
-    if short:
+    if short := [one for one in found.fitted if one.steps < _LEAST_STEPS]:
         yield f"{_named(short)} trained for fewer than {_LEAST_STEPS} steps, which is too short for a law."
 
 
@@ -314,6 +313,7 @@ def answer_values(found: "ScalingAnswer") -> dict[str, Any]:
         "rates": [{"width": one.width, "losses": dict(one.losses), "cost": one.cost} for one in found.rates],
         "points": [vars(one) for one in found.points],
         "unfinished": list(found.unfinished),
+        "doubts": list(found.record.doubts),
         "saving": None if found.saving is None else BranchSavingView(found.saving).values(),
     }
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 from assay.files import open_regular, read_file, storage_errors
 from assay.records.events import LogEvent, event_of
 from assay.records.possible import check_possible, parse_json
-from assay.sealed import open_line, seal_line
+from assay.sealed import is_sealed_line, open_line, seal_line
 from assay.units import json_text
 
 Event = dict[str, Any]
@@ -28,6 +28,8 @@ class Log:
     """Whole events, oldest first."""
     damaged: int
     """Number of lines that cannot be read."""
+    unsealed: int = 0
+    """Number of lines without a checksum, of which nobody can tell whether they are damaged."""
 
 
 def append(path: Path, event: Event, *, flushed: bool = True) -> None:
@@ -64,7 +66,8 @@ def read_log(path: Path) -> Log:
     broken = torn is None and parse_event(rest[:-1]) is not None
     found = [parse_event(line) for line in lines]
     whole = [event for event in (*found, torn) if event is not None]
-    return Log(whole, found.count(None) + broken)
+    unsealed = sum(event is not None and not is_sealed_line(line) for event, line in zip(found, lines, strict=True))
+    return Log(whole, found.count(None) + broken, unsealed)
 
 
 def read_since(path: Path, offset: int, most: int = -1) -> tuple[list[LogEvent], int]:

@@ -15,7 +15,7 @@ from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError, short_text
 from assay.files import read_file, write_file
-from assay.sealed import open_file, seal_file
+from assay.sealed import open_file, seal_doubt, seal_file
 
 
 class Code(Frozen):
@@ -76,7 +76,10 @@ def _file(home: Home) -> Path:
 def _noted(home: Home) -> tuple[Code, ...]:
     path = _file(home)
     try:
-        return _Noted.model_validate_json(open_file(read_file(path))).code
+        content = read_file(path)
+        if seal_doubt(path.name, content):
+            raise ValueError("it has no digest")
+        return _Noted.model_validate_json(open_file(content)).code
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:

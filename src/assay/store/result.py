@@ -144,6 +144,7 @@ def begun_result(spec: RunSpec) -> RunResult:
 def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     """Compose a result from a run's events. Raises `UsageError` if `run.json` cannot be read."""
     spec, log = folder.spec(), folder.log()
+    reason = "; ".join(filter(None, (reason, folder.doubt(folder.spec_file), _unsealed_lines(log.unsealed)))) or None
     figures = RunFigures.of_events(log.events)
     proven = status is not Status.RUNNING and any(one.verdict for one in figures.evidence)
     return result_of(
@@ -152,6 +153,12 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
         figures,
         proven_until="beginning" if proven else None,
     )
+
+
+def _unsealed_lines(count: int) -> str:
+    """Return the clause on lines of a log without a checksum; empty if all have one."""
+    few = "1 line of events.jsonl has" if count == 1 else f"{count} lines of events.jsonl have"
+    return f"not sealed: {few} no checksum, so damage to figures cannot be seen" if count else ""
 
 
 def _with_damage(status: Status, reason: str | None, lines: int) -> tuple[Status, str | None]:

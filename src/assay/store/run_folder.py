@@ -33,7 +33,7 @@ from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
 from assay.records.run import Branch, RunResult
-from assay.sealed import open_file, seal_file
+from assay.sealed import open_file, seal_doubt, seal_file
 from assay.store.event_log import Log, read_log
 
 Record = TypeVar("Record", bound=Frozen)
@@ -176,13 +176,17 @@ class RunFolder:
         """Read `result.json`; None if there is none yet. Raises `UsageError` as `spec`."""
         if not self.result_file.exists():
             return None
-        result = _read(self.result_file, RunResult)
+        result = _read_result(self.result_file)
         self._check_own(self.result_file, result.run)
         return result
 
+    def doubt(self, path: Path) -> str:
+        """Return the sentence on a record of the run that has no digest; empty if it has one. Raises `OSError`."""
+        return seal_doubt(path.name, read_file(path))
+
     def standing(self) -> RunResult:
         """Read the result of before a resume, which stands. Raises `UsageError` if it cannot be read."""
-        return _read(self.earlier / self.result_file.name, RunResult)
+        return _read_result(self.earlier / self.result_file.name)
 
     def checked(self) -> RunSpec:
         """Read all records of the run, and return the first. Raises `UsageError` if one cannot be read."""
@@ -279,12 +283,26 @@ def _since(path: Path) -> float:
         return float("inf")
 
 
+def _read_result(path: Path) -> RunResult:
+    """Read a result; the reason of one without a digest says so."""
+    result, doubt = _read_with_doubt(path, RunResult)
+    if not doubt:
+        return result
+    return result.model_copy(update={"reason": f"{result.reason}; {doubt}" if result.reason else doubt})
+
+
 def _read(path: Path, kind: type[Record]) -> Record:
+    return _read_with_doubt(path, kind)[0]
+
+
+def _read_with_doubt(path: Path, kind: type[Record]) -> tuple[Record, str]:
+    """Read a record, and return it with the sentence on a missing digest. Raises `UsageError`."""
     try:
-        found = kind.model_validate_json(open_file(read_file(path)))
+        content = read_file(path)
+        found = kind.model_validate_json(open_file(content))
         check_possible(found)
     except (OSError, ValueError) as error:
         reason = f"{error.error_count()} faults" if isinstance(error, ValidationError) else str(error)
         reason = error.strerror or reason if isinstance(error, OSError) else reason
         raise UsageError(f"{path} cannot be read ({reason}); remove the run, or repair the file") from error
-    return found
+    return found, seal_doubt(path.name, content)

@@ -26,7 +26,7 @@ from assay.files import read_file, storage_errors, write_file
 from assay.records.events import LogEvent
 from assay.records.possible import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
-from assay.sealed import open_file, seal_file
+from assay.sealed import open_file, seal_doubt, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.processes import is_alive, is_here, is_locked, this_process, try_lock
 from assay.store.run_folder import RunProcess
@@ -57,6 +57,8 @@ class StudyPlan(Stated):
     waves: tuple[tuple[Cell, ...], ...]
     """Cells that are alive together; nudged cells follow, each in a wave of its own."""
     executor: str = "local"
+    unsealed: str = ""
+    """Sentence on `study.json`, if it was read without a digest."""
     halving: Halving | None = None
     """Rungs of a search by successive halving. The waves are those of all rows; most of the later ones never run."""
 
@@ -212,9 +214,11 @@ def _titles(folder: StudyFolder) -> tuple[str, str, str]:
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
     try:
-        found = kind.model_validate_json(open_file(read_file(path)))
+        content = read_file(path)
+        found = kind.model_validate_json(open_file(content))
         check_possible(found)
     except (OSError, ValueError) as error:
         reason: Any = f"{error.error_count()} findings" if isinstance(error, ValidationError) else error
         raise UsageError(f"{path} cannot be read ({reason}); remove its folder, or repair the file") from error
-    return found
+    doubt = seal_doubt(path.name, content)
+    return found.model_copy(update={"unsealed": doubt}) if doubt else found

@@ -112,7 +112,8 @@ def _answer(record: ComparisonRecord | None, *, so_far: bool) -> Answer | None:
 
 def first_sentence(view: StudyView) -> str:
     """Return the sentence that a study is known by in other views; empty if it has none."""
-    return view.headline
+    doubt = " (not sealed)" if view.headline and view.comparison.record.unsealed else ""
+    return view.headline + doubt
 
 
 def command_of(hint: str) -> tuple[str, str]:

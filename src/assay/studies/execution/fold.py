@@ -101,6 +101,7 @@ def record_of(plan: StudyPlan, done: Progress, ending: StudyEnding, left: Sequen
         nudged=tuple(one for one in done.cells if one.cell.treatment == NUDGED),
         rounds=tuple(one for one in done.rounds if one.order),
         held_back=tuple(left),
+        unsealed=plan.unsealed,
     )
 
 

@@ -1,7 +1,8 @@
 """The answer of a study, and its last lines: the baseline beside it, and what to run next.
 
 The answer is the headline and at most three more sentences: the trade-off, the surprise, and what cannot be told. None
-has an interval or more than thirty words. Intervals belong into the table.
+has an interval or more than thirty words. Intervals belong into the table. A record without a digest has one sentence
+more.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,7 @@ def _content(study: "StudyView") -> Iterator[Block]:
     if study.headline:
         yield study.headline
         yield from filter(None, (way(study, study.of(answers)) for way in (_trade_off, _surprise, _untold)))
+        yield from study.comparison.record.doubts
 
 
 def time_limit_sentence(comparison: Comparison) -> str:
