@@ -18,8 +18,8 @@ from assay.values import nearness
 from assay.values.nearness import Judged
 from assay.values.recorded_updates import States, UpdateStep, is_coarse
 
-_LARGEST = 2**16
-"""Elements of a tensor, at most, that is joined with others: the copies of larger ones cost more than they save."""
+_LARGEST = 2**12
+"""Elements of a tensor, at most, that is joined with others: copies of larger ones cost more than they save."""
 
 
 def joined_updates(
