@@ -10,11 +10,9 @@ from assay.config.run import ResolvedRun
 from assay.optimizations import expected_of, resolve_run
 from assay.step.program import Step
 from assay.values import without_reference
-from assay.values.joined_updates import joined_updates
 from assay.values.nearness import Judged
 from assay.values.recorded import Recorded
-from assay.values.recorded_updates import UpdateStep, states_of
-from assay.values.without_reference import judged_updates
+from assay.values.without_reference import _joined_updates, _states, _Step, judged_updates
 from support.random_data import RandomData
 from support.runs import SHAPE
 from support.steps import build_step
@@ -37,8 +35,8 @@ def record_of(run: ResolvedRun, folder: Path) -> Recorded:
 
 def joined_names(recorded: Recorded, run: ResolvedRun) -> set[str]:
     expected = expected_of(run)
-    steps = [UpdateStep.of(recorded, one.index, run, expected) for one in recorded.steps]
-    return set(joined_updates(steps, states_of(recorded), list(steps[0].before), expected))
+    steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps]
+    return set(_joined_updates(steps, _states(recorded), list(steps[0].before), expected))
 
 
 def last(recorded: Recorded) -> int:
@@ -58,7 +56,7 @@ def test_joined_updates_are_judged_as_single_ones_are(
     recorded, expected = record_of(run, tmp_path), expected_of(run)
     assert bool(joined_names(recorded, run)) is (expected.updates.kind != "lossy")
     joined = by_place(judged_updates(recorded, run, expected))
-    monkeypatch.setattr(without_reference, "joined_updates", lambda *given: {})
+    monkeypatch.setattr(without_reference, "_joined_updates", lambda *given: {})
     alone = by_place(judged_updates(recorded, run, expected))
     assert joined.keys() == alone.keys()
     for place, one in alone.items():
@@ -85,6 +83,6 @@ def test_tensors_with_unlike_numbers_of_steps_are_not_joined(tmp_path: Path) -> 
     entries = recorded.tensors("state", last(recorded))
     name = next(one for one in entries if one.endswith("mlp.up.weight|step"))
     entries[name].add_(1)
-    steps = [UpdateStep.of(recorded, one.index, run, expected_of(run)) for one in recorded.steps]
+    steps = [_Step.of(recorded, one.index, run, expected_of(run)) for one in recorded.steps]
     matrices = {one for one in steps[0].before if steps[0].before[one].ndim >= 2}
     assert not joined_names(recorded, run) & matrices

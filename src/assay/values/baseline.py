@@ -140,19 +140,13 @@ class Reference:
         return self._optimizer
 
     def warm(self, tokens: int, rounding: Rounding | None = None) -> None:
-        """Take a step on one row of so many tokens, because the first step of a process is slower than the others.
-
-        With `rounding` it rounds, which has a slow first step of its own.
-        """
+        """Take a step on one row of so many tokens. The first of a process is slow, and so is the first that rounds."""
         weights = self.weights()
         if self._adapters is not None:
             weights |= {name: torch.zeros(shape) for name, shape in self._adapters.shapes(self._model).items()}
         row = torch.zeros(1, tokens, dtype=torch.long)
         given = weights, [(row, row)], Noise({"cpu": torch.get_rng_state()})
-        if rounding is None:
-            self.at(*given, dropout=False)
-        else:
-            self.rounded_at(*given, rounding, dropout=False)
+        _ = self.at(*given, dropout=False) if rounding is None else self.rounded_at(*given, rounding, dropout=False)
         self.seconds = 0.0
 
     def weights(self) -> dict[str, Tensor]:

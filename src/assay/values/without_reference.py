@@ -2,11 +2,16 @@
 
 Each function yields sentences on what is wrong with a record; none if it is right. Updates are held against the
 optimizer's rule, replayed from the weight before and the program's own gradient.
+
+In a small model operators cost more than their arithmetic. An optimizer that updates each element by itself does to
+tensors that are joined what it does to each of them. So small tensors of one kind are joined, replayed together, and
+judged one by one. What does not pass so is left to the slow replay, which alone says that an update is wrong.
 """
+# More than 400 lines: the quick replay of joined tensors stands beside the slow one that it must agree with.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,13 +21,11 @@ from torch import Tensor
 
 from assay.config import ResolvedRun
 from assay.reference.expected import Expected
-from assay.reference.rules import Rule
+from assay.reference.rules import Rule, State
 from assay.values import nearness
-from assay.values.joined_updates import joined_updates
 from assay.values.nearness import Judged, over, unit_roundoff
-from assay.values.rate_rule import rate_fault
+from assay.values.rate_rule import rate, rate_fault
 from assay.values.recorded import Recorded
-from assay.values.recorded_updates import States, UpdateStep, is_coarse, kept_state, states_of
 
 _NORM_ERROR, _SUMMED_ERROR = 2e-4, 1e-2
 """Largest relative errors of a norm: of small tensors, and of long sums. Rounding of clipped gradients is added."""
@@ -32,6 +35,11 @@ _SIZE_ERROR, _DECAY_ERROR = 0.01, 0.1
 _PART_DEVIATIONS = 8.0
 _ALONG = 1e-6
 """Share of the square of a part that must be left of it; else it lies along the parts before it."""
+_LARGEST = 2**12
+"""Elements of a tensor, at most, that is joined with others: copies of larger ones cost more than they save."""
+
+_States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]
+"""The optimizer's entries by step and parameter: tensors of that step, and the name of the entry there."""
 
 
 def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[str]:
@@ -149,16 +157,16 @@ def _rounded(factor: float, gradients: list[Tensor]) -> float:
 def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> list[Judged]:
     """Return every weight after every update, and every moment, each with its error relative to its bound.
 
-    Small tensors are replayed together. Those that do not pass so, and all others, are replayed one after the other, so
-    the states of few of them are alive at once.
+    Small tensors are replayed together. All others, and those that do not pass so, are replayed one by one. So the
+    states of few of them are alive at once.
     """
-    steps = [UpdateStep.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
-    states = states_of(recorded)
+    steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
+    states = _states(recorded)
     names = list(steps[0].before) if steps else []
     frozen = [_stayed(step, name) for name in names if not expected.trains(name) for step in steps]
     trained = list(filter(expected.trains, names))
     parts = UpdateParts(expected.rule, recorded.first)
-    joined = joined_updates(steps, states, [name for name in trained if name not in recorded.padded_rows], expected)
+    joined = _joined_updates(steps, states, [name for name in trained if name not in recorded.padded_rows], expected)
     alone = (name for name in trained if name not in joined)
     replayed = [one for name in alone for one in _replayed(recorded, states, steps, name, expected, parts)]
     return [*frozen, *chain(*joined.values()), *replayed, *parts.judged()]
@@ -253,7 +261,25 @@ def _less_earlier(parts: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Te
             yield name, rest
 
 
-def _stayed(step: UpdateStep, name: str) -> Judged:
+@dataclass(frozen=True)
+class _Step:
+    """Tensors by name around the update of one step."""
+
+    index: int
+    rate: float
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, recorded: Recorded, index: int, run: ResolvedRun, expected: Expected) -> "_Step":
+        """Return the tensors of a recorded step, at the learning rate that the run's schedule has there."""
+        before, after = (recorded.tensors("weight", place) for place in (index, index + 1))
+        now = rate(run.training, index) * expected.rate_factor
+        return cls(index, now, before, after, recorded.tensors("gradient", index))
+
+
+def _stayed(step: _Step, name: str) -> Judged:
     """Judge a frozen weight, which has no gradient and stays as it is, bit for bit."""
     stays = name not in step.gradients and torch.equal(step.before[name], step.after[name])
     return Judged("update", name, step.index, 0.0, 0.0 if stays else math.inf)
@@ -261,15 +287,15 @@ def _stayed(step: UpdateStep, name: str) -> Judged:
 
 def _replayed(
     recorded: Recorded,
-    states: States,
-    steps: Sequence[UpdateStep],
+    states: _States,
+    steps: Sequence[_Step],
     name: str,
     expected: Expected,
     parts: UpdateParts,
 ) -> Iterator[Judged]:
     """Judge one parameter and its moments after each update, and add lossy ones to `parts`."""
     rule = expected.rule
-    kept = partial(kept_state, states, rule, name)
+    kept = partial(_kept, states, rule, name)
     state = kept(recorded.first)
     for step in steps:
         if name not in step.gradients:
@@ -295,7 +321,7 @@ def _replayed(
             parts.add(name, step.index, step.rate, weight, found, replayed)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
-            coarse = is_coarse(rule, weight.dtype, key)
+            coarse = _is_coarse(rule, weight.dtype, key)
             yield nearness.state(step.index, f"{key} of {name}", moments[key], state[key], rounded=coarse)
 
 
@@ -307,3 +333,106 @@ def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
     noise = torch.Generator().manual_seed(seed)
     signs = torch.randint(2, gradient.shape, generator=noise).to(gradient.device).double() * 2 - 1
     return gradient.double() * (1 + nearness.unit_roundoff(torch.float32) * signs)
+
+
+def _joined_updates(
+    steps: Sequence[_Step], states: _States, names: Sequence[str], expected: Expected
+) -> dict[str, list[Judged]]:
+    """Return the weights and moments of small tensors after each update, by name; without those that do not pass."""
+    rule = expected.rule
+    if not steps or expected.updates.kind == "lossy" or rule.rounds_state or rule.rounds_weight:
+        return {}
+    kinds: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for name in names:
+        weight = steps[0].before[name]
+        small = weight.numel() <= _LARGEST and weight.dtype is torch.float32
+        if small and rule.by_element(name, weight) and all(name in step.gradients for step in steps):
+            kinds[weight.ndim >= 2, rule.rate_factor(name)].append(name)
+    judged: dict[str, list[Judged]] = {}
+    for (matrices, _), members in kinds.items():
+        joined = _Joined(members, [steps[0].before[name].numel() for name in members], bool(matrices))
+        judged |= joined.judged(steps, states, expected)
+    return {name: found for name, found in judged.items() if not any(one.failed for one in found)}
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Tensors that a rule treats alike: all have one factor of the rate, and all decay or none does."""
+
+    names: list[str]
+    sizes: list[int]
+    matrices: bool
+
+    def judged(self, steps: Sequence[_Step], states: _States, expected: Expected) -> dict[str, list[Judged]]:
+        """Judge all tensors after each update; nothing if their states cannot be joined."""
+        found: dict[str, list[Judged]] = defaultdict(list)
+        rule, state = expected.rule, self._state(states, expected.rule, steps[0].index)
+        for step in steps:
+            moments = self._state(states, rule, step.index + 1)
+            if state is None or moments is None:
+                return {}
+            before, after, gradient = map(self._join, (step.before, step.after, step.gradients))
+            replayed = rule.update(self.names[0], before, gradient, state, step.rate).double()
+            keys = sorted(moments.keys() - {"steps"})
+            pairs = [(moments[key].double() - state[key].double(), state[key]) for key in keys]
+            norms = self._norms(after - replayed, replayed - before, replayed, *(one for pair in pairs for one in pair))
+            for name, (error, moved, size, *others) in zip(self.names, norms, strict=True):
+                found[name].append(nearness.update_of(step.index, name, error, moved, size, expected.updates))
+                for place, key in enumerate(keys):
+                    off, whole = others[2 * place : 2 * place + 2]
+                    coarse = _is_coarse(rule, before.dtype, key)
+                    found[name].append(nearness.state_of(step.index, f"{key} of {name}", off, whole, rounded=coarse))
+        return found
+
+    def _join(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return all elements of the tensors, as one row of a matrix if the tensors are matrices."""
+        return self._flat([tensors[name] for name in self.names])
+
+    def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
+        whole = torch.cat([one.reshape(-1) for one in tensors])
+        return whole[None] if self.matrices else whole
+
+    def _state(self, states: _States, rule: Rule, step: int) -> State | None:
+        """Return the joined state before a step, in the replay's form; None if the tensors' states are not alike."""
+        entries = [states.get((step, name), {}) for name in self.names]
+        if any(one.keys() != entries[0].keys() for one in entries):
+            return None
+        joined: dict[str, Tensor] = {}
+        for key in entries[0]:
+            parts = [tensors[entry] for tensors, entry in (one[key] for one in entries)]
+            if [part.numel() for part in parts] == self.sizes and key != "step":
+                joined[key] = self._flat(parts)
+            elif all(torch.equal(part, parts[0]) for part in parts[1:]):
+                joined[key] = parts[0]
+            else:
+                return None
+        return rule.adopt(joined) if joined else {}
+
+    def _norms(self, *joined: Tensor) -> list[list[float]]:
+        """Return the norms of each tensor's part of what is joined, tensor by tensor."""
+        parts = [part for one in joined for part in torch.split(one.flatten(), self.sizes)]
+        norms = torch.stack(torch._foreach_norm(parts, 2, dtype=torch.float64))
+        found: list[list[float]] = norms.view(len(joined), -1).T.tolist()
+        return found
+
+
+def _states(recorded: Recorded) -> _States:
+    """Return the optimizer's recorded entries."""
+    found: dict[tuple[int, str], dict[str, tuple[Mapping[str, Tensor], str]]] = defaultdict(dict)
+    for step in range(recorded.first, recorded.first + len(recorded.steps) + 1):
+        entries = recorded.tensors("state", step)
+        for entry in entries:
+            name, _, key = entry.rpartition("|")
+            found[step, name][key] = entries, entry
+    return found
+
+
+def _kept(states: _States, rule: Rule, name: str, step: int) -> State:
+    """Return the optimizer's state of one parameter before a step, in the replay's form; empty if it has none."""
+    found = states.get((step, name), {})
+    return rule.adopt({key: tensors[entry] for key, (tensors, entry) in found.items()}) if found else {}
+
+
+def _is_coarse(rule: Rule, dtype: torch.dtype, moment: str) -> bool:
+    """Return whether fewer than 32 bits decide a moment of a weight of this dtype."""
+    return rule.rounds_state or dtype.itemsize < 4 or moment in rule.coarse_moments
