@@ -11,7 +11,7 @@ import pytest
 
 from assay import files
 from assay.config import Home
-from assay.errors import StorageError
+from assay.errors import StorageError, UsageError
 
 _KILLED = """
 import os, sys
@@ -94,6 +94,14 @@ def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path, monkeyp
     with pytest.raises(StorageError, match="No space left"):
         files.write_file(tmp_path / "record.json", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(UsageError, match="is not a regular file, and would be replaced"):
+            files.write_file(place, b"x")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_the_next_command_that_writes_removes_what_a_killed_import_left(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """`assay scaling`: reports, JSON, and mistakes as one sentence."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ def test_a_fit_has_constants_intervals_and_a_test_on_larger_runs(assay: Assay, p
     assert value["constants"]["E"] == pytest.approx(1.7, rel=0.1)
     low, high = value["intervals"]["E"]
     assert low <= value["constants"]["E"] <= high
+
+
+def test_points_may_come_through_a_pipe(assay: Assay, points: str, tmp_path: Path) -> None:
+    """A shell hands one over in place of a file, and it can be read once only."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    feed = threading.Thread(target=(tmp_path / "pipe.csv").write_text, args=(Path(points).read_text(),))
+    feed.start()
+    said = assay("scaling", "fit", str(tmp_path / "pipe.csv"), "--draws", "20", "--json")
+    feed.join(10)
+    assert said.value["points"] == 20
 
 
 def test_published_laws_stand_side_by_side(assay: Assay) -> None:

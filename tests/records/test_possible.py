@@ -5,6 +5,7 @@ import json
 import pytest
 
 from assay.records.evidence import ValueProof
+from assay.records.memory import Memory
 from assay.records.possible import LARGEST, check_possible, parse_json
 from assay.records.run import RunResult
 from assay.records.timing import Block, Quartiles
@@ -30,6 +31,14 @@ def test_records_that_runs_write_are_possible() -> None:
         ({"val_perplexity": float("inf")}, "val_perplexity is inf"),
         ({"tokens": 10**400}, "tokens is 10+ … 0+"),
         ({"steps": -1}, "steps is -1"),
+        ({"data_wait_share": 9.81}, "data_wait_share is 9.81"),
+        ({"data_wait_share": -0.1}, "data_wait_share is -0.1"),
+        ({"first_step_seconds": -1.0}, "first_step_seconds is -1.0"),
+        ({"val_targets": -3}, "val_targets is -3"),
+        ({"val_standard_error": -0.1}, "val_standard_error is -0.1"),
+        ({"memory": Memory(process_peak_bytes=-5)}, "memory.process_peak_bytes is -5"),
+        ({"memory": Memory(process_peak_bytes=10**30)}, "memory.process_peak_bytes is 10+"),
+        ({"step_seconds": Quartiles(median=0.3, lower=0.1, upper=0.2, count=3)}, "step_seconds.median is 0.3"),
         ({"phase_seconds": {"steady": float("inf")}}, r"phase_seconds\.steady is inf"),
         (
             {"step_seconds": Quartiles(median=float("nan"), lower=0.1, upper=0.2, count=3)},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.errors import UsageError
 from assay.store.archive import is_known, pack
 from assay.store.arrivals import unpack
 from support.children import make_ready
@@ -40,6 +41,14 @@ def test_records_come_out_as_they_went_in(home: Home, run: Path, tmp_path: Path)
     names = ("events.jsonl", "result.json", "run.json", "worker.log")
     assert files(other) == {f"{folder}/{name}": (run / name).read_bytes() for name in names}
     assert unpack(path, other, nothing) == ([], [folder], [])
+
+
+def test_a_file_that_is_no_archive_stays(home: Home, run: Path, tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.pdf"
+    thesis.write_bytes(b"%PDF")
+    with pytest.raises(UsageError, match="is a file that is no archive"):
+        pack(home, [run], thesis)
+    assert thesis.read_bytes() == b"%PDF"
 
 
 def test_checkpoints_go_along_if_they_are_asked_for(home: Home, run: Path, tmp_path: Path) -> None:

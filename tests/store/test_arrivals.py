@@ -333,9 +333,17 @@ def test_names_outside_of_runs_and_studies_are_refused(name: str, tmp_path: Path
     assert not home.root.exists()
 
 
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE]
-)
+def test_an_archive_that_was_unpacked_and_packed_again_is_taken(home: Home, tmp_path: Path) -> None:
+    """Its folders are entries, too."""
+    for name, content in whole(home).items():
+        (tmp_path / "loose" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "loose" / name).write_bytes(content)
+    with tarfile.open(tmp_path / "again.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "loose" / "runs", "runs")
+    assert bring(tmp_path / "again.tar.gz", Home(tmp_path / "other")).new == [FOLDER]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE])
 def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
     path, home = written(tmp_path / "a.tar.gz", (f"{FOLDER}/run.json", of_type(kind, "/etc/passwd"))), Home(tmp_path)
     with pytest.raises(UsageError, match="is no file of a run or study"):

@@ -93,6 +93,9 @@ def test_out_of_memory_is_told_from_other_failures(error: Exception, verdict: bo
 
 def test_torch_raises_what_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
+        torch.empty(3 * 2**40, 2**40)
+    assert is_out_of_memory(caught.value), "more bytes than an address has"
+    with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
     assert what_was_refused(caught.value) == "a tensor of 1050000 TiB could not be allocated"

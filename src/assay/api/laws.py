@@ -91,12 +91,12 @@ def _given(
     points: "Points | Path | str", form: "Form", columns: str | None, home: Home | Path | str | None
 ) -> "tuple[Points, str, float | None, str]":
     """Return points, the name of their source, the FLOPs from which a study holds its runs out, and `by_byte`."""
-    from assay.scaling.points import Points, heading_by_byte, read_points
+    from assay.scaling.points import Points, heading_by_byte, points_table, read_points
     from assay.scaling.scaling_study import array_of
 
     if isinstance(points, Path) or (isinstance(points, str) and (Path(points).suffix or Path(points).exists())):
-        path = Path(points)
-        return read_points(path, form.needs, columns), str(points), None, heading_by_byte(path, columns)
+        table = points_table(Path(points))
+        return read_points(table, form.needs, columns), str(points), None, heading_by_byte(table, columns)
     if columns is not None:
         raise UsageError("columns name those of a file; leave them out")
     if not isinstance(points, str):

@@ -24,10 +24,15 @@ def try_own(prepared: Iterable[ReadyRun], home: Home, tell: Progress) -> None:
     Raises `UsageError` with the file and the line of the first that fails.
     """
     stacks: dict[tuple[str, ...], tuple[list[str], ReadyRun]] = {}
+    divided: dict[str, None] = {}
     for one in prepared:
         own = [each.name() for each in optimizations_of(one.run) if is_own(type(each))]
         if own and one.run.ranks == 1:
             stacks.setdefault(tuple(map(str, one.run.optimizations)), (own, one))
+        elif own:
+            divided |= dict.fromkeys(own)
+    if divided:
+        tell(f"not tried before the first run over ranks: {', '.join(divided)}", None)
     for own, one in stacks.values():
         tell(f"trying {', '.join(own)} in one step", None)
         _try(own, one, home)

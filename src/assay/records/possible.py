@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from assay.errors import short_text
+from assay.records.timing import Quartiles
 
 LARGEST = 1e100
 """Largest figure. Sums, products and squares of such figures are finite."""
@@ -20,8 +21,19 @@ _INFINITE = ("values", "gradients", "gradient_probe", "extra", "proof", "layers"
 """Fields whose figures may be infinite: errors of a run with wrong values, and gradients of one that diverged."""
 _UNBOUNDED = ("perplexity", "val_perplexity")
 """Fields that are exponentials."""
-_COUNTS = ("steps", "tokens", "parameters", "tokens_per_second")
-"""Fields of a result that are never negative."""
+_COUNTS = (
+    *("steps", "tokens", "parameters", "documents", "skipped_steps", "tokens_per_second", "cores"),
+    *("lower", "median", "upper", "epoch_seconds", "first_step_seconds", "median_step_seconds", "loss_spread"),
+)
+"""Fields that are never negative."""
+_AMOUNTS = ("_bytes", "_targets", "perplexity", "standard_error")
+"""Ends of the names of further fields that are never negative."""
+_SHARES = ("data_wait_share", "idle_share", "bubble_share")
+"""Fields that are a share of a whole."""
+_MOST_SHARE = 1.1
+"""Larger shares cannot be; the clocks of a host and of its device may differ a little."""
+_MOST_BYTES = 2**63
+"""More bytes than a measured memory has; a predicted one may have them."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -45,12 +57,22 @@ def _impossible(value: object, name: str) -> Iterator[tuple[str, float]]:
     if last in _INFINITE or isinstance(value, bool | str):
         return
     if isinstance(value, int | float):
-        most = inf if last in _UNBOUNDED else LARGEST
-        if not abs(value) < most or (last in _COUNTS and value < 0):
+        lowest, most = _limits(name, last)
+        if not lowest <= value < most:
             yield name, value
         return
+    if isinstance(value, Quartiles) and not value.lower <= value.median <= value.upper:
+        yield f"{name}.median", value.median
     for key, one in _parts(value):
         yield from _impossible(one, f"{name}.{key}" if name else str(key))
+
+
+def _limits(name: str, last: str) -> tuple[float, float]:
+    """Return the least figure that a field can have, and one that is too large."""
+    if last in _SHARES:
+        return 0.0, _MOST_SHARE
+    most = inf if last in _UNBOUNDED else _MOST_BYTES if "memory." in name else LARGEST
+    return (0.0 if last in _COUNTS or last.endswith(_AMOUNTS) else -LARGEST), most
 
 
 def _parts(value: object) -> Iterable[tuple[object, object]]:

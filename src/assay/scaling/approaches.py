@@ -34,6 +34,7 @@ from assay.scaling.points import (
     Points,
     accounting,
     planned_points,
+    points_table,
     read_points,
     run_names,
     spent_flops,
@@ -333,9 +334,10 @@ def read_curves(path: Path, columns: str | None = None) -> list[TrainingCurve]:
 
     Raises `UsageError` if the file cannot be read, lacks a column, or has an impossible number.
     """
-    points = read_points(path, named=columns)
+    table = points_table(path)
+    points = read_points(table, named=columns)
     counts = not accounting(points).plain
-    named = run_names(path) or list(map(str, points.parameters))
+    named = run_names(table) or list(map(str, points.parameters))
     curves = []
     for name in dict.fromkeys(named):
         rows = points.where(np.array([one == name for one in named]))

@@ -142,13 +142,20 @@ def planned_points(**columns: "Floats | float | None") -> Points:
     return Points(**{"parameters": unknown, "tokens": unknown, "loss": unknown} | dict(zip(given, arrays, strict=True)))
 
 
-def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens"), named: str | None = None) -> Points:
-    """Read points from a CSV file whose first line names the columns; a law needs some of them.
+def points_table(path: Path) -> PointsTable:
+    """Read a CSV file of points once, which a pipe allows. Raises `UsageError`."""
+    return read_table(path, _CONTENT)
+
+
+def read_points(
+    source: Path | PointsTable, needs: Collection[str] = ("parameters", "tokens"), named: str | None = None
+) -> Points:
+    """Read points from a CSV file, or from its table, whose first line names the columns; a law needs some of them.
 
     `named` says which columns they are where the headings do not, as ``n=HEADING,loss=HEADING:bits``. Raises
     `UsageError` with one sentence if the file cannot be read, lacks a column, or has an impossible number.
     """
-    table = read_table(path, _CONTENT)
+    table = source if isinstance(source, PointsTable) else points_table(source)
     columns = {
         kind: np.asarray(table.numbers(one.heading, *LIMITS[kind], one.convert))
         for kind, one in columns_of(table, named).items()
@@ -160,15 +167,15 @@ def read_points(path: Path, needs: Collection[str] = ("parameters", "tokens"), n
     return found
 
 
-def heading_by_byte(path: Path, named: str | None = None) -> str:
+def heading_by_byte(table: PointsTable, named: str | None = None) -> str:
     """Return the heading of a file's losses if they are per byte of text, else nothing. Raises as `read_points`."""
-    loss = columns_of(read_table(path, _CONTENT), named).get("loss")
+    loss = columns_of(table, named).get("loss")
     return loss.heading if loss is not None and loss.by_byte else ""
 
 
-def run_names(path: Path) -> list[str] | None:
+def run_names(table: PointsTable) -> list[str] | None:
     """Return the column `run` of a CSV file; None if it has none."""
-    return _texts(read_table(path, _CONTENT), "run")
+    return _texts(table, "run")
 
 
 def _texts(table: PointsTable, name: str) -> list[str] | None:

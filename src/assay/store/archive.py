@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from assay.config.home import Home
+from assay.errors import UsageError
 from assay.files import new_file, open_regular
-from assay.store.compression import compress_into
+from assay.store.compression import compress_into, is_compressed
 
 _TABLES = r"(rows|cells|losses|memory)\.(csv|parquet)"
 _FILES = {
@@ -42,8 +43,11 @@ def is_known(kind: str, inside: str) -> bool:
 def pack(home: Home, folders: Iterable[Path], path: Path, *, checkpoints: bool = False, tables: bool = True) -> None:
     """Write the folders of runs and studies into an archive, whole or not at all. Raises `StorageError`.
 
-    Without tables, studies have their records alone, from which their pages and tables are made again.
+    Without tables, studies have their records alone, from which their pages and tables are made again. Raises
+    `UsageError` if the archive would replace a file that is none.
     """
+    if path.is_file() and path.stat().st_size and not is_compressed(path):
+        raise UsageError(f"{path} is a file that is no archive, and would be replaced; name another file")
     with new_file(path) as raw, compress_into(raw, path) as compressed:
         _fill(compressed, home, folders, lambda kind, inside: _wanted(kind, inside, checkpoints, tables))
 

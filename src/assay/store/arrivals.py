@@ -196,6 +196,8 @@ def _members(path: Path, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         count += 1
         if count > _MOST_FILES:
             raise _refused(path, f"it has more than {_MOST_FILES:,} files")
+        if member.isdir():  # of an archive that somebody unpacked and packed again
+            continue
         if not member.isreg() or member.issparse() or not _possible(member.name):
             raise _refused(path, f"{member.name[:200]!r} is no file of a run or study")
         yield member

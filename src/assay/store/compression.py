@@ -20,6 +20,12 @@ UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """Errors of a compressed file that is damaged or cut off."""
 
 
+def is_compressed(path: Path) -> bool:
+    """Return whether a file begins as one of the two compressions do."""
+    with path.open("rb") as raw:
+        return raw.read(len(_MAGIC)).startswith((_MAGIC, b"\x1f\x8b"))
+
+
 def compress_into(raw: IO[bytes], path: Path) -> IO[bytes]:
     """Return a stream that compresses into another, as the name of the file says. Equal bytes give equal bytes."""
     if path.suffix == ".xz":

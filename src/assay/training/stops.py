@@ -42,7 +42,10 @@ class Unproven(EarlyEnd):
     """A proof that was due could not be made: each traced step skipped its update, or a check had no answer."""
 
 
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
+_NO_MEMORY = (
+    *("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory"),
+    "storage size calculation overflowed",  # more than 2^63 bytes
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

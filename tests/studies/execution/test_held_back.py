@@ -108,3 +108,10 @@ def test_a_wave_that_a_limit_adds_takes_no_number_that_was_used(limited: Limited
     ended = [one.model_copy(update={"wave": 1}) for one in record.cells if one.cell.treatment != BOTH]
     missing = Progress(ended, waves=2).missing(with_rest(plan, rest))
     assert [(number, [cell.treatment for cell in wave]) for number, wave in missing] == [(2, [BASELINE, BOTH])]
+
+
+@pytest.mark.parametrize(("blocks", "said"), [(0, "at least one timed block"), (10**9, "has at most 10000")])
+def test_blocks_have_limits(blocks: int, said: str, tmp_path: Path) -> None:
+    how = module.Execution(Home(tmp_path), blocks, None, "test", silent, lambda news: None)
+    with pytest.raises(UsageError, match=said):
+        how.check()

@@ -43,6 +43,7 @@ from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves
 
+_MOST_BLOCKS = 10_000
 _NOT_TIMED = "Runs went beside each other, with one thread each, so their times are not compared."
 
 
@@ -77,6 +78,8 @@ class Execution:
         """Raise `UsageError` for an impossible number of blocks or seconds."""
         if self.blocks < 1:
             raise UsageError(f"--blocks {self.blocks} is not possible; a run needs at least one timed block")
+        if self.blocks > _MOST_BLOCKS:
+            raise UsageError(f"--blocks {self.blocks} is too many; a run has at most {_MOST_BLOCKS} timed blocks")
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"--timeout {self.timeout:g} is not possible; give a positive number of seconds")
         if self.hours is not None and not 0 < self.hours < inf:
