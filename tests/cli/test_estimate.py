@@ -3,6 +3,8 @@
 import pytest
 
 from assay.api import like_runs
+from assay.config import ResolvedRun
+from assay.hardware import Machine
 from cli.conftest import Assay
 
 
@@ -62,8 +64,11 @@ def test_rows_that_cannot_be_are_one_sentence(assay: Assay, words: tuple[str, ..
 def test_a_technique_that_is_known_to_lose_is_named_before_the_answer(
     assay: Assay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(like_runs, "slower_techniques", lambda run, here: [f"{run.optimizations[0].name}: slower"])
+    def named(run: ResolvedRun, here: Machine) -> list[str]:
+        return [f"{run.optimizations[0].name}: slower {'there' if here.absent else 'here'}"]
+
+    monkeypatch.setattr(like_runs, "slower_techniques", named)
     asked = ("estimate", "demo", "--with", "sdpa_attention")
     said = assay(*asked)
-    assert (said.code, said.err.splitlines()) == (0, ["sdpa_attention: slower"])
-    assert "slower" not in assay(*asked, "--device", "h100").err
+    assert (said.code, said.err.splitlines()) == (0, ["sdpa_attention: slower here"])
+    assert assay(*asked, "--device", "h100").err.splitlines()[-1] == "sdpa_attention: slower there"

@@ -5,7 +5,7 @@ import torch
 
 from assay.config import ResolvedRun, TrainingConfig
 from assay.optimizations.data_parallel import DataParallel
-from assay.proofs.sharding import chunk, divided_as, piece_shape, summed_once, wrong_share
+from assay.proofs.sharding import chunk, divided_as, message_bytes, piece_shape, summed_once, wrong_share
 from assay.records.trace import HeldParameter, Phase, Trace, TracedCommunication
 from support.traces import EMPTY, altered
 
@@ -114,3 +114,11 @@ def test_whole_replicas_send_no_weights(collective: str) -> None:
     assert not sent.verdict
     assert "400 bytes broadcast or gathered in the update" in sent.observed
     assert not DataParallel().verify(trace_with(SUMMED, sequences=8), RUN).verdict
+
+
+def test_a_message_has_the_padding_of_each_weight() -> None:
+    odd = HeldParameter(name="w", held_bytes=0, whole_bytes=48, whole_shape=(3, 4), dimensions={"dp": 0})
+    even = odd.model_copy(update={"whole_bytes": 64, "whole_shape": (4, 4)})
+    trace = altered(EMPTY, ranks={"dp": 2}, place={"dp": 1})
+    assert message_bytes(trace, [odd]) == message_bytes(trace, [even]) == 64
+    assert message_bytes(trace, []) == 0
