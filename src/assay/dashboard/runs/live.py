@@ -29,7 +29,7 @@ from assay.store.run_folder import RunSpec
 from assay.units import format_seconds
 
 VALUES = "values"
-"""What the value check proves."""
+"""Name under which the value check is listed."""
 UNMEASURED = "Only Linux tells the peak of a process."
 _LARGEST_LOG = 700.0
 """Largest logarithm whose exponential is a float."""

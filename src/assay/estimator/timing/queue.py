@@ -52,8 +52,8 @@ def play(queue: Iterable[Queued]) -> PlayedQueue:
 def play_repeated(queue: Iterable[Queued], times: int) -> PlayedQueue:
     """Play a queue without waits so many times in a row, and wait once at the end, in the time of playing it once.
 
-    Whatever the device still has to do, the queue ends after all of its kernels, and not before it would on an idle
-    device that begins with the host.
+    A round ends when the device has run its kernels after those of the round before. It ends no earlier than on an
+    idle device that begins with the host.
     """
     host = working = alone = 0.0
     for launch, kernel, _ in queue:

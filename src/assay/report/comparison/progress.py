@@ -78,7 +78,7 @@ class Board:
         self.rows: dict[str, str] = {}
         """Short name of each row by its treatment."""
         self.names: dict[str, str] = {}
-        """The same of each cell by its name."""
+        """Short name of each cell by its name."""
         self.states: dict[str, str] = {}
         self.ended: dict[str, str] = {}
         self.working: str | None = None

@@ -1,6 +1,6 @@
 """The number of a row, by which it has its colour and the shape of its point in every figure (`report.kit.drawing`).
 
-A technique has one colour in all studies, so that a reader who knows one page reads the next: rows that turn on this
+A technique has one colour in all studies, so that a reader who knows one page reads the next. Rows that turn on this
 technique alone share it, and differ in the shape of their points. Other rows have the colours that are left.
 """
 

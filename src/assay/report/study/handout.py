@@ -121,8 +121,8 @@ def _parts(study: "StudyView") -> Iterator[Part]:
 def write_handout(study: "StudyView", path: Path, form: str) -> Path:
     """Write the report as one of `FORMATS`, with its figures beside it, and return its path.
 
-    Raises `UsageError` as `check_page`, for a figure's file that is there without a report, and if a PDF is asked for
-    and there is no Chromium, and `StorageError`.
+    Raises `UsageError` as `check_page`, and for a figure's file that is there without a report. It also does if a PDF
+    is asked for and there is no Chromium. Raises `StorageError`.
     """
     browser = _chromium() if form == "pdf" else None
     check_page(path, FORMATS[form])
