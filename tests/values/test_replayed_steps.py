@@ -67,6 +67,11 @@ def test_at_least_half_of_the_steps_are_replayed_however_slow_a_check_is() -> No
     assert affordable(34, 31, EXACT, EXACT.slowed(100.0, 30.0)) == 2
 
 
+def test_a_little_noise_in_the_measurement_changes_nothing() -> None:
+    assert affordable(34, 31, EXACT, EXACT.slowed(8.0, 1.7)) == affordable(34, 31, EXACT) == 5
+    assert affordable(34, 31, EXACT, EXACT.slowed(8.3, 2.0)) == 3
+
+
 def test_a_quick_check_replays_no_more_steps() -> None:
     assert EXACT.slowed(1.0, 0.5) == EXACT
     assert affordable(1000, 997, EXACT, EXACT.slowed(1.0, 0.5)) == affordable(1000, 997, EXACT) == 25
