@@ -52,8 +52,8 @@ def affordable(steps: int, middle: int, stated: Costs, measured: Costs | None = 
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. Where
-    they take longer, as they were `measured`, a long run replays fewer steps, but at least half as many. A short run has
-    few of them, and a busy machine would leave it with fewer.
+    they take longer, as they were `measured`, a long run replays fewer steps, but at least half as many. A short run
+    has few of them, and a busy machine would leave it with fewer.
     """
     budget = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps))
     count = (budget - stated.fixed) / stated.each
