@@ -52,19 +52,19 @@ def test_longer_runs_can_afford_more() -> None:
     assert affordable(3, 0, Costs(0.0, 0.0, 1.0)) == 0
 
 
-@pytest.mark.parametrize(
-    ("steps", "first", "each"), [(34, 8.2, 2.4), (34, 9.0, 2.9), (1000, 8.5, 2.0), (1000, 9.0, 2.9)]
-)
-def test_slow_checks_replay_fewer_steps_and_keep_the_budget(steps: int, first: float, each: float) -> None:
+@pytest.mark.parametrize(("first", "each"), [(8.5, 2.0), (9.0, 2.9)])
+def test_slow_checks_replay_fewer_steps_of_a_long_run_and_keep_its_budget(first: float, each: float) -> None:
     measured = EXACT.slowed(first, each)
-    count = affordable(steps, steps - 3, EXACT, measured)
-    assert affordable(steps, steps - 3, EXACT) / 2 - 1 < count < affordable(steps, steps - 3, EXACT)
-    assert measured.fixed + count * measured.each <= max(20, 0.05 * steps)
+    assert 12 <= (count := affordable(1000, 997, EXACT, measured)) < affordable(1000, 997, EXACT)
+    assert measured.fixed + count * measured.each <= 50
 
 
 def test_at_least_half_of_the_steps_are_replayed_however_slow_a_check_is() -> None:
     assert affordable(1000, 997, EXACT, EXACT.slowed(100.0, 30.0)) == 12
-    assert affordable(34, 31, EXACT, EXACT.slowed(100.0, 30.0)) == 2
+
+
+def test_a_short_run_replays_as_many_steps_on_any_machine() -> None:
+    assert affordable(34, 31, EXACT, EXACT.slowed(100.0, 30.0)) == affordable(34, 31, EXACT) == 5
 
 
 def test_a_quick_check_replays_no_more_steps() -> None:

@@ -52,10 +52,11 @@ def affordable(steps: int, middle: int, stated: Costs, measured: Costs | None = 
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. Where
-    they take longer than is `stated`, as they were `measured`, fewer steps are replayed, but at least half as many.
+    they take longer, as they were `measured`, a long run replays fewer steps, but at least half as many. A short run
+    has few of them, and a busy machine would leave it with fewer.
     """
     budget = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps))
     count = (budget - stated.fixed) / stated.each
-    if measured is not None:
+    if measured is not None and budget > FREE_BASELINE_STEPS:
         count = min(count, max(count / 2, (budget - measured.fixed) / measured.each))
     return min(middle, max(1, min(middle // _SPACING, int(count))))

@@ -16,7 +16,7 @@ from assay.report.comparison.wording import not_proven, value_check
 from assay.store import history
 from assay.store.run_folder import RunFolder
 from assay.values.recorder import StepRecorder
-from assay.values.replayed_steps import Costs, affordable, draw_steps
+from assay.values.replayed_steps import affordable, draw_steps
 from assay.worker.proof.middle import COSTS
 from assay.worker.proof.process import ReferenceProcess
 from support.runs import run_folder
@@ -69,12 +69,6 @@ def louder(name: str, kind: str, steps: object) -> str:
 def places(kind: str, seed: int = 0) -> tuple[int, ...]:
     """The steps that such a run replays."""
     return draw_steps(MIDDLE, affordable(STEPS, len(MIDDLE), COSTS[kind]), seed)
-
-
-@pytest.fixture(autouse=True)
-def as_many_replays_as_in_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of these models takes a millisecond, so how many are replayed depends on the machine."""
-    monkeypatch.setattr(Costs, "slowed", lambda costs, first, each: costs)
 
 
 @pytest.mark.parametrize(("name", "kind", "near"), [("lion", "Lion", "exact"), ("bf16_mixed", "Bf16Mixed", "lossy")])
