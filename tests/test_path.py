@@ -22,7 +22,7 @@ from assay.config import Run, Spec, loading
 from assay.data import Batches
 from assay.errors import UsageError
 from assay.launch import prepare
-from assay.optimizations import Optimization, discovery, resolve
+from assay.optimizations import Optimization, resolve, stack
 from assay.optimizations.sdpa_attention import SdpaAttention
 from assay.store.run_folder import RunFolder
 from assay.training.stops import Interrupted
@@ -151,8 +151,8 @@ def test_each_process_resolves_the_stack_once(process: str, tmp_path: Path, monk
         named.append(spec.name)
         return resolve(spec)
 
-    monkeypatch.setattr(discovery, "_stacks", {})
-    monkeypatch.setattr(discovery, "resolve", counted)
+    monkeypatch.setattr(stack, "_stacks", {})
+    monkeypatch.setattr(stack, "resolve", counted)
     if process == "parent":
         in_parent(tmp_path, TECHNIQUE, monkeypatch)
     else:

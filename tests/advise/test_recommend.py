@@ -8,8 +8,7 @@ from assay.advise.advice import Advice
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import advice
 from assay.config import ResolvedRun
-from assay.estimator.timing.roofline import PEAKS_FACTOR
-from assay.estimator.timing.step_time import digest
+from assay.estimator.timing.step_time import PEAKS_FACTOR, digest
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import resolve_run
 from assay.report.recommend import AdviceView, kept_order

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from assay.analysis.caveats import between_of, lost_effects, outside_of
-from assay.analysis.choose.target import targets
+from assay.analysis.choose.answer import targets
 from assay.analysis.comparison import Comparison, analyse
+from assay.analysis.effects import disturbances, rounds
 from assay.analysis.factors.changes import row_changes
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.analysis.row import Row
-from assay.analysis.timed_processes import disturbances, rounds
 from assay.config import Run
 from assay.optimizations import Numerics, numerics_of
 from assay.records.evidence import Evidence, ValueProof

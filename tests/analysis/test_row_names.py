@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from assay.analysis.row_names import control_name, level_names, planned_names, row_names
+from assay.analysis.factors.layout import control_name, level_names, planned_names, row_names
 from assay.records.study import AGAIN, BASELINE, ComparisonRecord
 from support.comparisons import LABELS, TREATMENTS, record
 from support.factorials import factorial, study

@@ -14,7 +14,7 @@ from assay import api
 from assay.config import Home
 from assay.errors import UsageError
 from assay.executors.base import Ended, News, Started
-from assay.launch import run_lock
+from assay.launch import spawn
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.store import run_folder
@@ -116,7 +116,7 @@ def jumping(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(time, "time", lambda: now() + 3600 * next(hours))
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: born(process) + 3600 * next(hours))
-    for one in (module, run_folder, run_lock, study_folder):
+    for one in (module, run_folder, spawn, study_folder):
         monkeypatch.setattr(one, "datetime", Jumping)
     assert abs(Jumping.now(UTC) - Jumping.now(UTC)) > timedelta(hours=1)
 

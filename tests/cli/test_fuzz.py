@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         monkeypatch.setattr(seam, started)
     monkeypatch.setattr("assay.data.published._fetch", unreachable)
-    monkeypatch.setattr("assay.data.vocabularies._from_hub", unreachable)
+    monkeypatch.setattr("assay.data.preparation._from_hub", unreachable)
     monkeypatch.setattr("assay.data.documents._ask_hub", unreachable)
     monkeypatch.setattr("assay.data.corpora._library_files", lambda root: [tmp_path / "corpus.txt"])
     monkeypatch.setattr("assay.cli.study_output._watched", lambda measure: measure())

@@ -11,7 +11,7 @@ import pytest
 
 from assay.config import Home
 from assay.config.run import Spec
-from assay.launch.run_lock import _locked
+from assay.launch.spawn import _locked
 from assay.records.evidence import Evidence
 from assay.records.run import Extra
 from assay.records.status import Status

@@ -18,7 +18,7 @@ def test_an_unknown_tracker_exits_2_and_writes_nothing(assay: Assay, home: Home,
 
 
 def test_a_missing_library_exits_2(assay: Assay, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.tracking.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.tracking.following.find_spec", lambda name: None)
     said = assay("train", "demo", "--track", "trackio")
     assert said.code == 2
     assert (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.source import call_function, names_a_function, needed_parameters, parameters_of
+from assay.config.extensions import call_function, names_a_function, needed_parameters, parameters_of
 from assay.errors import UsageError
 
 

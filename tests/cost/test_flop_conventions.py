@@ -4,7 +4,7 @@ import pytest
 
 from assay.config import ModelConfig
 from assay.cost.flop_conventions import CONVENTIONS, chinchilla, inner_parameters, kaplan, palm
-from assay.cost.parameters import parameter_count
+from assay.cost.gpt_tape import parameter_count
 
 GPT2 = ModelConfig(n_layer=12, n_head=12, n_embd=768, context_length=1024, vocab_size=50257)
 GPT3 = ModelConfig(n_layer=96, n_head=96, n_embd=12288, context_length=2048, vocab_size=50257)

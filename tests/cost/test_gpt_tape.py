@@ -8,7 +8,7 @@ from assay.config import ModelConfig, load
 from assay.config.loading import presets
 from assay.cost.gpt_tape import Forward
 from assay.cost.kernels import CPU, CUDA
-from assay.cost.tensor import Tensor
+from assay.cost.operation import Tensor
 
 
 class OneByOne(Forward):

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 from assay.config.run import Spec
 from assay.cost.attention_tape import FLASH
+from assay.cost.operation import Tensor
 from assay.cost.scratch import _Product, library_scratch, product_bound
-from assay.cost.step_parts import Batch
-from assay.cost.tensor import Tensor
+from assay.cost.step_cost import Batch
 from assay.estimator import estimate
 from assay.hardware import Machine, detect
 from assay.instruments.memory.storages import dtype_name

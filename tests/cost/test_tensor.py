@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import load
 from assay.cost import baseline
-from assay.cost.tensor import Tensor, alter
+from assay.cost.operation import Tensor, alter
 from assay.optimizations import resolve_run
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay.config import DataConfig, Home
-from assay.data.corpora import Corpus, list_corpus, read_corpus, stamp
+from assay.data.corpora import list_corpus, stamp
+from assay.data.sources import Corpus, read_corpus
 from assay.errors import UsageError
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.config import DataConfig, Home
-from assay.data.corpora import Corpus
 from assay.data.exchange import exchange_files
+from assay.data.preparation import make_tokenizer
+from assay.data.sources import Corpus
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
-from assay.data.vocabularies import make_tokenizer
 
 transformers = pytest.importorskip("transformers")
 

@@ -11,7 +11,8 @@ import pytest
 
 from assay.config import DataConfig, Home
 from assay.data import published
-from assay.data.corpora import list_corpus, read_corpus
+from assay.data.corpora import list_corpus
+from assay.data.sources import read_corpus
 from assay.errors import StorageError, UsageError
 
 WIKITEXT = DataConfig(corpus="wikitext-2")

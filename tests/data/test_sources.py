@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from assay.data.corpora import Tally, files_at
 from assay.data.records import ReadingRules
-from assay.data.sources import cut_utf8, documents, files_at, join_documents
-from assay.data.tally import Tally
+from assay.data.sources import cut_utf8, documents, join_documents
 from assay.errors import UsageError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from assay.config import DataConfig, Home
 from assay.data import tokenizers
-from assay.data.corpora import Corpus
+from assay.data.preparation import make_tokenizer
+from assay.data.sources import Corpus
 from assay.data.tokenizers import ByteTokenizer, CharTokenizer, LibraryTokenizer, Tokenizer, from_json
-from assay.data.vocabularies import make_tokenizer
 from assay.errors import UsageError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -3,8 +3,7 @@
 import pytest
 
 from assay.estimator.cost import Training
-from assay.estimator.timing.roofline import SHEET_FACTORS
-from assay.estimator.timing.step_time import StepTime, spread_of
+from assay.estimator.timing.step_time import SHEET_FACTORS, StepTime, spread_of
 from assay.report.predictions import hours_words, money_words, training_words
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.hardware.description import Accelerator, Machine, Rates
+from assay.hardware.detect import Accelerator, Machine, Rates
 from assay.hardware.devices import CONTEXT_BYTES, DEVICES, MEMORY, MIB, datasheet, peak_flops
 
 TORCH_SAW = {"rtx4090": 23.64, "rtx3090": 23.70, "t4": 14.56, "l4": 22.03, "v100": 31.74, "l40s": 44.39, "b200": 178.35}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.hardware.description import Accelerator, Machine
+from assay.hardware.detect import Accelerator, Machine
 from assay.hardware.examination import Finding, FindingState, Host, examine, jitter
 
 ALL = {

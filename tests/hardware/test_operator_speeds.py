@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.hardware.operator_speeds import OperatorSpeed, flash_key
+from assay.hardware.detect import OperatorSpeed, flash_key
 
 SPEED = OperatorSpeed(at=(64, 256, 1024), forward=(1e9, 4e9, 1e9), backward=(2e9, 2e9, 2e9))
 

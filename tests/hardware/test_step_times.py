@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
-from assay.hardware.description import Machine
+from assay.hardware.detect import Machine
 from assay.hardware.rates import known_step_times, step_times_file, with_step_times
 from assay.hardware.step_times import BETWEEN_PROCESSES, StepTimes, depths
 

@@ -16,11 +16,10 @@ from assay import api
 from assay.config import Home, ModelConfig, Run, load, validate
 from assay.config.hf import config_from_hf
 from assay.config.hf.tensors import naming_of
-from assay.cost.parameters import parameters
+from assay.cost.gpt_tape import parameters
 from assay.errors import UsageError
-from assay.launch import initial_weights
-from assay.launch.initial_weights import check_finite, with_initial_shape, with_initial_weights
-from assay.launch.prepare import ready
+from assay.launch import prepare
+from assay.launch.prepare import check_finite, ready, with_initial_shape, with_initial_weights
 from assay.launch.spawn import start
 from support.children import Fake, make_ready
 
@@ -338,7 +337,7 @@ def test_weights_are_read_once_for_all_cells_and_again_when_they_are_written(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    monkeypatch.setattr(initial_weights, "non_finite_in", lambda tensors: read.append("read") or "")
+    monkeypatch.setattr(prepare, "non_finite_in", lambda tensors: read.append("read") or "")
     folder = exported(tmp_path / "made")
     run = with_initial_weights(load(None, [f"model.init_from={folder}", "data.tokenizer=byte"]), home)
     for _ in range(3):

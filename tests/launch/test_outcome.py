@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import Home
 from assay.launch.outcome import ending
-from assay.launch.run_lock import claim_folder
+from assay.launch.spawn import claim_folder
 from assay.records.status import Status
 from assay.store.result import compose
 from support.children import make_ready

@@ -1,7 +1,7 @@
 from matplotlib.figure import Figure
 
 from assay.analysis.comparison import analyse
-from assay.analysis.row_names import row_names
+from assay.analysis.factors.layout import row_names
 from assay.api.result_types import StudyResult
 from assay.report.blocks import Facts, Table
 from assay.report.kit.drawing import LIGHT, PRINTED

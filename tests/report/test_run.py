@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import Home
 from assay.errors import START_AGAIN
-from assay.launch.run_lock import claim_folder
+from assay.launch.spawn import claim_folder
 from assay.records.gradients import GradientProbe, NoiseScale
 from assay.records.memory import Memory
 from assay.records.prediction import Predicted

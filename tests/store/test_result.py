@@ -13,7 +13,7 @@ import pytest
 
 from assay.config import Home
 from assay.launch.prepare import ReadyRun
-from assay.launch.run_lock import _locked
+from assay.launch.spawn import _locked
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import processes as alive

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay import api
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.launch import spawn as launcher
 from assay.records.status import Status
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from assay.cost import Cost, Gradient, Instant, Tensor, UpdateRule
 from assay.cost.kernels import CPU
 from assay.cost.operation import Operation
-from assay.cost.step_parts import Batch, OptimizerStep
+from assay.cost.step_cost import Batch, OptimizerStep
 
 N = 100
 """Elements of every tensor here: 400 bytes in float32."""

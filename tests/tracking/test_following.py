@@ -105,7 +105,7 @@ def test_variables_of_the_library_do_not_reach_it(
 
 
 def test_missing_and_unknown_keys_are_named_before_anything_runs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.tracking.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.tracking.following.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"needs the package mlflow; install with `pip install 'assay\[mlflow\]'`"):
         Tracking(["mlflow"], home)
     with pytest.raises(UsageError, match="did you mean 'mlflow'"):

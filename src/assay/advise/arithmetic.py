@@ -6,7 +6,7 @@ is meant. So a second of these rates is a TFLOP of any dtype, and memory traffic
 
 from math import inf
 
-from assay.cost.tensor import DTYPE_BYTES
+from assay.cost.operation import DTYPE_BYTES
 from assay.hardware import Machine, Rates
 
 FLOPS = 1e12

@@ -21,8 +21,7 @@ from assay.estimator.capacity import peak_bytes
 from assay.estimator.estimate import estimate
 from assay.estimator.memory_fit import batch_of
 from assay.estimator.timing.gpu_time import OTHER_MARGIN, speeds_for
-from assay.estimator.timing.roofline import error_factor
-from assay.estimator.timing.step_time import StepTime, digests, spread_of
+from assay.estimator.timing.step_time import StepTime, digests, error_factor, spread_of
 from assay.hardware import Machine
 from assay.hardware.step_times import StepTimes
 from assay.optimizations import Optimization, check, optimizations_of

@@ -14,12 +14,10 @@ from pydantic import Field, ValidationError
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Verdict
-from assay.analysis.metrics.loss import VAL_LOSS
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND
+from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES, TOKENS_PER_SECOND, VAL_LOSS
 from assay.analysis.row import Row
 from assay.config.base import Frozen
-from assay.config.yaml_text import read_bytes
+from assay.config.loading import read_bytes
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.hardware import Machine

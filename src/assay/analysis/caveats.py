@@ -15,17 +15,16 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from assay.analysis.effects import LEAST_SEEDS
+from assay.analysis.effects import CONTROLS, LEAST_SEEDS, disturbances
 from assay.analysis.factors.layout import Change, FactorLayout, effect_name, planned_layout
 from assay.analysis.losses import Yardstick, by_seed, comparable, equal_seeds, seeds_text, unheld
 from assay.analysis.metrics import Metric
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.analysis.row import Row, seeds_of, usable
-from assay.analysis.timed_processes import CONTROLS, disturbances
 from assay.config.run import ResolvedRun
 from assay.errors import first_names
 from assay.optimizations import Numerics
-from assay.optimizations.discovery import all_known, resolve
+from assay.optimizations.stack import all_known, resolve
 from assay.proofs.mispredicted import mispredictions
 from assay.records.environment import Environment
 from assay.records.evidence import WIDE_GROUPS

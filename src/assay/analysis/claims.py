@@ -24,8 +24,7 @@ from assay.analysis.choose.criteria import log_change
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES
 from assay.analysis.row import Row, usable
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, among, short_text

@@ -18,14 +18,21 @@ from assay.analysis.caveats import (
     twin_flags,
     wide_flags,
 )
-from assay.analysis.effects import Effect, judge_exact, judge_sampled
+from assay.analysis.effects import (
+    CONTROLS,
+    Effect,
+    Resolution,
+    Timed,
+    judge_exact,
+    judge_sampled,
+    rounds,
+    timed_changes,
+)
+from assay.analysis.factors.layout import row_names
 from assay.analysis.losses import Yardstick, check_promise, loss_resolution
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.loss import VAL_LOSS
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS, VAL_LOSS
 from assay.analysis.row import Figure, Row, effects, figures, repaid, row_columns, row_json, usable
-from assay.analysis.row_names import row_names
-from assay.analysis.timed_processes import CONTROLS, Resolution, Timed, rounds, timed_changes
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.records.environment import Environment

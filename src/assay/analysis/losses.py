@@ -33,12 +33,11 @@ from math import inf, sqrt
 from statistics import median
 from typing import NamedTuple, Self
 
-from assay.analysis.effects import Effect, degrees, factor, left_out
+from assay.analysis.effects import Effect, Resolution, degrees, factor, left_out
 from assay.analysis.row import Row
-from assay.analysis.timed_processes import Resolution
 from assay.config.run import ResolvedRun
 from assay.optimizations import Numerics, numerics_of
-from assay.optimizations.discovery import all_known
+from assay.optimizations.stack import all_known
 from assay.records.status import Status
 from assay.records.study import AGAIN, CellResult, ComparisonRecord
 from assay.studies.drift import FIRST_STEPS

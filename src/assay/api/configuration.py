@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.config.extensions import names_a_function
 from assay.config.hf import CONFIG
 from assay.config.home import Home
 from assay.config.loading import load, stack
 from assay.config.model import ModelConfig
 from assay.config.run import Run, Spec
-from assay.config.source import names_a_function
 from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def with_initial_weights(run: Run, home: Home) -> Run:
     """
     if run.model.init_from is None:
         return run
-    from assay.launch.initial_weights import check_finite, with_initial_weights
+    from assay.launch.prepare import check_finite, with_initial_weights
 
     found = with_initial_weights(run, home)
     check_finite(found)
@@ -66,7 +66,7 @@ def with_initial_shape(run: Run, home: Home) -> Run:
     """Return the same for a prediction, for which the ``config.json`` of a Hugging Face model is enough."""
     if run.model.init_from is None:
         return run
-    from assay.launch.initial_weights import with_initial_shape
+    from assay.launch.prepare import with_initial_shape
 
     return with_initial_shape(run, home)
 

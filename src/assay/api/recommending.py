@@ -151,7 +151,7 @@ def place_layouts(
     `training` has the tokens of a whole training and the price of an hour of one GPU.
     """
     from assay.advise.layouts import layout_advice
-    from assay.estimator.uncollected import without_collection
+    from assay.estimator.estimate import without_collection
 
     with without_collection():
         found = layout_advice(run, here, there, limits, words)
@@ -264,7 +264,7 @@ def _where(
 
 def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks. Their ledgers are gone before garbage is collected again."""
-    from assay.estimator.uncollected import without_collection
+    from assay.estimator.estimate import without_collection
 
     with without_collection():
         return _advised(run, here, limits, asked)

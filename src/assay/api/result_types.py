@@ -193,7 +193,7 @@ class MeasuredOwnStep(OwnStep, Result):
         return f"<{self.program.title}: {amount(self.memory.tensors_peak_bytes)} of tensors, {time} a step>"
 
     def __str__(self) -> str:
-        from assay.report.kit.terminal import plain_text
+        from assay.report.blocks import plain_text
 
         return plain_text(self.report())
 
@@ -205,7 +205,7 @@ class TracedStep(TracedPeak, Result):
         return f"<traced step: {amount(self.peak_bytes)} at {self.instant}>"
 
     def __str__(self) -> str:
-        from assay.report.kit.terminal import plain_text
+        from assay.report.blocks import plain_text
 
         return plain_text(self.report())
 

@@ -11,6 +11,7 @@ from assay.cli.options import (
     Overrides,
     Oversubscribe,
     Source,
+    Track,
     arguments,
     changes,
     check_place,
@@ -18,7 +19,6 @@ from assay.cli.options import (
 )
 from assay.cli.predicted_study import print_predicted
 from assay.cli.study_output import Full, finish
-from assay.cli.track_option import Track
 
 _With = Annotated[
     list[str] | None,

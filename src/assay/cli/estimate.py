@@ -19,7 +19,7 @@ from assay.cli.options import (
     given_options,
     only_one,
 )
-from assay.config.source import names_a_function as is_own
+from assay.config.extensions import names_a_function as is_own
 from assay.errors import UsageError
 
 _Device = Annotated[

@@ -1,15 +1,44 @@
-"""Arguments and options that several verbs share: the configuration, its changes, and the name of a run.
+"""Arguments and options that several verbs share: configuration, changes, copies for trackers, the name of a run.
 
 A verb uses some of its options only beside another one: an option that would be ignored is refused in a sentence.
 """
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    from assay.config import Home
+    from assay.tracking.following import Tracking
+
+
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track", metavar="NAME", help="Also copy runs for tensorboard, mlflow, wandb or trackio, offline; repeatable."
+    ),
+]
+
+
+def copying(names: list[str] | None, home: "Home") -> "Tracking":
+    """Return the listener of the named trackers, a context. Raises `UsageError` for an unknown or a missing one."""
+    from assay.cli.console import note
+    from assay.tracking.following import Tracking
+
+    return Tracking(names or (), home, note)
+
+
+def show_how_to_look(listener: "Tracking") -> None:
+    """Print the command that shows the copies of each tracker."""
+    from assay.cli.console import note
+
+    for command in listener.looks:
+        note(command)
+
 
 _PRESETS = ", ".join(sorted(path.stem for path in (Path(__file__).parents[1] / "config" / "presets").glob("*.yaml")))
 """Names of the presets, read from the folder because help must not load the configuration package."""

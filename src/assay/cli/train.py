@@ -4,8 +4,18 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import Json, Nproc, Overrides, Oversubscribe, Source, With, changes
-from assay.cli.track_option import Track, copying, show_how_to_look
+from assay.cli.options import (
+    Json,
+    Nproc,
+    Overrides,
+    Oversubscribe,
+    Source,
+    Track,
+    With,
+    changes,
+    copying,
+    show_how_to_look,
+)
 
 _Resume = Annotated[
     str | None,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from assay.config.base import PathText, Setting
-from assay.config.source import names_a_function
+from assay.config.extensions import names_a_function
 
 EPSILON = 1e-5
 """Number added to the variance in every norm by default, as in GPT-2 and nanoGPT."""

@@ -6,11 +6,15 @@ Names are imported on first use, so that a process that only counts parameters d
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from assay.cost.parameters import active_parameter_count, parameter_count, parameters  # the last hides its module
+from assay.cost.gpt_tape import active_parameter_count, parameter_count, parameters  # the last hides its module
 
 if TYPE_CHECKING:
+    from assay.cost.layers import Tape as Tape
+    from assay.cost.layers import Writer as Writer
+    from assay.cost.operation import DTYPE_BYTES as DTYPE_BYTES
     from assay.cost.operation import Gradient as Gradient
     from assay.cost.operation import Operation as Operation
+    from assay.cost.operation import Tensor as Tensor
     from assay.cost.optimizers.updates import Instant as Instant
     from assay.cost.optimizers.updates import UpdateRule as UpdateRule
     from assay.cost.simulation.allocator import Moment as Moment
@@ -18,27 +22,23 @@ if TYPE_CHECKING:
     from assay.cost.simulation.timeline import replay as replay
     from assay.cost.step_cost import Cost as Cost
     from assay.cost.step_cost import baseline as baseline
-    from assay.cost.tape import Tape as Tape
-    from assay.cost.tape import Writer as Writer
-    from assay.cost.tensor import DTYPE_BYTES as DTYPE_BYTES
-    from assay.cost.tensor import Tensor as Tensor
     from assay.cost.work import executed_flops as executed_flops
     from assay.cost.work import model_flops as model_flops
     from assay.cost.work import multiplying as multiplying
     from assay.cost.work import recomputed_positions as recomputed_positions
 
 _MODULES = {
-    "DTYPE_BYTES": "tensor",
+    "DTYPE_BYTES": "operation",
     "Cost": "step_cost",
     "Gradient": "operation",
     "Instant": "optimizers.updates",
     "Moment": "simulation.allocator",
     "Operation": "operation",
-    "Tape": "tape",
-    "Tensor": "tensor",
+    "Tape": "layers",
+    "Tensor": "operation",
     "Timeline": "simulation.timeline",
     "UpdateRule": "optimizers.updates",
-    "Writer": "tape",
+    "Writer": "layers",
     "baseline": "step_cost",
     "executed_flops": "work",
     "model_flops": "work",

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 
 from assay.cost import layers
 from assay.cost.kernels import Gpu, Kernels
-from assay.cost.layers import ALIAS, FRESH, NONE
-from assay.cost.operation import Flops, Operation
-from assay.cost.tape import Writer
-from assay.cost.tensor import Tensor, alter
+from assay.cost.layers import ALIAS, FRESH, NONE, Writer
+from assay.cost.operation import Flops, Operation, Tensor, alter
 
 FLASH = "aten._scaled_dot_product_flash_attention"
 """Name of fused attention, whichever kernel computes it; the kernel of a CPU is called so, too."""

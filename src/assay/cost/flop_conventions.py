@@ -13,7 +13,7 @@ leave out, so a figure means little without its convention:
 """
 
 from assay.config import ModelConfig
-from assay.cost.parameters import active_parameter_count
+from assay.cost.gpt_tape import active_parameter_count
 
 
 def kaplan(config: ModelConfig) -> int:

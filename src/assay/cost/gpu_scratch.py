@@ -12,9 +12,8 @@ from assay.cost import gpu_kernels as kernels
 from assay.cost.attention_tape import CUDNN, EFFICIENT, FLASH, GPU_FLASH, kernel_of
 from assay.cost.kernels import Gpu
 from assay.cost.layers import GROUPED, RMS_NORM
-from assay.cost.operation import Gradient, Operation
+from assay.cost.operation import DTYPE_BYTES, Gradient, Operation, Tensor
 from assay.cost.reductions import Reduction, contiguous, inside_bytes
-from assay.cost.tensor import DTYPE_BYTES, Tensor
 
 Values = Mapping[str, Tensor]
 _NORMS = ("aten.native_layer_norm", RMS_NORM)

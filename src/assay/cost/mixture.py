@@ -16,10 +16,8 @@ from math import prod
 from assay.config import ModelConfig
 from assay.cost import layers
 from assay.cost.kernels import Kernels
-from assay.cost.layers import ALIAS, CONVERTED, FRESH, GROUPED, INPLACE, NONE, TRANSPOSED
-from assay.cost.operation import Flops, Operation
-from assay.cost.tape import Writer
-from assay.cost.tensor import Places, Tensor
+from assay.cost.layers import ALIAS, CONVERTED, FRESH, GROUPED, INPLACE, NONE, TRANSPOSED, Writer
+from assay.cost.operation import Flops, Operation, Places, Tensor
 
 
 def between_steps(config: ModelConfig) -> tuple[Tensor, ...]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 
 from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
 from assay.cost.collectives import Communication
+from assay.cost.layers import Tape
+from assay.cost.operation import Tensor
 from assay.cost.pipeline_schedules import Schedule
-from assay.cost.step_cost import Cost
-from assay.cost.step_parts import Pipeline
-from assay.cost.tape import Tape
-from assay.cost.tensor import Tensor
+from assay.cost.step_cost import Cost, Pipeline
 
 _AXIS = "pp"
 

@@ -29,9 +29,8 @@ from itertools import permutations
 from typing import NamedTuple
 
 from assay.cost.attention_tape import FLASH
-from assay.cost.operation import Operation
+from assay.cost.operation import DTYPE_BYTES, Operation, Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import DTYPE_BYTES, Tensor
 
 _WITHOUT = ("sse41", "avx", "avx2", "avx2_vnni")
 _ACCUMULATING = ("avx512_core", "avx512_core_vnni")

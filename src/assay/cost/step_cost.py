@@ -1,8 +1,8 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
-It mirrors the training step: the operations of forward, the tensors that exist throughout, the number of micro-batches,
-the recomputed modules, and the update. `cost.timeline` turns it into bytes by instant. For a step divided over a mesh,
-the ledger is that of one rank: its operations, its shards and its communications.
+It mirrors the training step: forward, the tensors that exist throughout, the batch, the way backward runs, the update,
+sharding and the pipeline. `cost.timeline` turns it into bytes by instant. For a step divided over a mesh, the ledger is
+that of one rank: its operations, its shards and its communications.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,15 +16,106 @@ from assay.cost.collectives import Communication
 from assay.cost.gpt_tape import Forward
 from assay.cost.gpu_kernels import norm_of_one, norms_of_list
 from assay.cost.kernels import CPU, Kernels
+from assay.cost.layers import Tape, replace_site
 from assay.cost.mixture import between_steps
-from assay.cost.operation import Operation
-from assay.cost.optimizers.updates import COUNT, Instant, OnHost, UpdateRule
-from assay.cost.pipeline_schedules import Action
+from assay.cost.operation import DTYPE_BYTES, Operation, Tensor
+from assay.cost.optimizers.updates import COUNT, AdamWUpdate, Instant, OnHost, UpdateRule
+from assay.cost.pipeline_schedules import Action, Schedule
 from assay.cost.rewrites.frozen import without_gradients_of_frozen
-from assay.cost.simulation.lifetimes import Lifetimes, lifetimes_of
-from assay.cost.step_parts import Backward, Batch, OptimizerStep, Pipeline, Sharding
-from assay.cost.tape import Tape, replace_site
-from assay.cost.tensor import DTYPE_BYTES, Tensor
+from assay.cost.simulation.allocator import Lifetimes, lifetimes_of
+from assay.cost.simulation.fsdp_groups import ShardedGroup
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's batch on the device, and batches that wait for later steps."""
+
+    tensors: tuple[Tensor, ...]
+    """Token ids and targets, `[B, T]` each, and in a pipeline the activations received from another stage."""
+    picked: tuple[Tensor, ...] = ()
+    """Parts of the batch that a micro-batch reads instead of the whole, under the same names."""
+    waiting: int = 0
+    """Batches ready in the host's memory for later steps, outside torch's allocator."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors of one step."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+    def part(self, parts: int) -> Self:
+        """The batch of a step that has one of `parts` equal parts of the sequences."""
+        shared = tuple(replace(one, shape=(one.shape[0] // parts, *one.shape[1:])) for one in self.tensors)
+        return replace(self.cut(parts), tensors=shared)
+
+    def cut(self, micro_batches: int) -> Self:
+        """The batch, read in `micro_batches` equal parts."""
+        return replace(self, picked=tuple(one.cut(micro_batches) for one in self.picked))
+
+
+@dataclass(frozen=True)
+class Backward:
+    """Modules whose backward differs from autograd's default."""
+
+    recomputed: tuple[str, ...] = ()
+    """Modules that save only their inputs and are recomputed in backward."""
+    kept_results: frozenset[str] = frozenset()
+    """Kinds of operations whose results recomputed modules save too, so that these operations run once."""
+    noise_bytes: int = 0
+    """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
+    frozen: frozenset[str] = frozenset()
+    """Names of the parameters that are not trained: they have no gradient, and no optimizer state."""
+    accumulated_together: tuple[str, ...] = ()
+    """Modules whose weight gradients are all accumulated when the module's backward has finished."""
+
+    def recomputing(self, sites: Iterable[str], noise_bytes: int) -> Self:
+        """These rules with further modules recomputed."""
+        return replace(self, recomputed=(*self.recomputed, *sites), noise_bytes=noise_bytes)
+
+
+@dataclass(frozen=True)
+class OptimizerStep:
+    """The optimizer, and when it updates which shards."""
+
+    rule: UpdateRule = field(default_factory=AdamWUpdate)
+    """The optimizer: its state, and the temporaries of its update."""
+    shards: dict[str, Tensor] | None = None
+    """Shard of each parameter that the optimizer updates; None: the ledger's `pieces`."""
+    after: tuple[Instant, ...] = ()
+    """Instants that follow the update."""
+    in_backward: bool = False
+    """True if each parameter is updated, and its gradient freed, as soon as the gradient is complete."""
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Weights that this rank does not hold whole between steps."""
+
+    groups: tuple[ShardedGroup, ...] = ()
+    """Weights that are gathered only while their module runs."""
+    owned: tuple[str, ...] = ()
+    """Weights divided among the ranks that share a batch: neither replicated nor sharded."""
+    padding_bytes: int = 0
+    """Bytes of padding in the storage of all shards."""
+
+    @property
+    def on_host(self) -> bool:
+        """True if weights and optimizer state are stored in the host's memory between steps."""
+        return any(group.on_host for group in self.groups)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """This rank's stages of a pipeline."""
+
+    stages: tuple[tuple[str, ...], ...] = ()
+    """Modules of each pipeline stage on this rank; empty: a single stage with all modules."""
+    schedule: Schedule | None = None
+    """Schedule of the pipeline; None: micro-batches run one after the other."""
+    exchanged: tuple[str, ...] = ()
+    """Weights whose gradients are summed over the first and the last pipeline stage."""
+    sent_stays: bool = False
+    """True if tensors sent to another stage stay allocated until the step ends."""
+
 
 _UNREAD = "unread figures"
 
@@ -257,8 +348,7 @@ class Cost:
         number = DTYPE_BYTES["float32"]
         gpu = self.kernels.gpu
         inside = self._copied_for_norm(gradient) if gpu is None else norm_of_one(gradient.elements, gpu)
-        nbytes = number + inside
-        return Instant("aten.linalg_vector_norm", gradient.name, nbytes, kept_bytes=number)
+        return Instant("aten.linalg_vector_norm", gradient.name, number + inside, kept_bytes=number)
 
     def _copied_for_norm(self, gradient: Tensor) -> int:
         """Bytes of the float32 copy that a CPU makes of a 16-bit gradient."""
@@ -296,12 +386,10 @@ class Cost:
 def baseline(run: ResolvedRun, kernels: Kernels = CPU) -> Cost:
     """The ledger with every optimization off: hand-coded attention, plain AdamW, one micro-batch."""
     forward = Forward(run.model, run.training.batch_size, kernels)
-    tape = forward.tape()
-    learned = forward.parameters
     cost = Cost(
-        tape=tape,
-        parameters=learned,
-        pieces=learned,
+        tape=forward.tape(),
+        parameters=forward.parameters,
+        pieces=forward.parameters,
         tables=tuple(forward.tables.values()),
         batch=Batch(tuple(forward.batch.values())),
         kernels=kernels,

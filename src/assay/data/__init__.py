@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from assay.data.batches import ValidationWindows as ValidationWindows
     from assay.data.batches import validation_windows as validation_windows
     from assay.data.corpora import CORPORA as CORPORA
-    from assay.data.corpora import Corpus as Corpus
     from assay.data.corpora import list_corpus as list_corpus
-    from assay.data.corpora import read_corpus as read_corpus
     from assay.data.preparation import folder_for as folder_for
+    from assay.data.preparation import make_tokenizer as make_tokenizer
     from assay.data.preparation import prepare as prepare
     from assay.data.prepared_folder import Manifest as Manifest
     from assay.data.prepared_folder import Prepared as Prepared
@@ -26,14 +25,15 @@ if TYPE_CHECKING:
     from assay.data.prepared_folder import open_prepared as open_prepared
     from assay.data.prepared_folder import read_manifest as read_manifest
     from assay.data.progress import Progress as Progress
+    from assay.data.sources import Corpus as Corpus
+    from assay.data.sources import read_corpus as read_corpus
     from assay.data.tokenizers import Tokenizer as Tokenizer
-    from assay.data.vocabularies import make_tokenizer as make_tokenizer
 
 _MODULES = {
     "Batch": "batches",
     "Batches": "batches",
     "CORPORA": "corpora",
-    "Corpus": "corpora",
+    "Corpus": "sources",
     "Manifest": "prepared_folder",
     "Prepared": "prepared_folder",
     "Progress": "progress",
@@ -45,10 +45,10 @@ _MODULES = {
     "folder_for": "preparation",
     "list_corpus": "corpora",
     "load_tokenizer": "prepared_folder",
-    "make_tokenizer": "vocabularies",
+    "make_tokenizer": "preparation",
     "open_prepared": "prepared_folder",
     "prepare": "preparation",
-    "read_corpus": "corpora",
+    "read_corpus": "sources",
     "read_manifest": "prepared_folder",
     "validation_windows": "batches",
 }

@@ -1,37 +1,164 @@
-"""Turn a `DataConfig` into two texts: one for training, one held out.
+"""The files of a corpus, listed before they are read, and a tally of what is not read or should be known.
 
-A corpus is first listed (its files, cheaply stamped by size and time), then read. The held-out part is the last
-`validation_fraction` of the characters, split off before tokenization, as in nanoGPT. WikiText-2, and a folder with
-`train.txt` and `valid.txt`, have a validation split of their own, and perhaps a test split, `test.txt`. So does a data
-set that `datasets` saved with several splits. `max_bytes`
-limits each text that is read: the whole text before it is split, or each of a corpus's own splits.
+A listing is stamped by sizes and times, which is cheap. Folders are listed recursively in the order of their paths,
+without hidden names. A data set that `datasets` saved with several splits has a folder for each.
 
-`data.evaluate_on` chooses the part of the held-out text that becomes the validation split of a prepared corpus. The
-vocabulary is that of all parts, so that settings chosen on one part apply to the other.
+Every byte of a corpus is read, or is in the tally with its reason. Parts with one reason are one remark.
 
-`stdlib` is the source text of the running Python's standard library. It needs no download, but differs between
-versions of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`)
-is therefore different code from the training part, as with any text that is split at its end.
+`stdlib` is the source text of the running Python's standard library. It needs no download, but differs between versions
+of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`) is therefore
+different code from the training part, as with any text that is split at its end.
 
 A corpus is held in memory whole, as text, while it is prepared.
 """
 
+import glob
 import hashlib
+import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from assay.config import DataConfig, Home
 from assay.config.base import absolute
 from assay.data.progress import Progress, silent
-from assay.data.published import PUBLISHED, Published, check, ensure, folder_of
-from assay.data.records import ReadingRules
-from assay.data.sources import documents, files_at, folder_files, join_documents, saved_splits
-from assay.data.tally import OTHER_SPLIT, Tally
+from assay.data.published import PUBLISHED, Published, ensure, folder_of
 from assay.errors import UsageError, suggestion
 from assay.records.corpus import Remark
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason, and what happens to the parts to which it applies."""
+
+    text: str
+    kind: Literal["left out", "read as it is"] = "left out"
+    what: str = "file"
+
+
+HIDDEN = Reason("hidden", what="name")
+NOT_REGULAR = Reason("a link without its file, or no file", what="name")
+METADATA = Reason("metadata of a data set and no text")
+OTHER_SPLIT = Reason("of a split that is not read")
+NULL = Reason("null and no text", what="record")
+CARRIAGE_RETURNS = Reason(
+    "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
+)
+MARKED = Reason("with a byte order mark, which becomes tokens; data.encoding=utf-8-sig leaves it out", "read as it is")
+
+
+class Tally:
+    """Counts parts of a corpus by reason, in the order in which they were first met."""
+
+    def __init__(self) -> None:
+        self._remarks: dict[Reason, Remark] = {}
+
+    def add(self, reason: Reason, place: object, size_bytes: int | None = None, count: int = 1) -> None:
+        """Count parts of a reason. `place` names the first of them; `size_bytes` is the size of all."""
+        before = self._remarks.get(reason)
+        if before is None:
+            self._remarks[reason] = Remark(
+                kind=reason.kind,
+                reason=reason.text,
+                what=reason.what,
+                count=count,
+                size_bytes=size_bytes,
+                first=str(place),
+            )
+            return
+        size = None if size_bytes is None else size_bytes + (before.size_bytes or 0)
+        self._remarks[reason] = before.model_copy(update={"count": before.count + count, "size_bytes": size})
+
+    def add_files(self, reason: Reason, paths: Iterable[Path]) -> None:
+        """Count whole files of a reason."""
+        for path in paths:
+            self.add(reason, path, path.stat().st_size)
+
+    @property
+    def parts(self) -> int:
+        """Number of all parts that were counted."""
+        return sum(remark.count for remark in self._remarks.values())
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return a remark per reason."""
+        return tuple(self._remarks.values())
+
+
+_METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
+"""Files that `datasets` writes beside the data of `save_to_disk`."""
+_CACHE = "cache-"
+"""Start of the name of a file that `datasets` keeps beside them for itself."""
+_SPLITS = "dataset_dict.json"
+_VALIDATION = ("validation", "valid", "val", "dev")
+
+
+def files_at(path: str, tally: Tally) -> list[Path]:
+    """Return the files of a path, folder or glob, sorted; names of a folder that are left out go to the tally.
+
+    Raises `UsageError` if there are none.
+    """
+    place = absolute(path)
+    if os.path.isdir(place):
+        found = folder_files(place, tally)
+        if not found:
+            raise UsageError(f"the folder {path} contains no files; name one with text")
+        return found
+    if os.path.isfile(place):
+        return [place]
+    if os.path.lexists(place):
+        raise UsageError(f"{path} is not a regular file; name a text file, a folder or a pattern")
+    if glob.has_magic(path):
+        matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
+        found = [match for match in matches if match.is_file()]
+        if not found:
+            raise UsageError(f"no file matches {path!r}; correct the pattern")
+        return found
+    raise UsageError(f"there is no file or folder {path!r}; correct the path")
+
+
+def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
+    """Return every file below a folder, sorted by relative path, without folders in `left_out`.
+
+    Hidden names, and metadata beside a data set that `datasets` saved, go to the tally.
+    """
+    found: list[tuple[str, Path]] = []
+    root = folder.absolute()
+    for place, folders, names in os.walk(root):
+        for hidden in sorted(name for name in (*folders, *names) if name.startswith(".")):
+            tally.add(HIDDEN, Path(place, hidden))
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
+        saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
+        for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
+            if not path.is_file():
+                tally.add(NOT_REGULAR, path)
+            elif path.name in saved or (saved and path.name.startswith(_CACHE)):
+                tally.add_files(METADATA, [path])
+            else:
+                found.append((path.relative_to(root).as_posix(), path))
+    return [path for _, path in sorted(found)]
+
+
+def saved_splits(folder: Path) -> dict[str, Path]:
+    """Return the folder of each split, by its name here: `train`, `validation` or `test`, or else its own name.
+
+    Empty if the folder is no such data set. Raises `UsageError` if its list of splits is damaged or has no `train`.
+    """
+    try:
+        names = json.loads((folder / _SPLITS).read_bytes())["splits"]
+        found = {str(name): folder / str(name) for name in names}
+    except OSError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder / _SPLITS} is damaged; save the data set again") from error
+    if "train" not in found:
+        there = ", ".join(found) or "none"
+        raise UsageError(f"{folder} is a data set without a split 'train' (it has {there}); name the folder of a split")
+    validation = next((name for name in _VALIDATION if name in found), None)
+    return {"validation" if name == validation else name: place for name, place in found.items()}
+
 
 CORPORA = ("stdlib", "files", *PUBLISHED)
 
@@ -61,26 +188,6 @@ class CorpusListing:
         return self.train + (self.validation or ()) + (self.test or ())
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """The training text and the validation text of a corpus; `unread` is held out as well, and is not evaluated on."""
-
-    title: str
-    train: str
-    validation: str
-    unread: str = ""
-    remarks: tuple[Remark, ...] = ()
-    """Parts of its files that are not read, or are read in a way that should be known."""
-
-    @property
-    def sha256(self) -> str:
-        """Return the SHA-256 of the training text, a byte 0xFF, and the validation text, in UTF-8."""
-        digest = hashlib.sha256(self.train.encode())
-        digest.update(b"\xff")  # occurs in no UTF-8, so the digest depends on where the text is split
-        digest.update(self.validation.encode())
-        return digest.hexdigest()
-
-
 def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> CorpusListing:
     """Return the files of a configuration; a published corpus that is not in the cache is downloaded.
 
@@ -90,59 +197,21 @@ def list_corpus(config: DataConfig, home: Home, progress: Progress = silent) -> 
         title = f"standard library of Python {platform.python_version()}"
         return CorpusListing(title, tuple(_library_files(Path(os.__file__).parent)), lenient=True)
     if config.source == "files" and config.path is not None:
-        return _list_path(config.path, tested=_in_parts(config))
+        return _list_path(config.path, tested=in_parts(config))
     if config.source not in PUBLISHED:
         hint = suggestion(config.source, list(CORPORA)) or f"; the corpora are {', '.join(CORPORA)}"
         raise UsageError(f"unknown corpus {config.source!r}{hint}")
     corpus = PUBLISHED[config.source]
-    ensure(corpus, home, progress, tested=_in_parts(config))
+    ensure(corpus, home, progress, tested=in_parts(config))
     folder = folder_of(corpus, home)
     validation = None if corpus.validation is None else (folder / corpus.validation.name,)
-    test = None if corpus.test is None or not _in_parts(config) else (folder / corpus.test.name,)
+    test = None if corpus.test is None or not in_parts(config) else (folder / corpus.test.name,)
     return CorpusListing(corpus.name, (folder / corpus.train.name,), validation, test, published=corpus)
 
 
-def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpus:
-    """Read the listed files and split off the held-out part.
-
-    Raises `UsageError` if a file cannot be read as text, or if a split is empty.
-    """
-    if listing.published is not None:
-        check(listing.published, home, tested=_in_parts(config))
-    tally = Tally()
-    text = _read(listing.train, listing, config, tally)
-    if not text:
-        told = "".join(f"; {remark}" for remark in (*listing.remarks, *tally.remarks()))
-        raise UsageError(f"{listing.title} contains no text; name another corpus in data.corpus or data.path{told}")
-    if listing.validation is not None:
-        train, held_out = text, _read(listing.validation, listing, config, tally)
-    else:
-        cut = int((1 - config.validation_fraction) * len(text))
-        train, held_out = text[:cut], text[cut:]
-    evaluated, unread = _part(held_out, listing, config, tally)
-    for name, part in (("training", train), (config.evaluate_on, evaluated)):
-        if not part:
-            raise UsageError(
-                f"the {name} split of {listing.title} has no text; use more text or another data.validation_fraction"
-            )
-    return Corpus(listing.title, train, evaluated, unread, (*listing.remarks, *tally.remarks()))
-
-
-def _in_parts(config: DataConfig) -> bool:
+def in_parts(config: DataConfig) -> bool:
     """Return whether only a part of the held-out text is evaluated on."""
     return config.evaluate_on != "held-out"
-
-
-def _part(held_out: str, listing: CorpusListing, config: DataConfig, tally: Tally) -> tuple[str, str]:
-    """Return the held-out text that is evaluated on, and the rest of it."""
-    if not _in_parts(config):
-        return held_out, ""
-    half = (len(held_out) + 1) // 2
-    if listing.test:
-        parts = (held_out, _read(listing.test, listing, config, tally))
-    else:
-        parts = (held_out[:half], held_out[half:])
-    return parts if config.evaluate_on == "validation" else parts[::-1]
 
 
 def stamp(files: Iterable[Path]) -> str:
@@ -160,12 +229,6 @@ def stamp(files: Iterable[Path]) -> str:
             ) from error
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
-
-
-def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig, tally: Tally) -> str:
-    limit = config.max_bytes
-    reading = ReadingRules(config.text_field, config.encoding, listing.lenient, limit)
-    return join_documents(documents(files, reading, tally), limit)
 
 
 def _list_path(path: str, *, tested: bool) -> CorpusListing:

@@ -19,9 +19,9 @@ from typing import Any
 from assay.config import DataConfig
 from assay.config.base import absolute
 from assay.data.compressed import form_of
+from assay.data.corpora import NULL, OTHER_SPLIT, Tally, files_at, saved_splits
 from assay.data.records import FORMS, ReadingRules
-from assay.data.sources import documents, files_at, saved_splits
-from assay.data.tally import NULL, OTHER_SPLIT, Tally
+from assay.data.sources import documents
 from assay.errors import UsageError, first_line
 from assay.records.corpus import Remark
 

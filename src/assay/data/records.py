@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.data.compressed import COMPRESSED, form_of, marked_encoding, open_decompressed
-from assay.data.tally import NULL, Tally
+from assay.data.corpora import NULL, Tally
 from assay.errors import UsageError
 
 _LARGEST_CELL = 2**31 - 1

@@ -1,44 +1,38 @@
-"""Read text from files: a plain file, a folder, a glob, files of records, a data set that was saved.
+"""Read the texts of a corpus: one for training, and one held out.
 
-A file's suffix decides how it is read, and `.gz`, `.zst`, `.bz2` or `.xz` behind it is decompressed. `.jsonl`,
-`.json`, `.csv`, `.tsv`, `.parquet` and `.arrow` hold one document per record, in a field of a given name. Every other
-file is one document, taken verbatim, and must be text in the given encoding without NUL bytes. Folders are read
-recursively in the order of their paths, without hidden names. What of a folder is not text is left out and counted. A
-file that is named, or matched by a glob, must be text. Documents are joined; a line break is inserted after one that
-does not end in one.
+The held-out part is the last `validation_fraction` of the characters, split off before tokenization, as in nanoGPT.
+WikiText-2, and a folder with `train.txt` and `valid.txt`, have a validation split of their own, and perhaps a test
+split, `test.txt`. So does a data set that `datasets` saved with several splits. `max_bytes` limits each text that is
+read: the whole text before it is split, or each of a corpus's own splits.
+
+`data.evaluate_on` chooses the part of the held-out text that becomes the validation split of a prepared corpus. The
+vocabulary is that of all parts, so that settings chosen on one part apply to the other.
+
+A file's suffix decides how it is read, and `.gz`, `.zst`, `.bz2` or `.xz` behind it is decompressed. `.jsonl`, `.json`,
+`.csv`, `.tsv`, `.parquet` and `.arrow` hold one document per record, in a field of a given name. Every other file is
+one document, taken verbatim, and must be text in the given encoding without NUL bytes. What of a folder is not text is
+left out and counted. A file that is named, or matched by a glob, must be text. Documents are joined; a line break is
+inserted after one that does not end in one.
 
 A data set that `datasets` saved with several splits has a folder for each. Its data are Arrow streams, which need
 pyarrow and not `datasets`.
 """
 
 import codecs
-import glob
-import json
-import os
-from collections.abc import Collection, Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from assay.config.base import absolute
+from assay.config import DataConfig, Home
 from assay.data.compressed import form_of, marked_encoding, open_decompressed
+from assay.data.corpora import CARRIAGE_RETURNS, MARKED, CorpusListing, Reason, Tally, in_parts
+from assay.data.published import check
 from assay.data.records import FORMS, NoRecords, ReadingRules, record_texts
-from assay.data.tally import (
-    CARRIAGE_RETURNS,
-    HIDDEN,
-    MARKED,
-    METADATA,
-    NOT_REGULAR,
-    Reason,
-    Tally,
-)
 from assay.errors import UsageError
+from assay.records.corpus import Remark
 
-_METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
-"""Files that `datasets` writes beside the data of `save_to_disk`."""
-_CACHE = "cache-"
-"""Start of the name of a file that `datasets` keeps beside them for itself."""
 _BINARY = Reason("with NUL bytes, so no text")
-_SPLITS = "dataset_dict.json"
-_VALIDATION = ("validation", "valid", "val", "dev")
 
 
 def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
@@ -48,52 +42,6 @@ def cut_utf8(raw: bytes, limit_bytes: int | None) -> bytes:
     while limit_bytes and raw[limit_bytes] & 0xC0 == 0x80:
         limit_bytes -= 1
     return raw[:limit_bytes]
-
-
-def files_at(path: str, tally: Tally) -> list[Path]:
-    """Return the files of a path, folder or glob, sorted; names of a folder that are left out go to the tally.
-
-    Raises `UsageError` if there are none.
-    """
-    place = absolute(path)
-    if os.path.isdir(place):
-        found = folder_files(place, tally)
-        if not found:
-            raise UsageError(f"the folder {path} contains no files; name one with text")
-        return found
-    if os.path.isfile(place):
-        return [place]
-    if os.path.lexists(place):
-        raise UsageError(f"{path} is not a regular file; name a text file, a folder or a pattern")
-    if glob.has_magic(path):
-        matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
-        found = [match for match in matches if match.is_file()]
-        if not found:
-            raise UsageError(f"no file matches {path!r}; correct the pattern")
-        return found
-    raise UsageError(f"there is no file or folder {path!r}; correct the path")
-
-
-def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
-    """Return every file below a folder, sorted by relative path, without folders in `left_out`.
-
-    Hidden names, and metadata beside a data set that `datasets` saved, go to the tally.
-    """
-    found: list[tuple[str, Path]] = []
-    root = folder.absolute()
-    for place, folders, names in os.walk(root):
-        for hidden in sorted(name for name in (*folders, *names) if name.startswith(".")):
-            tally.add(HIDDEN, Path(place, hidden))
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
-        saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
-        for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
-            if not path.is_file():
-                tally.add(NOT_REGULAR, path)
-            elif path.name in saved or (saved and path.name.startswith(_CACHE)):
-                tally.add_files(METADATA, [path])
-            else:
-                found.append((path.relative_to(root).as_posix(), path))
-    return [path for _, path in sorted(found)]
 
 
 def join_documents(documents: Iterable[str], limit_bytes: int | None = None) -> str:
@@ -181,20 +129,65 @@ def _remark(text: str, path: Path, tally: Tally) -> None:
         tally.add(MARKED, path, path.stat().st_size)
 
 
-def saved_splits(folder: Path) -> dict[str, Path]:
-    """Return the folder of each split, by its name here: `train`, `validation` or `test`, or else its own name.
+@dataclass(frozen=True)
+class Corpus:
+    """The training text and the validation text of a corpus; `unread` is held out as well, and is not evaluated on."""
 
-    Empty if the folder is no such data set. Raises `UsageError` if its list of splits is damaged or has no `train`.
+    title: str
+    train: str
+    validation: str
+    unread: str = ""
+    remarks: tuple[Remark, ...] = ()
+    """Parts of its files that are not read, or are read in a way that should be known."""
+
+    @property
+    def sha256(self) -> str:
+        """Return the SHA-256 of the training text, a byte 0xFF, and the validation text, in UTF-8."""
+        digest = hashlib.sha256(self.train.encode())
+        digest.update(b"\xff")  # occurs in no UTF-8, so the digest depends on where the text is split
+        digest.update(self.validation.encode())
+        return digest.hexdigest()
+
+
+def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpus:
+    """Read the listed files and split off the held-out part.
+
+    Raises `UsageError` if a file cannot be read as text, or if a split is empty.
     """
-    try:
-        names = json.loads((folder / _SPLITS).read_bytes())["splits"]
-        found = {str(name): folder / str(name) for name in names}
-    except OSError:
-        return {}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder / _SPLITS} is damaged; save the data set again") from error
-    if "train" not in found:
-        there = ", ".join(found) or "none"
-        raise UsageError(f"{folder} is a data set without a split 'train' (it has {there}); name the folder of a split")
-    validation = next((name for name in _VALIDATION if name in found), None)
-    return {"validation" if name == validation else name: place for name, place in found.items()}
+    if listing.published is not None:
+        check(listing.published, home, tested=in_parts(config))
+    tally = Tally()
+    text = _read(listing.train, listing, config, tally)
+    if not text:
+        told = "".join(f"; {remark}" for remark in (*listing.remarks, *tally.remarks()))
+        raise UsageError(f"{listing.title} contains no text; name another corpus in data.corpus or data.path{told}")
+    if listing.validation is not None:
+        train, held_out = text, _read(listing.validation, listing, config, tally)
+    else:
+        cut = int((1 - config.validation_fraction) * len(text))
+        train, held_out = text[:cut], text[cut:]
+    evaluated, unread = _part(held_out, listing, config, tally)
+    for name, part in (("training", train), (config.evaluate_on, evaluated)):
+        if not part:
+            raise UsageError(
+                f"the {name} split of {listing.title} has no text; use more text or another data.validation_fraction"
+            )
+    return Corpus(listing.title, train, evaluated, unread, (*listing.remarks, *tally.remarks()))
+
+
+def _part(held_out: str, listing: CorpusListing, config: DataConfig, tally: Tally) -> tuple[str, str]:
+    """Return the held-out text that is evaluated on, and the rest of it."""
+    if not in_parts(config):
+        return held_out, ""
+    half = (len(held_out) + 1) // 2
+    if listing.test:
+        parts = (held_out, _read(listing.test, listing, config, tally))
+    else:
+        parts = (held_out[:half], held_out[half:])
+    return parts if config.evaluate_on == "validation" else parts[::-1]
+
+
+def _read(files: tuple[Path, ...], listing: CorpusListing, config: DataConfig, tally: Tally) -> str:
+    limit = config.max_bytes
+    reading = ReadingRules(config.text_field, config.encoding, listing.lenient, limit)
+    return join_documents(documents(files, reading, tally), limit)

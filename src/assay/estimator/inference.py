@@ -12,7 +12,7 @@ from typing import Literal
 from assay.config import ModelConfig
 from assay.config.base import Frozen
 from assay.cost.flop_conventions import inner_parameters
-from assay.cost.parameters import parameter_count
+from assay.cost.gpt_tape import parameter_count
 from assay.hardware.devices import Device
 
 BITS = (32, 16, 8, 4)

@@ -19,7 +19,7 @@ from assay.config.model import EMBEDDING_WEIGHT
 from assay.cost import parameters
 from assay.cost.closed_forms import Recompute, layer_activation_bytes, state_bytes
 from assay.cost.mesh_layout import Layout
-from assay.cost.tensor import Tensor
+from assay.cost.operation import Tensor
 
 _DIVIDED_BIASES = ("attention.qkv.bias", "mlp.up.bias", "mlp.gate.bias")
 

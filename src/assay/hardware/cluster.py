@@ -16,7 +16,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, suggestion
-from assay.hardware.description import Accelerator, Machine
+from assay.hardware.detect import Accelerator, Machine
 from assay.hardware.devices import DEVICES
 from assay.hardware.links import (
     INFINIBAND_HDR,

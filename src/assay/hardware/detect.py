@@ -1,4 +1,9 @@
-"""Detects what is known of this host without torch, in milliseconds.
+"""A machine as plain data, and this host as it is detected without torch, in milliseconds.
+
+The data are processors, memory, accelerators, and the rates that were measured on them. Peaks leave out the sizes of
+operators: a small product is slower than a large one, and an exponential is slower than a copy. A tensor in a cache is
+read faster, and fresh memory is written slowly. `instruments.rates.timed_operators` measures these speeds, and the
+roofline of a step reads them.
 
 The instruction set is that of oneDNN on an x86 processor: the newest that the processor has and the user allows. The
 library chooses its kernels by it. It therefore decides the speed of 16-bit products, the last bits of their results,
@@ -14,12 +19,178 @@ import shutil
 import subprocess
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from math import exp, log
 from pathlib import Path
 
-from assay.hardware.description import Accelerator, Machine
+from pydantic import Field
+
+from assay.config.base import Frozen
+from assay.hardware.links import Link
+from assay.hardware.step_times import LOADED, StepTimes
+
+MOVING = "moving"
+"""Key of a copy with another layout, whose speed is that of all operators which were not measured."""
+CALLING = "calling"
+"""Key of the calls per second of modules on a few numbers: what the host needs for an operator of a model."""
+FLASH_DEPTHS = (16, 32, 64)
+"""Depths of heads at which fused attention is measured, each by the length of its sequences."""
+
+
+class OperatorSpeed(Frozen):
+    """Speed of an operator's forward and backward at some sizes."""
+
+    at: tuple[float, ...]
+    """Sizes, ascending: bytes of arguments and results; for products the narrowest dimension of the factors, and for
+    fused attention the length of sequences."""
+    forward: tuple[float, ...]
+    """Bytes of arguments and results per second at each size, or FLOPs per second of a product."""
+    backward: tuple[float, ...]
+    """Bytes or FLOPs per second in backward, where the bytes count twice."""
+
+    def seconds(self, size: float, forward: float, backward: float) -> tuple[float, float]:
+        """Return the seconds of so many bytes or FLOPs in forward and in backward, at a size."""
+        return forward / _between(self.at, self.forward, size), backward / _between(self.at, self.backward, size)
+
+
+def key_of(name: str, dtype: str) -> str:
+    """Return the key of an operator's speed in one dtype."""
+    return f"{name} {dtype}"
+
+
+def flash_key(depth: int, dtype: str) -> str:
+    """Return the key of fused attention's speed for heads of about this depth."""
+    nearest = min(FLASH_DEPTHS, key=lambda one: abs(log(one / depth)))
+    return f"fused attention of depth {nearest} {dtype}"
+
+
+@lru_cache(maxsize=2**14)
+def _between(sizes: tuple[float, ...], speeds: tuple[float, ...], size: float) -> float:
+    """Return the speed at a size: on a line between logarithms, and constant beyond the ends."""
+    if size <= sizes[0]:
+        return speeds[0]
+    for low, high, slow, fast in zip(sizes, sizes[1:], speeds, speeds[1:], strict=False):
+        if size <= high:
+            share = log(size / low) / log(high / low)
+            return exp((1 - share) * log(slow) + share * log(fast))
+    return speeds[-1]
+
+
+AMPERE, ADA, HOPPER = (8, 0), (8, 9), (9, 0)
+"""Lowest compute capabilities: the first with bfloat16 and TF32, the second with float8."""
+
+SHEET = "datasheet"
+"""Version of torch of rates that no torch has measured."""
+_CONTRADICTION = 2.0
+
+
+class Accelerator(Frozen):
+    """One accelerator device."""
+
+    name: str
+    memory_bytes: int
+    compute_capability: tuple[int, int] | None = None
+    """CUDA compute capability; None for other kinds of devices."""
+    multiprocessors: int | None = None
+    """Number of its multiprocessors; None if it is not known."""
+
+
+class Rates(Frozen):
+    """Rates measured with torch on one device, with which achieved figures are compared."""
+
+    device: str
+    matmul_flops: Mapping[str, float]
+    """Sustained FLOP/s of a large square matrix product, by dtype; a multiply-add counts as two."""
+    bandwidth_bytes: float
+    """Bytes per second read and written by a large copy."""
+    launch_seconds: float
+    """Seconds of one operation on a few numbers, recorded for backward: the lower bound of every operation."""
+    backward_launch_seconds: float
+    """Seconds of the backward of such an operation, with gradients for two arguments."""
+    threads: int
+    torch: str
+    operators: Mapping[str, OperatorSpeed] = Field(default_factory=dict)
+    """Speeds of single operators; empty where they were not measured."""
+    sheet: str = ""
+    """Key of the device among datasheets, if these are its peaks."""
+    link: Link | None = None
+    """Link between two processes of this machine that compute on such devices; None if it was not measured."""
+    doubtful: tuple[str, ...] = ()
+    """Dtypes, or `copy`, whose rate was not confirmed by a second trial or is contradicted by another rate."""
+    others_share: float | None = None
+    """Share of all cores that other programs and other guests of the host used meanwhile; None if not recorded."""
+
+    @property
+    def contradictory(self) -> bool:
+        """True if float32 is far slower than float64. No processor is like that, although some GPUs are close to it."""
+        narrow, wide = (self.matmul_flops.get(dtype) for dtype in ("float32", "float64"))
+        return narrow is not None and wide is not None and narrow < wide / _CONTRADICTION
+
+    @property
+    def specified(self) -> bool:
+        """True if these are peaks of a datasheet, which no step reaches."""
+        return bool(self.sheet)
+
+    @property
+    def caveat(self) -> str:
+        """Reasons why the rates may be too low, in words; empty if none is known."""
+        found = []
+        if self.others_share is not None and self.others_share > LOADED:
+            found.append(f"measured under load, other processes used {self.others_share:.0%} of the cores")
+        if self.doubtful:
+            found.append(f"no two trials agree: {', '.join(self.doubtful)}")
+        return "; ".join(found)
+
+
+class Machine(Frozen):
+    """A host. `detect()` fills in all that is known without torch; `rates` are measured separately."""
+
+    processor: str
+    cores: int
+    memory_bytes: int
+    instructions: tuple[str, ...] = ()
+    """Vector and matrix extensions that decide which dtypes are native."""
+    instruction_set: str = ""
+    """Newest set that oneDNN uses here, in oneDNN's own name in lower case; empty if it is not known."""
+    accelerators: tuple[Accelerator, ...] = ()
+    rates: Mapping[str, Rates] = Field(default_factory=dict)
+    """Rates by device: `cpu`, `cuda`."""
+    absent: bool = False
+    """True if it is known by a datasheet only, so that a run is predicted here and does not start here."""
+    step_times: Mapping[str, StepTimes] = Field(default_factory=dict)
+    """Times of whole steps at small depths, by the digest of the step (`estimator.timing.step_time`)."""
+
+    @property
+    def native_dtypes(self) -> tuple[str, ...]:
+        """Dtypes in which the CPU multiplies matrices in hardware; others are converted, which is slower."""
+        native = ["float32", "float64"]
+        if {"avx512_bf16", "amx_bf16", "bf16"} & set(self.instructions):
+            native.append("bfloat16")
+        if {"avx512_fp16", "amx_fp16"} & set(self.instructions):
+            native.append("float16")
+        return tuple(native)
+
+    def converts(self, dtype: str, wanted: str) -> str:
+        """Return why a run on `wanted` multiplies in `dtype` by conversion; empty: it does not, or nobody knows."""
+        if self.device(wanted) != "cpu" or not self.instructions or dtype in self.native_dtypes:
+            return ""
+        return f"this CPU multiplies {dtype} by conversion, which takes more time (oneDNN's guide, Data Types)"
+
+    def older_than(self, capability: tuple[int, int]) -> Accelerator | None:
+        """First accelerator that is known to have a lower compute capability; None if there is none."""
+        for one in self.accelerators:
+            if one.compute_capability is not None and one.compute_capability < capability:
+                return one
+        return None
+
+    def device(self, wanted: str) -> str:
+        """Return `cpu` or `cuda` for a run's `device`; `auto` is an accelerator if there is one."""
+        if wanted != "auto":
+            return wanted
+        return "cuda" if self.accelerators else "cpu"
+
 
 _TELLING = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")
 

@@ -24,7 +24,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from assay.config.base import Frozen
 from assay.errors import UsageError, among, short_text
-from assay.hardware.description import SHEET, Accelerator, Machine, Rates
+from assay.hardware.detect import SHEET, Accelerator, Machine, Rates
 
 KIB = 2**10
 

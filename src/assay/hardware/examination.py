@@ -16,8 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from assay.config.base import Frozen
-from assay.hardware.description import Machine
-from assay.hardware.detect import detect, group_limit, release
+from assay.hardware.detect import Machine, detect, group_limit, release
 from assay.units import format_bytes
 
 _REPEATS = 400

@@ -17,8 +17,7 @@ from pydantic import TypeAdapter
 
 from assay.config.home import Home, user_folder
 from assay.files import read_file
-from assay.hardware.description import Machine, Rates
-from assay.hardware.detect import detect, is_lowered, torch_version
+from assay.hardware.detect import Machine, Rates, detect, is_lowered, torch_version
 from assay.hardware.step_times import StepTimes
 from assay.sealed import open_file, seal_doubt, seal_file
 

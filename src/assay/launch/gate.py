@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from assay.absent.gpus import absent_device
 from assay.config import Home
-from assay.config.source import names_a_function
+from assay.config.extensions import names_a_function
 from assay.errors import UsageError, short_text
 from assay.fake import hooks
 from assay.files import read_file, write_file

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from assay.config.extensions import names_a_function
 from assay.config.run import OwnRows, ResolvedRun
-from assay.config.source import names_a_function
 from assay.errors import UsageError, first_line
 from assay.hardware import Machine
 from assay.launch.outcome import check_alive

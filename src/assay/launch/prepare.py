@@ -3,29 +3,47 @@
 Cheap checks run first: the names and fields of optimizations, their support on this machine, the initial weights, and
 whether the home can be written. The corpus is last; it gives the size of the vocabulary. Only a run that passes all
 checks gets a folder.
+
+Initial weights are checked with their folder, their model and the shapes of their tensors. A folder holds a Hugging
+Face checkpoint, an assay export or a checkpoint of a run. Any other value is the name of a run, and selects its newest
+checkpoint. The model is read from the configuration, and the shapes from the headers of the safetensors files, so no
+torch is needed.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from pydantic import ValidationError
+
+from assay.config.base import absolute
+from assay.config.fit import adopt_shape, check_fit
+from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
+from assay.config.hf.checkpoint_files import WEIGHTS, is_adapter, needed_files, shard_of
+from assay.config.hf.tensors import OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
+from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT, ModelConfig
 from assay.config.run import KNOWN_VOCABULARIES, ResolvedRun, Run, identity
+from assay.cost.gpt_tape import parameters
+from assay.cost.rewrites.low_rank import is_adapter as is_adapter_matrix
 from assay.data.progress import Progress, silent
 from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.detect import detect, usable_cores
 from assay.hardware.rates import known_machine
-from assay.launch.initial_weights import check_finite, with_initial_weights
 from assay.launch.own import inspect_own_model
-from assay.optimizations import Unavailable, Unpredicted, check, resolve_run
+from assay.launch.tensor_files import StoredTensor, non_finite_in, tensors_in
+from assay.optimizations import Unavailable, Unpredicted, check, resolve_run, trained_model
 from assay.records.prediction import Predicted
 from assay.records.run import Branch
 from assay.store.foreign import check_own_code
+from assay.store.lookup import find
+from assay.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from assay.data import Prepared
@@ -179,3 +197,186 @@ def check_room(run: Run, machine: Machine, ranks: int) -> None:
             f"{ranks} ranks need {ranks} cores, and this machine has {machine.cores}; "
             "use fewer ranks, or give --oversubscribe"
         )
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+_LISTED = 3
+
+
+def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
+    """Return the run with `model.init_from` as an absolute folder, and with that model's shape where the user set none.
+
+    Raises `UsageError` if the weights do not exist, or with a list of all that does not fit.
+    """
+    source = run.model.init_from
+    if source is None:
+        return run
+    folder = _folder(source, home)
+    theirs, hugging_face = _model(folder), is_hugging_face(folder)
+    found = tensors_in(_files(folder, hugging_face=hugging_face))
+    if any(map(is_adapter_matrix, found)):
+        raise UsageError(
+            f"model.init_from={source} has adapters beside its weights; `assay export RUN FOLDER --format safetensors` "
+            "merges them, and that folder can be named"
+        )
+    model = run.model.model_copy(update={"init_from": str(folder)})
+    if theirs is not None:
+        model = adopt_shape(model, theirs)
+        theirs = with_own_head(theirs, model, found) if hugging_face else theirs
+        check_fit(model, theirs, source, hugging_face=hugging_face)
+    if model.vocab_size is not None and found:
+        check = _check_theirs if hugging_face else _check_ours
+        check(model, found, source)
+    return run.model_copy(update={"model": model})
+
+
+def check_finite(run: Run) -> None:
+    """Raise `UsageError` if the initial weights have NaN or infinite numbers; `with_initial_weights` found them."""
+    if run.model.init_from is None:
+        return
+    folder = Path(run.model.init_from)
+    hugging_face = is_hugging_face(folder)
+    unused = naming_of(run.model).unused if hugging_face else ()
+    files = tuple((file, file.stat().st_mtime_ns) for file in _files(folder, hugging_face=hugging_face))
+    if fault := _fault_of(files, unused):
+        raise UsageError(
+            f"{fault} in model.init_from={folder}, so the run would diverge; name weights from before that"
+        )
+
+
+@lru_cache(maxsize=4)
+def _fault_of(files: tuple[tuple[Path, int], ...], unused: tuple[str, ...]) -> str:
+    """Return which tensor of files, as they were written at these times, is not finite; empty if all are.
+
+    All cells of a study begin with the same weights, so they are read once.
+    """
+    tensors = tensors_in(file for file, _ in files)
+    return non_finite_in({name: one for name, one in tensors.items() if not name.endswith(unused)})
+
+
+def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
+    """Return the same for a prediction, for which the configuration of a Hugging Face model is enough.
+
+    Raises the errors of `with_initial_weights` where weights are there.
+    """
+    folder = absolute(run.model.init_from or "")
+    if not is_hugging_face(folder) or any(folder.glob("*.safetensors")):
+        return with_initial_weights(run, home)
+    theirs = config_from_hf(folder)
+    model = adopt_shape(run.model.model_copy(update={"init_from": str(folder)}), theirs)
+    check_fit(model, theirs, str(run.model.init_from), hugging_face=True)
+    return run.model_copy(update={"model": model})
+
+
+def _folder(source: str, home: Home) -> Path:
+    place = absolute(source)
+    if not os.path.isdir(place):
+        return _checkpoint_of(source, home)
+    if not any(place.glob("*.safetensors")):
+        raise UsageError(f"model.init_from={source} is a folder without .safetensors files; {needed_files(place)}")
+    if is_adapter(place):
+        raise UsageError(f"model.init_from={source} has no weights of a model: {needed_files(place)}")
+    return place
+
+
+def _checkpoint_of(source: str, home: Home) -> Path:
+    try:
+        found = find(home, source)
+    except UsageError as error:
+        raise UsageError(f"model.init_from={source} is neither a folder nor a run: {error}") from error
+    checkpoint = found.newest_checkpoint()
+    if checkpoint is None:
+        raise UsageError(f"model.init_from={source}: the run {found.id} has no checkpoint; name a run that has one")
+    return checkpoint
+
+
+def _model(folder: Path) -> ModelConfig | None:
+    """The model whose weights are in a folder; None if no configuration describes it."""
+    if is_hugging_face(folder):
+        return config_from_hf(folder)
+    if (folder / CONFIG).is_file():
+        try:
+            return ModelConfig.model_validate(read_json(folder / CONFIG))
+        except ValidationError as error:
+            raise UsageError(f"{folder / CONFIG} is not the configuration of a model; export the run again") from error
+    run = RunFolder(folder.parent.parent)
+    return trained_model(run.spec().config) if run.spec_file.is_file() else None
+
+
+def _files(folder: Path, *, hugging_face: bool) -> list[Path]:
+    """Return the files of a folder's weights."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    shards = shard_of(folder) if hugging_face else None
+    if shards is None:
+        return sorted(folder.glob("*.safetensors"))
+    return [folder / one for one in sorted(set(shards.values()))]
+
+
+def _check_ours(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
+    """Raise `UsageError` with a list of our tensors that the model lacks, requires or has in another shape."""
+    wanted = {name: tensor.shape for name, tensor in parameters(model).items()}
+    shapes = {name: one.shape for name, one in found.items() if name != HEAD_WEIGHT or name in wanted}
+    _refuse(_differing(wanted, shapes), source)
+
+
+def _check_theirs(model: ModelConfig, found: Mapping[str, StoredTensor], source: str) -> None:
+    """Raise `UsageError` as `_check_ours` for a Hugging Face checkpoint, or if it is tied and has another head."""
+    naming = naming_of(model)
+    wanted: dict[str, tuple[int, ...]] = {}
+    for ours, tensor in parameters(model).items():
+        wanted |= naming.shapes(ours, tensor.shape, model)
+    there = {name.removeprefix(naming.prefix): one for name, one in found.items() if not name.endswith(naming.unused)}
+    _check_names_and_kinds(there, next(iter(wanted)), naming.prefix, source)
+    head = there.pop(OUTPUT, None) if OUTPUT not in wanted else None
+    shapes = {name: one.shape for name, one in there.items()}
+    for name in naming.cut:
+        if name in shapes and name in wanted and shapes[name][0] > wanted[name][0]:
+            shapes[name] = (wanted[name][0], *shapes[name][1:])
+    padded = {name for name in shapes.keys() - wanted if naming.pads_biases and name.endswith(".bias")}
+    _refuse(_differing(wanted, {name: shape for name, shape in shapes.items() if name not in padded}), source)
+    # A bias of zeros is none, and its configuration need not say so.
+    if biased := next((name for name in shapes if name in padded and not there[name].is_zero), None):
+        raise UsageError(f"{source} has a bias {biased!r} that is not zero; set model.bias=true")
+    (embedding,) = naming.names(EMBEDDING_WEIGHT)
+    if head is not None and head.dtype == there[embedding].dtype and not head.equals(there[embedding]):
+        raise UsageError(
+            f"{source} is tied by its configuration, and has an output projection that is not its embedding; set "
+            "model.tie_embeddings=false to start from both"
+        )
+
+
+def _check_names_and_kinds(there: Mapping[str, StoredTensor], known: str, prefix: str, source: str) -> None:
+    """Raise `UsageError` for weights that are rounded for inference, and for names that a wrapper has prefixed.
+
+    `known` is the name of a tensor that every such checkpoint has.
+    """
+    if rounded := next((name for name, one in there.items() if one.dtype.startswith(("I", "U", "F8", "F4"))), None):
+        dtype = there[rounded].dtype
+        raise UsageError(
+            f"{source} has {rounded} in {dtype}, rounded for inference; name the model that it was made of"
+        )
+    wrapped = next((name for name in there if name.endswith(f".{known}")), None)
+    if known not in there and wrapped is not None:
+        before = wrapped.removesuffix(known).removesuffix(prefix)
+        raise UsageError(f"names of {source} begin with {before!r}, as of a wrapped model; save the model inside it")
+
+
+def _differing(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> list[str]:
+    differ = [
+        f"{name} is {_shape(found.get(name))} and should be {_shape(shape)}"
+        for name, shape in wanted.items()
+        if found.get(name) != shape
+    ]
+    return differ + [f"{name} is not part of the model" for name in found if name not in wanted]
+
+
+def _refuse(differ: list[str], source: str) -> None:
+    if differ:
+        more = f" and {len(differ) - _LISTED} more" if len(differ) > _LISTED else ""
+        raise UsageError(f"the weights of {source} do not fit the model: {'; '.join(differ[:_LISTED])}{more}")
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else "×".join(map(str, shape))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, Run
-from assay.cost.parameters import active_parameter_count, parameter_count
+from assay.cost.gpt_tape import active_parameter_count, parameter_count
 from assay.data.prepared_folder import read_manifest
 from assay.data.progress import Progress, silent
 from assay.launch.prepare import ready

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.config.source import names_a_function
+from assay.config.extensions import names_a_function
 from assay.errors import UsageError, short_text
 from assay.launch.base_tree import BaseTree
 from assay.launch.gpu_peak import last_message

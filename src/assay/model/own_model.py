@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from assay.config.extensions import call_function
 from assay.config.run import ResolvedRun
-from assay.config.source import call_function
 from assay.errors import UsageError
 from assay.model.loss import Count, TargetTally
 from assay.model.own_batches import MakeBatches, MakeValidation, OwnBatches

@@ -1,7 +1,6 @@
-"""Optimizations, one file each. `optimization` is their interface, `discovery` finds them."""
+"""Optimizations, one file each. `optimization` is their interface, `stack` finds them."""
 
 from assay.optimizations.card import Card, availability, card
-from assay.optimizations.discovery import catalogue, forget, is_own, optimizations_of, resolve, search
 from assay.optimizations.optimization import (
     Conflict,
     Numerics,
@@ -12,13 +11,19 @@ from assay.optimizations.optimization import (
     Unpredicted,
 )
 from assay.optimizations.stack import (
+    catalogue,
     check,
     check_divided,
     expected_of,
+    forget,
+    is_own,
     mesh_of,
     model_weights,
     numerics_of,
+    optimizations_of,
+    resolve,
     resolve_run,
+    search,
     trained_model,
 )
 

@@ -16,11 +16,9 @@ from pydantic import Field
 
 from assay.config import ResolvedRun
 from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
-from assay.cost.layers import FRESH, INPLACE, NONE
-from assay.cost.operation import Flops, Operation, Scratch
+from assay.cost.layers import FRESH, INPLACE, NONE, Tape
+from assay.cost.operation import Flops, Operation, Scratch, Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Tape
-from assay.cost.tensor import Tensor
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

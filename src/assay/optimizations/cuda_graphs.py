@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
+from assay.cost.operation import Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

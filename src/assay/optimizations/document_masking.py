@@ -79,8 +79,7 @@ class DocumentMasking(Optimization):
             raise Conflict(f"document_masking:end={self._end(run)} is no token of a vocabulary of {tokens}")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.operation import Operation
-        from assay.cost.tensor import Tensor
+        from assay.cost.operation import Operation, Tensor
 
         (causal,) = (one for one in cost.tables if one.name == "mask")
         documents = Tensor("documents", (cost.batch.tensors[0].shape[0], *causal.shape), "bool")

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import PositiveFloat
 
 from assay.config import ModelConfig, ResolvedRun
-from assay.cost.layers import soft_cap
+from assay.cost.layers import Writer, soft_cap
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Writer
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ModelConfig, ResolvedRun
+from assay.cost.layers import Tape
 from assay.cost.operation import Operation
 from assay.cost.step_cost import Cost, baseline
-from assay.cost.tape import Tape
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

@@ -24,7 +24,7 @@ from assay.reference.expected import Expected
 if TYPE_CHECKING:
     from assay.cost import Cost, Tape
     from assay.cost.mesh_layout import Layout
-    from assay.cost.tensor import Tensor
+    from assay.cost.operation import Tensor
     from assay.hardware import Machine
     from assay.step.program import Program
 
@@ -102,8 +102,8 @@ class SdpaAttention(Optimization):
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
         from assay.cost.attention_tape import flash, math_attention
+        from assay.cost.layers import Writer
         from assay.cost.rewrites.attention_cores import exchange_core
-        from assay.cost.tape import Writer
 
         def fused(site: str, q: "Tensor", k: "Tensor", v: "Tensor") -> "Tape":
             writer = Writer(site, {q.name: q, k.name: k, v.name: v})

@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ModelConfig, ResolvedRun
-from assay.cost.layers import squared_relu
-from assay.cost.operation import Operation
+from assay.cost.layers import Tape, Writer, squared_relu
+from assay.cost.operation import Operation, alter
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Tape, Writer
-from assay.cost.tensor import alter
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

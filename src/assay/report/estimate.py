@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from assay.cost.simulation.peak_parts import PARTS
+from assay.cost.simulation.timeline import PARTS
 from assay.estimator.every_rank import EveryRank
 from assay.estimator.memory_fit import fit_of
 from assay.records.own import TracedPeak

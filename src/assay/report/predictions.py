@@ -3,8 +3,7 @@
 from assay.cost.simulation.reserved import Interval
 from assay.estimator.cost import Training
 from assay.estimator.memory_fit import Fit, MemoryFit, StepBatch, fit_within
-from assay.estimator.timing.roofline import SHEET_FACTORS
-from assay.estimator.timing.step_time import StepTime
+from assay.estimator.timing.step_time import SHEET_FACTORS, StepTime
 from assay.hardware.kernel_seconds import MEASURED_ON
 from assay.units import format_bytes, format_count, format_seconds
 

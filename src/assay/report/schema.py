@@ -9,9 +9,8 @@ from typing import Any, NotRequired
 from pydantic import ConfigDict
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
-from assay.analysis.effects import Verdict
+from assay.analysis.effects import Resolution, Verdict
 from assay.analysis.row import BreakEven, Figure
-from assay.analysis.timed_processes import Resolution
 from assay.estimator.capacity import Largest
 from assay.hardware import Machine
 from assay.records.anatomy import Operator, Part, Sum

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.config.yaml_text import read_bytes
+from assay.config.loading import read_bytes
 from assay.errors import UsageError, among, short_text
 from assay.units import parse_count
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from assay.config.yaml_text import parse_mapping, read_text
+from assay.config.loading import parse_mapping, read_text
 from assay.errors import UsageError, among, short_text, suggestion
 from assay.studies.base import Study
 from assay.studies.documents import with_published

@@ -8,16 +8,17 @@ and its record do not depend on it.
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from assay.config.home import Home
-from assay.errors import one_line
+from assay.errors import UsageError, among, one_line, short_text
 from assay.executors.base import Ended, News, Planned
 from assay.records.events import BeginEvent, event_of
 from assay.store.event_log import Event
-from assay.tracking import check_names
+from assay.tracking import TRACKERS
 from assay.tracking.process import Failed, TrackerProcess
 
 _Result = TypeVar("_Result")
@@ -159,3 +160,19 @@ def _sentence(name: str, record: str, reason: str) -> str:
     """Return the sentence on a tracker that has failed."""
     later = f"`assay runs track {record} --to {name}` copies it later"
     return f"assay: {name} gets no more copies ({reason}); the records are complete, and {later}"
+
+
+def check_names(names: Sequence[str]) -> list[str]:
+    """Return the names, each once. Raises `UsageError` for another name, and if a library is not installed."""
+    for name in names:
+        if name not in TRACKERS:
+            raise UsageError(f"there is no tracker {short_text(name)}{among(name, TRACKERS)}")
+        if not _installed(name):
+            raise UsageError(f"the tracker {name} needs the package {name}; install with `pip install 'assay[{name}]'`")
+    return list(dict.fromkeys(names))
+
+
+def _installed(library: str) -> bool:
+    """True if a library can be imported; a folder of its name in the working directory is none."""
+    found = find_spec(library)
+    return found is not None and found.origin is not None

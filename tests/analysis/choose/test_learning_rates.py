@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.analysis.choose.learning_rates import RateSeries, learning_rates
+from assay.analysis.choose.series import RateSeries, learning_rates
 from assay.analysis.comparison import analyse
 from support.comparisons import record
 from support.swept import Figures, cut_short, factorial_record

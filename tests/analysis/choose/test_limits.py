@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from assay.analysis.choose.limits import Limit, limits
 from assay.analysis.comparison import analyse
+from assay.analysis.row import Limit, limits
 from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from scipy.stats import t
 
-from assay.analysis.choose.target import RowTarget, Targets, sustained_step, targets, trailing
+from assay.analysis.choose.answer import RowTarget, Targets, sustained_step, targets, trailing
 from assay.analysis.comparison import analyse
-from assay.analysis.effects import SKEWED
-from assay.analysis.metrics.time import STEP_SECONDS
-from assay.analysis.timed_processes import figure, rounds
+from assay.analysis.effects import SKEWED, figure, rounds
+from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.records.status import Status
 from assay.records.study import BASELINE, ComparisonRecord, Curve
 from support.comparisons import TREATMENTS, record

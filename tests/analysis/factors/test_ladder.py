@@ -5,8 +5,8 @@ from math import log
 
 import pytest
 
+from assay.analysis.choose.series import Rung, ladder
 from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.factors.ladder import Rung, ladder
 from assay.config import Spec
 from assay.records.published import PublishedStudy
 from assay.records.study import CellResult, Curve

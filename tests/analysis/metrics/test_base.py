@@ -91,7 +91,7 @@ TOKENS = Metric(
 
 RATE = """
 from assay.analysis.metrics import Metric
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS
 
 RATE = Metric(
     name="sequences_per_second", title="sequences/s", unit="per_second", better="higher", kind="timed", meaning="…",
@@ -225,7 +225,7 @@ def test_a_metric_that_a_file_imports_is_none_of_its_own(folder: Path) -> None:
     ("text", "says"),
     [
         ('"""Nothing."""', "toys.py defines no metric; define an assay.analysis.metrics.Metric in it"),
-        ("from assay.analysis.metrics.time import STEP_SECONDS", "toys.py defines no metric"),
+        ("from assay.analysis.metrics.standard import STEP_SECONDS", "toys.py defines no metric"),
         (TOYS.replace("block_tokens", "val_loss"), "toys.py defines the metric 'val_loss', which exists"),
         (TOYS.replace("block_tokens", "parameters"), "toys.py defines the metric 'parameters', which exists"),
         (TOYS.replace('unit="count"', 'unit="pieces"'), "toys.py cannot be imported .* has unit='pieces'; choose "),

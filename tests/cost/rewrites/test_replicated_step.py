@@ -12,7 +12,7 @@ from assay.config import ModelConfig, Run
 from assay.config.mesh import Mesh
 from assay.cost import Cost, baseline, executed_flops, replay
 from assay.cost.rewrites.replicated_step import computing_in, shard_ledger
-from assay.cost.step_parts import Sharding
+from assay.cost.step_cost import Sharding
 from assay.cost.work import communications
 
 MODEL = ModelConfig(n_layer=2, n_head=2, n_embd=32, context_length=16, vocab_size=64)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from assay.config import ModelConfig, Run, TrainingConfig
 from assay.cost import Cost, Gradient, Instant, baseline, executed_flops, replay
 from assay.cost.pipeline_schedules import Action, Kind, Schedule
-from assay.cost.step_parts import Backward, Batch, OptimizerStep, Pipeline
+from assay.cost.step_cost import Backward, Batch, OptimizerStep, Pipeline
 from support.tapes import Makes, N, cost, operation, tensor
 
 SUM, IN_BACKWARD, IN_UPDATE = 4, 3 * 4, 2 * 4

@@ -8,8 +8,7 @@ import pytest
 from assay.config import Run, Spec, load
 from assay.config.loading import stack as specs
 from assay.cost.simulation.allocator import Category, Part, Storage
-from assay.cost.simulation.peak_parts import CATEGORIES, PARTS, Sorted, compose_peak, peak_blocks
-from assay.cost.simulation.timeline import replay
+from assay.cost.simulation.timeline import CATEGORIES, PARTS, Sorted, compose_peak, peak_blocks, replay
 from assay.estimator import Estimate, estimate
 from assay.estimator.every_rank import estimate_every_rank
 from assay.hardware import Machine

@@ -6,9 +6,8 @@ import pytest
 
 from assay.cost import Cost, replay
 from assay.cost.simulation.caching_allocator import SMALL_REQUEST, block_bytes
-from assay.cost.simulation.peak_parts import compose_peak
 from assay.cost.simulation.reserved import Interval, RecordedLedger, _played, record_events, reserved_bytes, with_update
-from assay.cost.simulation.timeline import play
+from assay.cost.simulation.timeline import compose_peak, play
 from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from support.allocators import Slow

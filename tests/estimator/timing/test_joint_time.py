@@ -7,7 +7,7 @@ from assay.cost.pipeline_bubble import bubble_fraction
 from assay.cost.work import communications
 from assay.estimator import estimate
 from assay.estimator.timing.joint_time import bubble_share, idle_shares, step_seconds_over_ranks
-from assay.estimator.timing.roofline import stage_time, step_seconds, update_seconds
+from assay.estimator.timing.step_time import stage_time, step_seconds, update_seconds
 from assay.hardware import Machine
 from assay.hardware.links import Link
 from support.machines import LINK, MEASURED

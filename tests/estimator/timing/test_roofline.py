@@ -5,9 +5,9 @@ import pytest
 from assay.config import Spec
 from assay.cost import Cost
 from assay.estimator import estimate
-from assay.estimator.timing.roofline import OPERATORS_FACTOR, PEAKS_FACTOR, error_factor, step_seconds
+from assay.estimator.timing.step_time import OPERATORS_FACTOR, PEAKS_FACTOR, error_factor, step_seconds
 from assay.hardware import Rates
-from assay.hardware.operator_speeds import CALLING, MOVING, OperatorSpeed, flash_key, key_of
+from assay.hardware.detect import CALLING, MOVING, OperatorSpeed, flash_key, key_of
 from assay.optimizations import resolve_run
 from support.advice import HERE, RATES, small
 

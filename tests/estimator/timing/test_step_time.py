@@ -8,7 +8,7 @@ import pytest
 from assay.config import ResolvedRun
 from assay.estimator import estimate
 from assay.estimator.timing.step_time import affine, at_depth, digest
-from assay.hardware.description import Machine
+from assay.hardware.detect import Machine
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import resolve_run
 from support.machines import MEASURED

@@ -4,7 +4,7 @@ import pytest
 
 from assay import api
 from assay.estimator import estimate
-from assay.estimator.timing import roofline
+from assay.estimator.timing import step_time
 from assay.estimator.timing.works import pass_work, update_work
 from assay.hardware.devices import absent_machine
 from support.advice import RATES
@@ -25,8 +25,8 @@ def test_the_sums_of_kernels_are_those_of_the_played_step() -> None:
 
 def test_measured_rates_give_the_roofline() -> None:
     cost, rates = estimate(RUN, absent_machine("h200")).cost, RATES.model_copy(update={"device": "cuda"})
-    assert pass_work(cost, rates) == roofline.pass_work(cost, rates)
-    assert update_work(cost, rates) == roofline.update_work(cost, rates)
+    assert pass_work(cost, rates) == step_time.pass_work(cost, rates)
+    assert update_work(cost, rates) == step_time.update_work(cost, rates)
 
 
 def test_a_dtype_without_a_peak_has_no_work() -> None:

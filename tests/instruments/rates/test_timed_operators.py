@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from assay.hardware.operator_speeds import CALLING, FLASH_DEPTHS, MOVING, flash_key, key_of
+from assay.hardware.detect import CALLING, FLASH_DEPTHS, MOVING, flash_key, key_of
 from assay.instruments.rates import timed_operators
 from support.advice import RATES
 

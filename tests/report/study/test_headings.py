@@ -7,8 +7,7 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.published import PublishedStudy
 from assay.records.study import Expectation
-from assay.report.study.headings import finding
-from assay.report.study.view import StudyView, all_sections
+from assay.report.study.view import StudyView, all_sections, finding
 from support.comparisons import FACTORS, LABELS, TREATMENTS, record
 from support.factorials import compared, factorial
 from support.swept import Figures, factorial_record
@@ -143,6 +142,6 @@ def test_a_part_without_a_finding_keeps_its_title(comparison: Comparison) -> Non
 
 def test_findings_are_of_parts_that_exist() -> None:
     from assay.report.comparison.figures import TITLES
-    from assay.report.study.headings import _FINDINGS
+    from assay.report.study.view import _FINDINGS
 
     assert set(_FINDINGS) <= {*TITLES, *(one.name for one in all_sections())}

@@ -8,7 +8,7 @@ import pytest
 
 from assay.analysis.choose.answer import answers
 from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.row_names import control_name, level_names
+from assay.analysis.factors.layout import control_name, level_names
 from assay.api.runs import import_archive
 from assay.api.study import show
 from assay.config import Home

@@ -10,7 +10,7 @@ import pytest
 from assay.config import Home
 from assay.launch import spawn as launcher
 from assay.launch.prepare import ReadyRun
-from assay.launch.run_lock import claim_folder
+from assay.launch.spawn import claim_folder
 from assay.records.status import Status
 from assay.store.result import compose
 from assay.store.run_folder import RunFolder

@@ -29,10 +29,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.factors.layout import FactorLayout, layout, level_name
 from assay.analysis.metrics import Metric
-from assay.analysis.metrics.communication import SENT_BYTES
-from assay.analysis.metrics.loss import loss_of
-from assay.analysis.metrics.memory import PROCESS_PEAK_BYTES, TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import PROCESS_PEAK_BYTES, SENT_BYTES, STEP_SECONDS, TENSORS_PEAK_BYTES, loss_of
 from assay.analysis.row import Row, usable
 from assay.errors import UsageError, among, short_text
 from assay.records.study import BASELINE, CellResult

@@ -44,7 +44,7 @@ from assay.analysis.choose.criteria import (
 )
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.loss import loss_of
+from assay.analysis.metrics.standard import loss_of
 from assay.analysis.row import Row, seeds_of
 from assay.errors import UsageError, short_text, suggestion
 from assay.records.study import BASELINE

@@ -51,12 +51,11 @@ from numpy.typing import NDArray
 
 from assay.analysis.caveats import comparable_times, ended_claims, same_environment
 from assay.analysis.comparison import Comparison
-from assay.analysis.effects import LEAST_SEEDS, LOSS_STEP, typical
+from assay.analysis.effects import CONTROLS, LEAST_SEEDS, LOSS_STEP, designs, observations, rounds, typical
 from assay.analysis.factors.layout import Change, FactorLayout, layout
 from assay.analysis.intervals import LEAST_DEGREES, Differences, Floats, critical_values
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.row import usable
-from assay.analysis.timed_processes import CONTROLS, designs, observations, rounds
 from assay.config.base import Frozen
 from assay.records.study import BASELINE, CellResult
 

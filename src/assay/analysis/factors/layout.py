@@ -2,12 +2,19 @@
 
 The control's level is the first of each factor, whichever row is listed first. A placebo is a level of its own. Cells
 without levels, in old records, differ in their optimizations only: their level is the label of the row.
+
+Short names of a study's rows for a reader, such as ``"context × 2 · sgd"``. A row is named by what it changes in the
+control: what all rows share is not repeated. A level that says enough stands without its factor. A technique stands
+without its fields where the study has it with one set of them only. A setting with three numbers or more is always
+named. Two rows never have the same name.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from assay.config.run import Spec
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord
 from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
 
@@ -119,3 +126,109 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+JOINT = " · "
+"""Stands between the levels of a name."""
+_PLUS = " + "
+_SWEEP = 3
+"""Least number of values of a setting that makes it part of every name."""
+_ACRONYMS = {"sgd": "SGD"}
+
+
+def row_names(record: ComparisonRecord) -> dict[str, str]:
+    """Return a short name for each row of a study, by its treatment; both controls keep theirs."""
+    named = names_of(planned_layout(record))
+    return {**{row: row for row in record.treatments}, **named, BASELINE: BASELINE, AGAIN: AGAIN}
+
+
+def planned_names(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return a short name for each row of a study that is planned, by its treatment; both controls keep theirs."""
+    return {**{one.treatment: one.treatment for one in cells}, **names_of(layout_of_cells(cells))}
+
+
+def cell_names(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return a short name for each cell of a study that is planned, such as ``"lion · 4 layers, seed 0"``."""
+    rows = planned_names(cells)
+    return {one.name: rows[one.treatment] + one.name.removeprefix(one.treatment) for one in cells}
+
+
+def names_of(layout: FactorLayout) -> dict[str, str]:
+    """Return a short name for each row of a layout but the control; where two would be alike, both keep their own."""
+    fields, swept = _fields(layout), _swept(layout)
+    named = {row: _named(_said(layout, row, swept), fields) or row for row in layout.rows if row != BASELINE}
+    often = Counter(named.values())
+    return {row: name if often[name] == 1 else row for row, name in named.items()}
+
+
+def control_name(record: ComparisonRecord) -> str:
+    """Return the levels of a study's control, such as ``"rate 6e-4 · batch 12"``; empty without names."""
+    layout = planned_layout(record)
+    levels = [(factor.key, factor.levels[0]) for factor in layout.factors if factor.levels]
+    told = [(key, level) for key, level in levels if level not in (NONE, "default")]
+    return _named(told, _fields(layout)) if record.name else ""
+
+
+def level_names(record: ComparisonRecord) -> dict[Change, str]:
+    """Return a short name for each level of each factor, by key and level."""
+    layout = planned_layout(record)
+    fields = _fields(layout)
+    return {(one.key, level): _named([(one.key, level)], fields) for one in layout.factors for level in one.levels}
+
+
+def _swept(layout: FactorLayout) -> frozenset[str]:
+    """Return the settings with so many numbers that a row without its number would be a riddle."""
+    several = (one for one in layout.factors if len(layout.factors) > 1 and len(one.levels) >= _SWEEP)
+    return frozenset(one.key for one in several if all(map(is_number, one.levels)))
+
+
+def _said(layout: FactorLayout, row: str, swept: frozenset[str]) -> tuple[Change, ...]:
+    """Return the levels by which a row is named: those that are not the control's, and those of swept settings."""
+    both = zip(layout.factors, layout.rows[row], strict=True)
+    return tuple((one.key, level) for one, level in both if level != one.levels[0] or one.key in swept)
+
+
+def _named(changes: Iterable[Change], fields: Mapping[str, Sequence[str]]) -> str:
+    return JOINT.join(
+        _stack(level, fields) if key == OPTIMIZATIONS else level_name(key, level) for key, level in changes
+    )
+
+
+def _stack(level: str, fields: Mapping[str, Sequence[str]]) -> str:
+    """Return the techniques of a level; the fields of one that the study has with several follow its name."""
+    if level == NONE or is_placebo(level):
+        return "no optimization" if level == NONE else level
+    return _PLUS.join(_technique(one, fields) for one in _specs(level)) or level
+
+
+def _technique(one: Spec, fields: Mapping[str, Sequence[str]]) -> str:
+    unlike = [name for name in fields[one.name] if name in one.fields]
+    alone = len(fields[one.name]) == 1
+    shown = [f"{one.fields[name]}" if alone else f"{name.replace('_', ' ')} {one.fields[name]}" for name in unlike]
+    return " ".join((_ACRONYMS.get(one.name, one.name), *shown))
+
+
+def _fields(layout: FactorLayout) -> dict[str, list[str]]:
+    """Return the fields by technique in which its uses over the whole study differ."""
+    stacks = (one for factor in layout.factors if factor.key == OPTIMIZATIONS for one in factor.levels)
+    uses: dict[str, list[Spec]] = {}
+    for one in (spec for stack in stacks for spec in _specs(stack)):
+        uses.setdefault(one.name, []).append(one)
+    return {
+        name: [key for key in dict.fromkeys(key for one in some for key in one.fields) if not _agree(some, key)]
+        for name, some in uses.items()
+    }
+
+
+def _agree(some: Sequence[Spec], key: str) -> bool:
+    return len({str(one.fields.get(key)) for one in some}) == 1
+
+
+def _specs(stack: str) -> tuple[Spec, ...]:
+    """Return the techniques of a level; none if it is a name of its own."""
+    if stack == NONE or is_placebo(stack):
+        return ()
+    try:
+        return Spec.parse_stack(stack)
+    except ValueError:
+        return ()

@@ -81,7 +81,7 @@ class Metric:
 
 
 _FRAME = {"__init__", "base"}
-_FIRST = ("memory", "time", "loss", "communication", "gradients")
+_FIRST = ("standard", "gradients")
 """Modules whose metrics are the first columns, in this order. Metrics of others follow by name."""
 
 

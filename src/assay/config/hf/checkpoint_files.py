@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.config.yaml_text import LONGEST_BYTES, read_bytes
+from assay.config.loading import LONGEST_BYTES, read_bytes
 from assay.errors import UsageError
 
 

@@ -8,6 +8,7 @@ at a time.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from assay.cost.operation import Tensor
 from assay.cost.optimizers.updates import (
     AdamWUpdate,
     Instant,
@@ -20,7 +21,6 @@ from assay.cost.optimizers.updates import (
     in_order,
     like,
 )
-from assay.cost.tensor import Tensor
 
 
 @dataclass(frozen=True)

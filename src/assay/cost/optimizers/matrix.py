@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from assay.cost.gpu_kernels import norm_along, norm_of_one
 from assay.cost.kernels import Gpu
+from assay.cost.operation import DTYPE_BYTES, Tensor
 from assay.cost.optimizers.updates import (
     AdamWUpdate,
     Instant,
@@ -26,7 +27,6 @@ from assay.cost.optimizers.updates import (
     groups,
     like,
 )
-from assay.cost.tensor import DTYPE_BYTES, Tensor
 
 _STEPS = 5
 """Steps of the iteration."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from assay.cost.operation import Tensor
 from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, comparison_traffic, each, groups, like
-from assay.cost.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from assay.cost.kernels import Gpu
-from assay.cost.tensor import BLANK, DTYPE_BYTES, Tensor, alter
+from assay.cost.operation import BLANK, DTYPE_BYTES, Tensor, alter
 
 Pieces = Mapping[str, Tensor]
 

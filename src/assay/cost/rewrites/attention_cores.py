@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from assay.cost.layers import Tape
+from assay.cost.operation import Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Tape
-from assay.cost.tensor import Tensor
 
 CORE = ".attention.core"
 """Part of a site's name that marks it as an attention core."""

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from assay.cost.attention_tape import MATH, returned_in, with_kernel
 from assay.cost.layers import RMS_NORM, composed_norm, is_composed_norm
-from assay.cost.operation import Gradient, Operation
+from assay.cost.operation import Gradient, Operation, Tensor, alter
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor, alter
 
 LIFTED = {"aten._log_softmax", "aten.nll_loss_forward"}
 """Operations of the loss, which a CPU computes in float32 whatever the low dtype."""

@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
+from assay.cost.layers import Tape
+from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending, Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Tape
-from assay.cost.tensor import Tensor
 
 _AXIS = "dp"
 _EXCHANGE = Sending("all_to_all", _AXIS)

@@ -9,10 +9,9 @@ row of operations that do nothing in forward, each with the temporaries of one i
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.cost.operation import Gradient, Operation, Scratch
+from assay.cost.layers import Writer
+from assay.cost.operation import Gradient, Operation, Scratch, Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Writer
-from assay.cost.tensor import Tensor
 
 FORMAT = "float8_e4m3fn"
 """dtype of rounded inputs and weights. Gradients have another of as many bytes."""

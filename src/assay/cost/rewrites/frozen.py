@@ -9,10 +9,8 @@ ever.
 
 from collections.abc import Collection
 
-from assay.cost.layers import GROUPED, is_composed_norm
-from assay.cost.operation import Flops, Gradient, Operation
-from assay.cost.tape import Tape
-from assay.cost.tensor import alter
+from assay.cost.layers import GROUPED, Tape, is_composed_norm
+from assay.cost.operation import Flops, Gradient, Operation, alter
 
 _PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", GROUPED)
 _LOSS_IN_CHUNKS = "aten.cross_entropy_loss"

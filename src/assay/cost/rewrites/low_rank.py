@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay.config import ModelConfig
 from assay.cost import layers
-from assay.cost.operation import Operation
-from assay.cost.parameters import parameters
-from assay.cost.tape import Writer
-from assay.cost.tensor import Tensor, alter
+from assay.cost.gpt_tape import parameters
+from assay.cost.layers import Writer
+from assay.cost.operation import Operation, Tensor, alter
 
 if TYPE_CHECKING:
     from assay.cost.step_cost import Cost

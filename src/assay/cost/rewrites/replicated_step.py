@@ -7,10 +7,10 @@ rows. The bytes are those of `cost.simulation.fsdp_groups`, the communications t
 from collections.abc import Iterator
 from dataclasses import replace
 
+from assay.cost.operation import DTYPE_BYTES
 from assay.cost.rewrites.sixteen_bits import narrow_ledger
 from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import DTYPE_BYTES
 
 _AXIS = "dp"
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from assay.cost.attention_tape import FLASH, MATH, returned_in, with_kernel
 from assay.cost.layers import RMS_NORM, is_composed_norm
-from assay.cost.operation import Operation
+from assay.cost.operation import Operation, Tensor, alter
 from assay.cost.rewrites.autocast import LIFTED, cast_for, composed_in_float32
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor, alter
 
 _WIDE_EXTRAS = {FLASH}
 _WIDE_EXTRAS_ON_CUDA = {"aten.native_layer_norm", RMS_NORM}

@@ -27,10 +27,12 @@ from assay.cost.simulation.allocator import (
     GRADIENT,
     NUMBER,
     Category,
+    Returned,
+    Segment,
     Storage,
+    before_product,
 )
 from assay.cost.simulation.fsdp_groups import ShardedGroup
-from assay.cost.simulation.lifetimes import Returned, Segment, before_product
 from assay.cost.simulation.step_state import FLOAT32, Gradients, Holders, PlayedStage, PlayedStep
 from assay.cost.workspaces import AUTOGRAD, CALLER
 

@@ -11,11 +11,11 @@ Segments that a caching allocator keeps are left out (`caching_allocator`).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from assay.cost.operation import Tensor
 from assay.cost.simulation.allocator import Category, Ledger, Storage
 from assay.cost.simulation.caching_allocator import block_bytes
 from assay.cost.simulation.timeline import play
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor
 
 _PAGE, _MAPPED = 4096, 64 * 2**10
 _HEADER, _SMALL = 136, 64

@@ -18,7 +18,7 @@ from assay.api.laws import fit
 from assay.api.optimal import frontier_of
 from assay.api.scaling_study import answer
 from assay.config.home import Home
-from assay.config.yaml_text import read_bytes
+from assay.config.loading import read_bytes
 from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, short_text
 from assay.scaling.fitted import FittedLaw

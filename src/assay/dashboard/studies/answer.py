@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import Comparison, analyse
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES
 from assay.config.home import Home
 from assay.errors import UsageError
 from assay.records.events import CellEndEvent, CellStartEvent

@@ -9,7 +9,7 @@ left is that of the board in a terminal, by the times of the log. So it does not
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.analysis.row_names import cell_names
+from assay.analysis.factors.layout import cell_names
 from assay.config.home import Home
 from assay.errors import UsageError, legible
 from assay.executors.base import Planned

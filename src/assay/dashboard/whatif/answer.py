@@ -19,7 +19,7 @@ from typing import Any
 from assay import api
 from assay.config.home import Home
 from assay.config.mesh import AXES
-from assay.cost.simulation.peak_parts import CATEGORIES
+from assay.cost.simulation.timeline import CATEGORIES
 from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_sentence, fit_words
 from assay.dashboard.whatif.places import KnownMachines
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from assay.api import gpu_peak, trace
-from assay.config.source import names_a_function
+from assay.config.extensions import names_a_function
 from assay.dashboard.whatif.question import ABSENT, HERE
 from assay.errors import UsageError, among, short_text
 from assay.hardware import detect

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assay.cost import Cost, Operation
-from assay.cost.operation import Gradient
-from assay.cost.tensor import alter
+from assay.cost.operation import Gradient, alter
 from assay.estimator.timing.launched_kernels import backward, forward, gradient_sum
 from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play, play_repeated
 from assay.hardware.kernel_seconds import (

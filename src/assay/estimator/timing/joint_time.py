@@ -21,7 +21,7 @@ from assay.cost.pipeline_bubble import Played, StageTime, play, play_chunks
 from assay.cost.pipeline_schedules import Schedule
 from assay.cost.work import communications
 from assay.estimator.alpha_beta import seconds
-from assay.estimator.timing.roofline import stage_time, step_seconds, update_seconds
+from assay.estimator.timing.step_time import stage_time, step_seconds, update_seconds
 from assay.hardware import Rates
 from assay.hardware.links import Link, Network
 

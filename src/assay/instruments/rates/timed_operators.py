@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.hardware import Rates
-from assay.hardware.operator_speeds import CALLING, FLASH_DEPTHS, MOVING, OperatorSpeed, flash_key, key_of
+from assay.hardware.detect import CALLING, FLASH_DEPTHS, MOVING, OperatorSpeed, flash_key, key_of
 from assay.instruments.memory.resident_memory import keep_freed_memory
 from assay.instruments.rates.agreement import repeat_trial
 

@@ -19,9 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
-from assay.cost.operation import Gradient, Operation, Scratch
+from assay.cost.operation import Gradient, Operation, Scratch, Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor
 
 _SOFTMAXES = {"aten._softmax", "aten._log_softmax", "aten._safe_softmax"}
 """Operations recomputed from their input, the maximum of each row, and the row's sum."""

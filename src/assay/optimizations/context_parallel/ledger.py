@@ -29,12 +29,10 @@ from dataclasses import replace
 from assay.cost import layers
 from assay.cost.attention_tape import FLASH
 from assay.cost.kernels import CPU, Kernels
-from assay.cost.layers import FRESH
-from assay.cost.operation import Collectives, Exchange, Flops, Gradient, Operation, Scratch, Sending
+from assay.cost.layers import FRESH, Tape, Writer
+from assay.cost.operation import Collectives, Exchange, Flops, Gradient, Operation, Scratch, Sending, Tensor
 from assay.cost.rewrites.attention_cores import CORE, exchange_core
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Tape, Writer
-from assay.cost.tensor import Tensor
 
 _AXIS = "cp"
 _BESIDE_GATHERED_FORWARD, _WIDE_BACKWARD, _NARROW_BACKWARD = 4, 7, 4

@@ -21,12 +21,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from assay.cost.collectives import Communication
-from assay.cost.layers import GROUPED
-from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending
+from assay.cost.layers import GROUPED, Tape
+from assay.cost.operation import Collectives, Gradient, Operation, Scratch, Sending, Tensor
 from assay.cost.rewrites.experts import by_experts
 from assay.cost.step_cost import Cost
-from assay.cost.tape import Tape
-from assay.cost.tensor import Tensor
 
 _AXIS = "tp"
 _ALL_REDUCE = Sending("all_reduce", _AXIS)

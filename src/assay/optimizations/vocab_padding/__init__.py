@@ -14,9 +14,8 @@ from pydantic import Field
 
 from assay.config import ResolvedRun
 from assay.config.model import EMBEDDING_WEIGHT, HEAD_WEIGHT
-from assay.cost.operation import Flops, Gradient, Operation
+from assay.cost.operation import Flops, Gradient, Operation, Tensor
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

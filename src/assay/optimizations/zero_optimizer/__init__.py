@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.config import ResolvedRun
 from assay.cost.collectives import Communication
 from assay.cost.kernels import CPU, Kernels
+from assay.cost.operation import Tensor
 from assay.cost.optimizers.updates import Instant
 from assay.cost.step_cost import Cost
-from assay.cost.tensor import Tensor
 from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import HeldParameter, Trace, Updated
@@ -103,7 +103,7 @@ class ZeroOptimizer(Optimization):
         return replace(layout, zero=1)
 
     def predict(self, cost: Cost, run: ResolvedRun, machine: "Machine") -> Cost:
-        from assay.cost.parameters import parameters
+        from assay.cost.gpt_tape import parameters
         from assay.cost.rewrites.replicated_step import replica_ledger
 
         # A pipeline's rank that owns both ends has a copy of a tied embedding, under the name of an untied head.

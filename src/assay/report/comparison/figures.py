@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row, usable
 from assay.records.prediction import MemoryOverStep
 from assay.records.study import BASELINE, CellResult

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.comparison import Comparison
+from assay.analysis.factors.layout import control_name
 from assay.analysis.metrics import Metric, metrics
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
+from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
-from assay.analysis.row_names import control_name
 from assay.files import write_file
 from assay.records.memory import highest
 from assay.records.study import CellResult, ComparisonRecord
@@ -40,13 +40,12 @@ from assay.report.comparison.wording import (
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
 from assay.report.kit.page import inline
 from assay.report.kit.view import View
-from assay.report.study.headings import finding
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.sections.wording import in_nats, names
 from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer
-from assay.report.study.view import StudyView
+from assay.report.study.view import StudyView, finding
 from assay.sealed import seal_file
 from assay.units import format_bytes, format_seconds, json_text
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from assay.analysis.row_names import cell_names, planned_names
+from assay.analysis.factors.layout import cell_names, planned_names
 from assay.cost import parameter_count
 from assay.errors import legible
 from assay.executors.base import Ended, Interrupting, News, Piece, Planned, Stepped, Turn, Working
@@ -259,7 +259,7 @@ class Live:
     def __init__(self) -> None:
         from rich.live import Live as Display
 
-        from assay.report.kit.terminal import legible_console
+        from assay.report.blocks import legible_console
 
         self._board = Board()
         self._notice = "preparing"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.analysis.row import Row, seeds_of
 from assay.proofs.mispredicted import differing_text
 from assay.records.study import BASELINE

@@ -11,9 +11,14 @@ from typing import Literal, NamedTuple
 from assay.analysis.effects import LEAST_SEEDS, Effect, Verdict
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.gradients import PROBED
-from assay.analysis.metrics.loss import VAL_LOSS, loss_of
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS, TOKENS_PER_SECOND, rate_of
+from assay.analysis.metrics.standard import (
+    STEP_SECONDS,
+    TENSORS_PEAK_BYTES,
+    TOKENS_PER_SECOND,
+    VAL_LOSS,
+    loss_of,
+    rate_of,
+)
 from assay.analysis.row import BreakEven, Figure, Row
 from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from assay.analysis.choose.answer import Candidate, StudyAnswer, answers, search_outcome
+from assay.analysis.choose.answer import Candidate, RowTarget, StudyAnswer, answers, search_outcome
 from assay.analysis.choose.criteria import LogChange, LossVerdict
-from assay.analysis.choose.learning_rates import RateSeries, rate_sweep
-from assay.analysis.choose.target import RowTarget
+from assay.analysis.choose.series import RateSeries, rate_sweep
 from assay.analysis.claims import placebos
-from assay.analysis.factors.layout import effect_name, layout, level_name
-from assay.analysis.row_names import JOINT, control_name
+from assay.analysis.factors.layout import JOINT, control_name, effect_name, layout, level_name
 from assay.records.status import Status
 from assay.records.study import BASELINE
 from assay.report.study.sections.factor_effects import loss_parts

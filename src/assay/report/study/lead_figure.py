@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from assay.analysis.choose.answer import RowTarget, targets
 from assay.analysis.choose.criteria import log_change, loss_differences, memory_metric, time_change
-from assay.analysis.choose.learning_rates import RateSeries, rate_sweep
-from assay.analysis.choose.target import RowTarget, targets
+from assay.analysis.choose.series import RateSeries, Rung, ladder, rate_sweep
 from assay.analysis.factors.additivity import grids
-from assay.analysis.factors.ladder import Rung, ladder
-from assay.analysis.factors.layout import level_name
-from assay.analysis.row_names import JOINT, level_names
+from assay.analysis.factors.layout import JOINT, level_name, level_names
 from assay.report.comparison.figures import break_names, height, name_rows, point
 from assay.report.kit.drawing import INK, SMALL, SOFT, Panel, marker, series
 from assay.report.study.sections.factor_effects import loss_parts_panels

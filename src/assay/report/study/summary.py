@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assay.analysis.choose.criteria import LossDifference, LossVerdict, loss_differences, memory_metric
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric, metrics
-from assay.analysis.metrics.loss import loss_of
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS, loss_of
 from assay.analysis.row import Row
 from assay.records.status import Status
 from assay.report.comparison.wording import Tone, figure, not_proven, status, texts

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.config.yaml_text import parse_mapping, read_text
+from assay.config.loading import parse_mapping, read_text
 from assay.errors import among, short_text, suggestion
 
 _FOLDER = Path(__file__).parent

@@ -22,7 +22,7 @@ from assay.errors import StorageError, UsageError
 from assay.launch.prepare import ReadyRun, ready
 from assay.launch.progress import RunLines
 from assay.launch.resume import run_to_resume, same_corpus
-from assay.launch.run_lock import claim_folder
+from assay.launch.spawn import claim_folder
 from assay.optimizations import mesh_of
 from assay.store.processes import this_process
 from assay.store.run_folder import RunFolder

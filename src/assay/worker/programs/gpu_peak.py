@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from assay.config.extensions import call_function, parameters_of
 from assay.config.run import ResolvedRun
-from assay.config.source import call_function, parameters_of
 from assay.errors import UsageError, first_line
 from assay.fake import hooks
 from assay.fake.peak import GpuPeak

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from assay.config.extensions import call_function, needed_parameters
 from assay.config.run import ResolvedRun
-from assay.config.source import call_function, needed_parameters
 from assay.errors import UsageError, first_line
 from assay.records.status import Status
 from assay.reference.expected import Kind

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assay.config.source import call_function, needed_parameters, parameters_of
+from assay.config.extensions import call_function, needed_parameters, parameters_of
 from assay.errors import UsageError
 from assay.fake import hooks
 from assay.records.gated import CPU, StepFigures

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay.config.source import call_function
+from assay.config.extensions import call_function
 from assay.errors import UsageError
 from assay.records.status import Status
 from assay.worker.processes.channel import PARENT_GONE, take_standard_output, when_closed

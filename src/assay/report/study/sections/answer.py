@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.caveats import before
 from assay.analysis.choose.answer import Candidate, StudyAnswer, answers
+from assay.analysis.choose.series import ladder
 from assay.analysis.claims import Outcome
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import LEAST_SEEDS
 from assay.analysis.factors.additivity import deviations
 from assay.analysis.factors.changes import ChangeEstimate
-from assay.analysis.factors.ladder import ladder
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.memory import TENSORS_PEAK_BYTES
-from assay.analysis.metrics.time import STEP_SECONDS
+from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES
 from assay.analysis.row import seeds_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.choose.answer import LEAST_EVALUATIONS, RowTarget, Targets, targets
 from assay.analysis.choose.criteria import (
     Criterion,
     LogChange,
@@ -12,7 +13,6 @@ from assay.analysis.choose.criteria import (
     memory_metric,
     time_change,
 )
-from assay.analysis.choose.limits import COMMUNICATING, NEAR_MEMORY, NEAR_RATES, WAITING, RowLimit, limits
 from assay.analysis.choose.ranking import (
     FormulaRanking,
     LossExchange,
@@ -25,10 +25,10 @@ from assay.analysis.choose.ranking import (
     frontier,
     ranking,
 )
-from assay.analysis.choose.target import LEAST_EVALUATIONS, RowTarget, Targets, targets
 from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import metrics
-from assay.analysis.metrics.loss import TRAIN_LOSS, VAL_LOSS, loss_of
+from assay.analysis.metrics.standard import TRAIN_LOSS, VAL_LOSS, loss_of
+from assay.analysis.row import COMMUNICATING, NEAR_MEMORY, NEAR_RATES, WAITING, RowLimit, limits
 from assay.records.study import BASELINE
 from assay.report.blocks import UNKNOWN, Block, Table, quantity
 from assay.report.comparison.wording import status

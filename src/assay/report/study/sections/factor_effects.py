@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.analysis.choose.learning_rates import RateSeries, learning_rates
+from assay.analysis.choose.series import RateSeries, learning_rates
 from assay.analysis.factors.additivity import GridField, SignChange, deviations, grids, sign_changes
 from assay.analysis.factors.changes import FactorEffect, MetricEffects, factor_effects
-from assay.analysis.factors.layout import effect_name
-from assay.analysis.metrics.loss import VAL_LOSS
-from assay.analysis.row_names import level_names
+from assay.analysis.factors.layout import effect_name, level_names
+from assay.analysis.metrics.standard import VAL_LOSS
 from assay.report.blocks import UNKNOWN, Block, Table, figure
 from assay.report.study.section import Section
 from assay.report.study.sections.panels import Estimates, estimate_panels, map_panels, part_panels, rate_panels

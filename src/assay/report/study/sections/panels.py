@@ -15,8 +15,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.analysis.choose.criteria import Criterion
-from assay.analysis.choose.learning_rates import BATCH_SIZE, RateSeries, learning_rates
 from assay.analysis.choose.ranking import CriteriaFront, Standing, frontier
+from assay.analysis.choose.series import BATCH_SIZE, RateSeries, learning_rates
 from assay.analysis.factors.additivity import Deviation, Grid, deviations
 from assay.analysis.factors.changes import ChangeEstimate
 from assay.analysis.factors.layout import Change

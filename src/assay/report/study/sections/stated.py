@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import log
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.choose.series import Multiple, Printed, Rung, ladder
 from assay.analysis.claims import (
     Beside,
     JudgedExpectation,
@@ -17,7 +18,6 @@ from assay.analysis.claims import (
 from assay.analysis.comparison import Comparison
 from assay.analysis.effects import Effect
 from assay.analysis.factors.changes import factor_effects
-from assay.analysis.factors.ladder import Multiple, Printed, Rung, ladder
 from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics import metrics
 from assay.records.published import PublishedColumn, PublishedStudy
