@@ -71,7 +71,7 @@ def page(folder: Path) -> set[tuple[str, str]]:
     from assay.cli.study_output import print_answer
     from assay.config import Home
     from assay.report import view
-    from assay.report.kit.page import write_page
+    from assay.report.kit.view import write_page
 
     home = Home(folder)
     (study,) = (one.removeprefix("reports/") for one in import_archive(STUDY, home=home).new if "reports/" in one)

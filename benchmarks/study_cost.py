@@ -42,7 +42,7 @@ from assay.analysis.comparison import analyse
 from assay.config import Home
 from assay.launch import spawn
 from assay.records.study import CellResult, ComparisonRecord
-from assay.report.kit.page import write_page
+from assay.report.kit.view import write_page
 
 _STUDY = """
 kind: factorial

@@ -35,7 +35,7 @@ from assay.api.runs import import_archive  # noqa: E402
 from assay.api.study import show  # noqa: E402
 from assay.cli.main import app  # noqa: E402
 from assay.config import Home  # noqa: E402
-from assay.report.kit.page import write_page  # noqa: E402
+from assay.report.kit.view import write_page  # noqa: E402
 
 SCALED = "20261101-101010-abcde12"
 LADDER, TABLE = "lecture-ladder", "wikitext-recipe-attention"

@@ -30,7 +30,7 @@ from assay.api.study import show
 from assay.config import Home
 from assay.report import view
 from assay.report.kit.drawing import LIGHT, PRINTED
-from assay.report.kit.page import write_page
+from assay.report.kit.view import write_page
 from assay.report.study.handout import Handout, answer_blocks, handout, markdown_block
 from assay.scaling.points import read_points
 

@@ -11,8 +11,7 @@ from assay.analysis.accuracy import Accuracy, accuracy, device_of, quantile
 from assay.config import Home
 from assay.config.run import Spec
 from assay.records.environment import Environment
-from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles

@@ -16,8 +16,7 @@ from assay.analysis.row import Row
 from assay.config import Run
 from assay.optimizations import Numerics, numerics_of
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, Predicted
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import Block, GpuState, Outside, Round

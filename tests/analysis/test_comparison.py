@@ -8,7 +8,7 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.effects import Verdict
 from assay.analysis.metrics import metrics
 from assay.analysis.row import Row
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
 from support.comparisons import FACTORS, TREATMENTS, record

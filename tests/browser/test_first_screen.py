@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.analysis.comparison import analyse
-from assay.report.kit.page import render
+from assay.report.kit.view import render
 from support.comparisons import record
 from support.docs import DOCS, program
 

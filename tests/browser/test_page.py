@@ -10,7 +10,7 @@ import pytest
 
 from assay.analysis.comparison import analyse
 from assay.records.study import ComparisonRecord
-from assay.report.kit.page import render
+from assay.report.kit.view import render
 from support.comparisons import record
 from support.docs import DOCS, program
 from support.factorials import compared, factorial

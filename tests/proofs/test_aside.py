@@ -3,7 +3,7 @@
 import pytest
 
 from assay.proofs.aside import bound_bytes, kept_aside
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 
 MIB = 2**20
 

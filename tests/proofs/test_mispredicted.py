@@ -6,8 +6,7 @@ import pytest
 
 from assay.config import ResolvedRun
 from assay.proofs.mispredicted import differing_blocks, differing_text, mispredictions
-from assay.records.memory import Memory, PeakBlock
-from assay.records.prediction import Predicted, PredictedRank
+from assay.records.prediction import Memory, PeakBlock, Predicted, PredictedRank
 from assay.records.ranks import RankResult, Sent
 from assay.records.run import RunResult
 from assay.records.status import Status

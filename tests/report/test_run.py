@@ -8,8 +8,7 @@ from assay.config import Home
 from assay.errors import START_AGAIN
 from assay.launch.spawn import claim_folder
 from assay.records.gradients import GradientProbe, NoiseScale
-from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, Predicted
 from assay.records.run import SampledText
 from assay.records.status import Status
 from assay.records.timing import Block

@@ -5,7 +5,7 @@ from pathlib import Path
 from assay.analysis.comparison import analyse
 from assay.config import Home
 from assay.records.study import ComparisonRecord
-from assay.report.kit.page import render, write_page
+from assay.report.kit.view import render, write_page
 from assay.report.scaling_study_view import FIGURES
 from support.scaled import STUDY, scaled_record
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, Expectation, Halving, StudyEnding
 from support.comparisons import FACTORS, TREATMENTS, record

@@ -12,8 +12,7 @@ from assay.config import Home
 from assay.launch import prepare
 from assay.records.events import event_of
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, Predicted
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store.result import RunFigures, result_of

@@ -12,7 +12,7 @@ from assay.config import Home, validate
 from assay.config.run import OwnRows
 from assay.optimizations import resolve_run
 from assay.parallel.process_rank import ALONE, Ranks
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.records.timing import Block
 from assay.store.run_folder import RunFolder
 from assay.training.sampled_text import LONGEST

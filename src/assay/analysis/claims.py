@@ -29,8 +29,7 @@ from assay.analysis.row import Row, usable
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, among, short_text
 from assay.records.published import PrintedChange, PublishedColumn, PublishedRow, PublishedStudy
-from assay.records.study import BASELINE, Curve, Expectation
-from assay.studies.factors import is_placebo
+from assay.records.study import BASELINE, Curve, Expectation, is_placebo
 
 if TYPE_CHECKING:
     from assay.analysis.factors.changes import MetricEffects

@@ -30,8 +30,7 @@ from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.standard import PROCESS_PEAK_BYTES, STEP_SECONDS
 from assay.config.base import Frozen
 from assay.records.evidence import Evidence, ValueProof
-from assay.records.memory import highest
-from assay.records.prediction import Predicted
+from assay.records.prediction import Predicted, highest
 from assay.records.ranks import RankResult
 from assay.records.run import RunResult
 from assay.records.status import Status

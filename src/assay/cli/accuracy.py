@@ -24,7 +24,7 @@ def accuracy(page: _Page = None, as_json: Json = False) -> None:
     """
     from assay import api
     from assay.cli.console import print_view
-    from assay.report.kit.page import check_page
+    from assay.report.kit.view import check_page
 
     if page is not None:
         check_page(page)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as_json: bool) -> None:
     """Predict a study and print it; with `page`, write its page and print the path last."""
     from assay.cli.console import note, print_view
-    from assay.report.kit.page import check_page
+    from assay.report.kit.view import check_page
 
     if page is not None:
         check_page(page)

@@ -94,7 +94,7 @@ def study_report(study: _Study, page: Page = None, as_json: Json = False) -> Non
     from assay.api.scaling_study import answer
     from assay.config import Home
     from assay.report import view
-    from assay.report.kit.page import write_page
+    from assay.report.kit.view import write_page
 
     shown = view(answer(study))
     print_answer(shown, write_page(shown, Home(), page), as_json)

@@ -309,7 +309,7 @@ def report_study(
     """
     from assay.api.study import show
     from assay.config import Home
-    from assay.report.kit.page import write_page
+    from assay.report.kit.view import write_page
     from assay.report.study.handout import FORMATS, write_handout
     from assay.report.study.view import StudyView
 

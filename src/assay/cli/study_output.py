@@ -37,7 +37,7 @@ def finish(
     from assay.cli.signals import deaf
     from assay.config import Home
     from assay.report import view
-    from assay.report.kit.page import check_page, write_page
+    from assay.report.kit.view import check_page, write_page
 
     home = Home()
     check_fail_on(fail_on)

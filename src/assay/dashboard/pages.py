@@ -48,7 +48,7 @@ def _below(path: str, view: str) -> bool:
 def _templates() -> "Environment":
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    from assay.report.kit.page import breakable
+    from assay.report.kit.view import breakable
 
     templates = Environment(
         loader=ChoiceLoader([PackageLoader("assay.dashboard"), PackageLoader("assay.report.kit")]),

@@ -34,8 +34,8 @@ from assay.instruments.step_trace import StepTracer
 from assay.own.adapted import BY_HAND, Found, finding, is_compiled, step_of
 from assay.own.returned_loss import loss_of, targets_of
 from assay.records.anatomy import Anatomy
-from assay.records.memory import Memory
 from assay.records.own import OwnProgram, OwnStep
+from assay.records.prediction import Memory
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.step.program import Step

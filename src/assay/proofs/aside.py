@@ -11,7 +11,7 @@ In a mixture the sizes of products depend on the batch. Libraries prepare kernel
 MiB at a time. So a mixture is not judged.
 """
 
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.units import format_bytes
 
 SHARE = 0.03

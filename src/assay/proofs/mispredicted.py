@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from assay.records.memory import PeakBlock
-from assay.records.prediction import PredictedRank
+from assay.records.prediction import PeakBlock, PredictedRank
 from assay.records.ranks import RankResult, Sent
 from assay.records.run import RunResult
 from assay.units import format_bytes

@@ -11,7 +11,7 @@ from pydantic import Field
 from assay.records.anatomy import Anatomy
 from assay.records.base import Record
 from assay.records.evidence import ValueProof
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import OperationClass, TracedMemory, TracedOperation

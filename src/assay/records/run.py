@@ -14,8 +14,7 @@ from assay.records.environment import Environment
 from assay.records.events import RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
-from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles

@@ -20,6 +20,13 @@ BASELINE = "baseline"
 """Label of the control's row."""
 AGAIN = "baseline (again)"
 """Label of the control's second runs, with the same configuration and seed."""
+PLACEBO = "placebo"
+"""Key of a level that changes nothing; its value is the label."""
+
+
+def is_placebo(level: str) -> bool:
+    """True if a level has the name of a placebo, ``placebo: LABEL``."""
+    return level.startswith(f"{PLACEBO}: ")
 
 
 class CellBranch(Frozen):

@@ -10,8 +10,7 @@ from assay.analysis.accuracy import QUANTITIES, Accuracy, PredictedFigure
 from assay.files import write_file
 from assay.report.blocks import Block, Table
 from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, series, svg, variables, with_print_colours
-from assay.report.kit.page import check_page, render_template
-from assay.report.kit.view import Shown
+from assay.report.kit.view import Shown, check_page, render_template
 
 if TYPE_CHECKING:
     import pandas

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
-from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value
+from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value, stack_summary
 from assay.report.gradients import agreement_line
-from assay.report.kit.command import stack_summary
 from assay.report.kit.view import Shown, plain_record
 from assay.report.run_answer import closing, headline, utilization
 from assay.units import (

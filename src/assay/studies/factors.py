@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from assay.config.run import Run
 from assay.errors import short_text
+from assay.records.study import PLACEBO, is_placebo
 
 OPTIMIZATIONS = "optimizations"
 NONE = "none"
@@ -18,9 +19,6 @@ NONE = "none"
 
 ROLE, CONTEXT = "role", "context"
 """Key of a factor's role, and the one role that a file can give: the factor describes a case, and is no choice."""
-
-PLACEBO = "placebo"
-"""Key of a level that changes nothing; its value is the label."""
 
 _PLAIN = {"type": ["string", "number", "boolean", "null"]}
 WRITTEN = {"anyOf": [_PLAIN, {"type": "array", "items": _PLAIN}]}
@@ -42,11 +40,6 @@ WRITTEN_LEVELS = {"anyOf": [_LISTED, _NAMED, _WITH_ROLE]}
 
 Changes = Mapping[str, str]
 """Changes of a level: configuration keys and their values as texts of an override, and `optimizations`."""
-
-
-def is_placebo(level: str) -> bool:
-    """True if a level has the name of a placebo, ``placebo: LABEL``."""
-    return level.startswith(f"{PLACEBO}: ")
 
 
 class Factor(NamedTuple):

@@ -12,7 +12,7 @@ from assay.data import Prepared
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.operations import tensors_in
 from assay.parallel.process_rank import Ranks
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.records.timing import Between, Block
 from assay.records.trace import Trace
 from assay.step.program import Step

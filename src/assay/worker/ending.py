@@ -11,7 +11,7 @@ from assay.errors import UsageError, first_line
 from assay.instruments.gradient_agreement import agreement
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.parallel.process_rank import Ranks
-from assay.records.memory import Memory
+from assay.records.prediction import Memory
 from assay.step.graphs import StepGraphs
 from assay.store.run_folder import RunFolder
 from assay.store.trained_model import find_trained

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from assay.instruments.memory.resident_memory import read, reset_peak
-from assay.records.memory import PhaseMemory, highest
+from assay.records.prediction import PhaseMemory, highest
 from assay.worker.processes.channel import Channel
 
 

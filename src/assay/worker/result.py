@@ -17,7 +17,7 @@ from assay.records.environment import Environment
 from assay.records.events import EvaluationEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
-from assay.records.memory import Memory, highest
+from assay.records.prediction import Memory, highest
 from assay.records.ranks import RankResult
 from assay.records.run import Extra, RunResult, SampledText, TraceSummary
 from assay.records.status import Status

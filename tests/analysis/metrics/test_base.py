@@ -16,11 +16,10 @@ from assay.api.study import run as run_study
 from assay.config import Run, validate
 from assay.errors import UsageError
 from assay.optimizations import resolve_run
-from assay.records.memory import Memory
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, Predicted
 from assay.report.comparison.row_table import print_comparison
 from assay.report.comparison.wording import columns
-from assay.report.kit.page import render
+from assay.report.kit.view import render
 from support.comparisons import TREATMENTS, record
 
 PLAIN: dict[str, Any] = {

@@ -13,7 +13,7 @@ from assay.instruments.memory import allocator_history
 from assay.instruments.memory.allocator_history import BACKWARD, BEFORE, replay_history, watch_step
 from assay.instruments.memory.memory_pass import MemoryPass, memory_pass
 from assay.proofs.mispredicted import differing_blocks
-from assay.records.memory import PeakBlock
+from assay.records.prediction import PeakBlock
 from assay.step.graphs import StepGraphs
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with

@@ -15,10 +15,10 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.config import Home
 from assay.errors import UsageError
 from assay.records.evidence import Evidence
-from assay.records.memory import Memory, PhaseMemory
+from assay.records.prediction import Memory, PhaseMemory
 from assay.records.status import Status
 from assay.report.comparison.page import built_table, frames, write_data
-from assay.report.kit.page import breakable, check_page, no_break, render, write_page
+from assay.report.kit.view import breakable, check_page, no_break, render, write_page
 from assay.report.study.view import StudyView
 from support.comparisons import ENVIRONMENT, LABELS, TREATMENTS, record
 

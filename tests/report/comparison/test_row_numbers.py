@@ -1,8 +1,7 @@
 """The number of a row: one colour a technique in all studies, and no two points alike within one."""
 
 from assay.records.study import BASELINE, ComparisonRecord
-from assay.report.comparison.row_numbers import row_numbers
-from assay.report.kit.drawing import COLOURS, SHAPES, series
+from assay.report.kit.drawing import COLOURS, SHAPES, row_numbers, series
 from support.swept import factorial_record
 
 

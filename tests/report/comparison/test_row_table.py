@@ -11,8 +11,7 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.config import validate
 from assay.optimizations import resolve_run
 from assay.records.evidence import Evidence
-from assay.records.memory import Memory, PeakBlock
-from assay.records.prediction import Predicted
+from assay.records.prediction import Memory, PeakBlock, Predicted
 from assay.records.status import Status
 from assay.report.comparison.row_table import footnotes, list_rows, print_comparison, seeds, wide
 from assay.report.comparison.wording import columns

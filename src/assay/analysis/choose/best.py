@@ -14,8 +14,7 @@ from assay.analysis.row import Row
 from assay.config.run import Run
 from assay.errors import UsageError, among, short_text
 from assay.records.status import Status
-from assay.records.study import ComparisonRecord
-from assay.studies.factors import is_placebo
+from assay.records.study import ComparisonRecord, is_placebo
 
 
 class Best(NamedTuple):

@@ -27,8 +27,8 @@ from assay.analysis.factors.layout import Change, FactorLayout, layout
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.row import Row
 from assay.config.base import Frozen
-from assay.records.study import BASELINE
-from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
+from assay.records.study import BASELINE, is_placebo
+from assay.studies.factors import NONE, OPTIMIZATIONS
 
 Changes = frozenset[Change]
 

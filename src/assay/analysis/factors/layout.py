@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from assay.config.run import Spec
-from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord
-from assay.studies.factors import NONE, OPTIMIZATIONS, is_placebo
+from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, is_placebo
+from assay.studies.factors import NONE, OPTIMIZATIONS
 
 Levels = tuple[str, ...]
 """Level of each factor, in the order of the factors."""

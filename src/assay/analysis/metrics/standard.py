@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from assay.analysis.metrics.base import Metric
 from assay.config.run import ResolvedRun
-from assay.records.memory import highest
+from assay.records.prediction import highest
 
 TENSORS_PEAK_BYTES = Metric(
     name="tensors_peak_bytes",

@@ -19,7 +19,7 @@ from assay.dashboard.studies.answer import page_of
 from assay.dashboard.studies.predicted import AskedPrediction, controls, predict_study, read
 from assay.dashboard.studies.progress import merge_cells, names_of_cells, planned_cells, progress_of
 from assay.errors import UsageError
-from assay.report.kit.page import page_script
+from assay.report.kit.view import page_script
 from assay.report.study.predicted import render_predicted, texts
 from assay.studies.folder import StudyFolder, find
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from assay.records.memory import PeakBlock
+from assay.records.prediction import PeakBlock
 
 MOST_EVENTS = 1_000_000
 """Allocations and frees that CUDA's history keeps; a step of a small model has some thousands."""

@@ -32,7 +32,7 @@ from assay.instruments.memory.allocator_history import watch_step
 from assay.instruments.memory.heap import heap_of
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
-from assay.records.memory import PeakBlock
+from assay.records.prediction import PeakBlock
 
 _REPEATS_OVER_RANKS = 5
 

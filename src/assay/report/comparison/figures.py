@@ -31,7 +31,6 @@ from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row, usable
 from assay.records.prediction import MemoryOverStep
 from assay.records.study import BASELINE, CellResult
-from assay.report.comparison.row_numbers import row_numbers
 from assay.report.comparison.wording import columns, fine_percent, prediction_error, unit_of_loss
 from assay.report.kit.drawing import (
     GRID,
@@ -45,6 +44,7 @@ from assay.report.kit.drawing import (
     is_wide,
     logarithmic,
     marker,
+    row_numbers,
     series,
     smooth,
     wrap_row_name,

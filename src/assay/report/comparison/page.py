@@ -19,7 +19,7 @@ from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
 from assay.files import write_file
-from assay.records.memory import highest
+from assay.records.prediction import highest
 from assay.records.study import CellResult, ComparisonRecord
 from assay.report.blocks import Table
 from assay.report.comparison.figures import CAPTIONS, FIGURES, TITLES, categories
@@ -30,6 +30,8 @@ from assay.report.comparison.wording import (
     figure,
     fine_percent,
     first_step,
+    in_nats,
+    names,
     not_proven,
     prediction_error,
     status,
@@ -38,12 +40,10 @@ from assay.report.comparison.wording import (
     waits_for,
 )
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
-from assay.report.kit.page import inline
-from assay.report.kit.view import View
+from assay.report.kit.view import View, inline
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer
-from assay.report.study.sections.wording import in_nats, names
 from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer
 from assay.report.study.view import StudyView, finding
 from assay.sealed import seal_file

@@ -18,7 +18,7 @@ from assay.report.blocks import Block, Table
 from assay.report.comparison.figures import CAPTIONS, TITLES
 from assay.report.comparison.row_table import method_of, size
 from assay.report.kit.drawing import save, together, with_print_colours
-from assay.report.kit.page import check_page, no_break, render_template
+from assay.report.kit.view import check_page, no_break, render_template
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.sections.stated import document_facts, faults

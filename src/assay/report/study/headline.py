@@ -14,8 +14,8 @@ from assay.analysis.claims import placebos
 from assay.analysis.factors.layout import JOINT, control_name, effect_name, layout, level_name
 from assay.records.status import Status
 from assay.records.study import BASELINE
+from assay.report.comparison.wording import few, in_nats, names, two_digits
 from assay.report.study.sections.factor_effects import loss_parts
-from assay.report.study.sections.wording import few, in_nats, names, two_digits
 from assay.studies.factors import OPTIMIZATIONS
 from assay.units import format_seconds
 

@@ -16,10 +16,10 @@ from assay.analysis.choose.series import RateSeries, Rung, ladder, rate_sweep
 from assay.analysis.factors.additivity import grids
 from assay.analysis.factors.layout import JOINT, level_name, level_names
 from assay.report.comparison.figures import break_names, height, name_rows, point
+from assay.report.comparison.wording import in_nats, title
 from assay.report.kit.drawing import INK, SMALL, SOFT, Panel, marker, series
 from assay.report.study.sections.factor_effects import loss_parts_panels
 from assay.report.study.sections.panels import Label, map_panels, place_labels
-from assay.report.study.sections.wording import in_nats, title
 from assay.units import format_seconds
 
 if TYPE_CHECKING:

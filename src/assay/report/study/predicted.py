@@ -26,11 +26,11 @@ from assay.analysis.predicted_rows import (
 from assay.files import write_file
 from assay.records.study import BASELINE
 from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount
+from assay.report.comparison.wording import names, points
 from assay.report.kit.drawing import DARK, LIGHT, variables
-from assay.report.kit.page import check_page, inline, render_template
+from assay.report.kit.view import check_page, inline, render_template
 from assay.report.predictions import by_kernels, within
 from assay.report.study.sections.panels import map_panels
-from assay.report.study.sections.wording import names, points
 from assay.units import format_bytes, format_flops, format_percent
 
 if TYPE_CHECKING:

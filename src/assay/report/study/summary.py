@@ -13,8 +13,7 @@ from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.standard import STEP_SECONDS, loss_of
 from assay.analysis.row import Row
 from assay.records.status import Status
-from assay.report.comparison.wording import Tone, figure, not_proven, status, texts
-from assay.report.study.sections.wording import few, whole_percent
+from assay.report.comparison.wording import Tone, few, figure, not_proven, status, texts, whole_percent
 
 if TYPE_CHECKING:
     from rich.console import Console

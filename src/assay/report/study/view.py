@@ -21,13 +21,12 @@ from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import limits
 from assay.report.blocks import Block
-from assay.report.comparison.row_numbers import row_numbers
-from assay.report.comparison.wording import prediction_error
+from assay.report.comparison.wording import names, prediction_error, two_digits
+from assay.report.kit.drawing import row_numbers
 from assay.report.kit.view import View
 from assay.report.study.headline import capital
 from assay.report.study.section import Filled, Section
 from assay.report.study.sections.answer import additivity_finding, climb_finding, expectations_finding
-from assay.report.study.sections.wording import names, two_digits
 from assay.units import format_percent
 
 if TYPE_CHECKING:

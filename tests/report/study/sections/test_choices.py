@@ -14,7 +14,7 @@ from assay.records.study import Curve, Halving, StudyEnding
 from assay.report.blocks import Table
 from assay.report.comparison.figures import FIGURES
 from assay.report.kit.drawing import alone, svg
-from assay.report.kit.page import no_break, render
+from assay.report.kit.view import no_break, render
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import closing
 from assay.report.study.view import StudyView

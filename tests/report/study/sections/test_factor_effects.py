@@ -6,7 +6,7 @@ import pytest
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.report.blocks import Table
-from assay.report.kit.page import render
+from assay.report.kit.view import render
 from assay.report.study.view import StudyView, all_sections
 from support.comparisons import TREATMENTS, record
 from support.factorials import compared, factorial

@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from assay.analysis.comparison import analyse
 from assay.analysis.factors.additivity import Grid, GridField
+from assay.report.comparison.wording import title
 from assay.report.kit.drawing import WIDTH, alone
 from assay.report.study.sections.panels import map_panels, part_panels
-from assay.report.study.sections.wording import title
 from assay.report.study.view import StudyView
 from support.comparisons import FACTORS, TREATMENTS, record
 from support.drawn import words

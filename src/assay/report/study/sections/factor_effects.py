@@ -9,9 +9,7 @@ from assay.analysis.factors.changes import FactorEffect, MetricEffects, factor_e
 from assay.analysis.factors.layout import effect_name, level_names
 from assay.analysis.metrics.standard import VAL_LOSS
 from assay.report.blocks import UNKNOWN, Block, Table, figure
-from assay.report.study.section import Section
-from assay.report.study.sections.panels import Estimates, estimate_panels, map_panels, part_panels, rate_panels
-from assay.report.study.sections.wording import (
+from assay.report.comparison.wording import (
     as_ratio,
     change,
     in_nats,
@@ -21,6 +19,8 @@ from assay.report.study.sections.wording import (
     title,
     too_few,
 )
+from assay.report.study.section import Section
+from assay.report.study.sections.panels import Estimates, estimate_panels, map_panels, part_panels, rate_panels
 from assay.studies.kinds.fractional import Fractional
 from assay.units import format_percent
 

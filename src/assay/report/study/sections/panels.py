@@ -22,6 +22,7 @@ from assay.analysis.factors.changes import ChangeEstimate
 from assay.analysis.factors.layout import Change
 from assay.analysis.metrics import metrics
 from assay.report.blocks import UNKNOWN
+from assay.report.comparison.wording import points, title
 from assay.report.kit.drawing import (
     CHARACTER,
     INK,
@@ -38,7 +39,6 @@ from assay.report.kit.drawing import (
     series,
     wrap_row_name,
 )
-from assay.report.study.sections.wording import points, title
 from assay.units import format_percent
 
 if TYPE_CHECKING:
