@@ -13,8 +13,8 @@ from typing import Any
 from assay import api
 from assay.analysis.catalogue import device_of
 from assay.analysis.comparison import analyse
-from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.analysis.effects import figure, rounds
+from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.config import Home
 from assay.data.progress import silent
 from assay.optimizations import resolve_run

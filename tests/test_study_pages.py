@@ -66,7 +66,7 @@ def test_the_last_digits_of_figures_may_differ(
 
 
 def test_a_cell_of_a_table_keeps_its_bars(pages: Any) -> None:
-    from assay.report.blocks import Table
+    from assay.report.kit.blocks import Table
 
     made = pages.markdown_block(Table.of(("row", "ms"), [("a|b", "1")], right=("ms",)))
     assert made.splitlines() == ["| row | ms |", "| --- | ---: |", "| a&#124;b | 1 |"]

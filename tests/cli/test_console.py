@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from assay.cli.console import note, print_blocks, print_json, print_table
-from assay.report.blocks import Facts, Table
+from assay.report.kit.blocks import Facts, Table
 
 TABLE = """
 from assay.cli.console import print_table

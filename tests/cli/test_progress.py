@@ -23,7 +23,7 @@ def test_the_bar_shows_step_loss_and_speed(monkeypatch: pytest.MonkeyPatch) -> N
         assert stderr
         return Console(file=stream, force_terminal=True, width=120, **how)
 
-    monkeypatch.setattr("assay.report.blocks.legible_console", drawn)
+    monkeypatch.setattr("assay.report.kit.blocks.legible_console", drawn)
     with Bar() as bar:
         bar({"event": "prepare", "message": "tokenizing", "fraction": 0.5})
         bar(RUN)

@@ -6,8 +6,8 @@ from assay.absent.largest import Probe, Search, search_largest
 from assay.estimator.memory_fit import MemoryFit
 from assay.fake.peak import GpuPeak
 from assay.report import view
-from assay.report.blocks import Table
 from assay.report.gpu_peak import UNTOLD, headline
+from assay.report.kit.blocks import Table
 
 GB = 10**9
 

@@ -7,7 +7,7 @@ import pytest
 from assay import api
 from assay.config import Home
 from assay.report import view
-from assay.report.blocks import Table
+from assay.report.kit.blocks import Table
 
 SHAPE = ("model.n_layer=1", "model.n_head=1", "model.n_embd=8", "model.context_length=10", "training.batch_size=4")
 

@@ -9,7 +9,7 @@ import assay
 from assay.api.result_types import TrainedRun
 from assay.config.run import OwnRows
 from assay.errors import UsageError
-from assay.report.blocks import plain_text
+from assay.report.kit.blocks import plain_text
 from assay.report.kit.view import render
 from assay.store.run_folder import RunFolder
 from assay.training.checkpoints import checkpoint

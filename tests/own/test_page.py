@@ -10,7 +10,7 @@ import pytest
 
 import assay
 from assay.errors import UsageError
-from assay.report.blocks import plain_text
+from assay.report.kit.blocks import plain_text
 from support.docs import DOCS
 
 PAGE = (DOCS / "own-model.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from assay.absent.gpus import ABSENT
 from assay.absent.script_answer import AbsentAnswer
 from assay.report import view
 from assay.report.absent import CANNOT_TELL, NOTHING_SENT, device_table, headline, ranks_headline
-from assay.report.blocks import Facts, Table
+from assay.report.kit.blocks import Facts, Table
 from support.absent import PLACE, answer, observation, over_two, read
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from assay.analysis.metrics.base import Unit
-from assay.report.blocks import quantity
+from assay.report.kit.blocks import quantity
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from matplotlib.figure import Figure
 from assay.analysis.comparison import analyse
 from assay.analysis.factors.layout import row_names
 from assay.api.result_types import StudyResult
-from assay.report.blocks import Facts, Table
+from assay.report.kit.blocks import Facts, Table
 from assay.report.kit.drawing import LIGHT, PRINTED
-from assay.report.notebook import html
+from assay.report.kit.view import html
 from support.comparisons import record
 
 

@@ -12,7 +12,7 @@ from assay.records.prediction import Memory, Predicted
 from assay.records.run import SampledText
 from assay.records.status import Status
 from assay.records.timing import Block
-from assay.report.blocks import UNKNOWN, Table
+from assay.report.kit.blocks import UNKNOWN, Table
 from assay.report.run import RunView, lines
 from assay.report.run_answer import closing
 from assay.store.result import compose

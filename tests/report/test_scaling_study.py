@@ -2,7 +2,7 @@
 
 from assay.records.status import Status
 from assay.records.study import StudyEnding
-from assay.report.blocks import Table
+from assay.report.kit.blocks import Table
 from assay.report.scaling_study import answer_report, answer_values, cautions, closing, verdict
 from assay.scaling.scaling_study import ScalingAnswer, answer
 from support.scaled import STUDY, scaled_record

@@ -13,7 +13,7 @@ from assay.errors import UsageError
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from assay.optimizations import resolve_run
-from assay.report.blocks import UNKNOWN, Table
+from assay.report.kit.blocks import UNKNOWN, Table
 from assay.report.study.standing import outlook_report
 from assay.studies.execution.pace import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial

@@ -23,7 +23,7 @@ from assay.estimator.projection import Projection
 from assay.records.anatomy import Anatomy
 from assay.records.own import OwnStep, TracedPeak
 from assay.records.run import RunResult
-from assay.report.blocks import amount
+from assay.report.kit.blocks import amount
 from assay.report.kit.view import Result, Shown, view
 from assay.store.index import Entry
 from assay.studies.predicted import PredictedStudy
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from assay.estimator.cost import Training
-    from assay.report.blocks import Block
+    from assay.report.kit.blocks import Block
 
 
 class TrainedRun(RunResult, Result):
@@ -193,7 +193,7 @@ class MeasuredOwnStep(OwnStep, Result):
         return f"<{self.program.title}: {amount(self.memory.tensors_peak_bytes)} of tensors, {time} a step>"
 
     def __str__(self) -> str:
-        from assay.report.blocks import plain_text
+        from assay.report.kit.blocks import plain_text
 
         return plain_text(self.report())
 
@@ -205,7 +205,7 @@ class TracedStep(TracedPeak, Result):
         return f"<traced step: {amount(self.peak_bytes)} at {self.instant}>"
 
     def __str__(self) -> str:
-        from assay.report.blocks import plain_text
+        from assay.report.kit.blocks import plain_text
 
         return plain_text(self.report())
 

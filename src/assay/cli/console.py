@@ -18,7 +18,7 @@ from assay.units import json_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from assay.report.blocks import Block
+    from assay.report.kit.blocks import Block
 
 
 _LABEL = 12
@@ -49,7 +49,7 @@ def print_view(value: Any, as_json: bool, **more: Any) -> None:
 
 def print_blocks(blocks: "Iterable[Block]") -> None:
     """Print the parts of a report one after the other."""
-    from assay.report.blocks import Facts, Table
+    from assay.report.kit.blocks import Facts, Table
 
     for block in blocks:
         if isinstance(block, Table):

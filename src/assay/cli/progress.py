@@ -22,7 +22,7 @@ def _progress(meter: Meter) -> "Progress":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.text import Text
 
-    from assay.report.blocks import legible_console
+    from assay.report.kit.blocks import legible_console
 
     class Figures(Progress):
         def get_renderables(self) -> "Iterable[RenderableType]":

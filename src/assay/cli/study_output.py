@@ -99,7 +99,7 @@ def print_answer(shown: "View", page: Path | None, as_json: bool, full: bool = F
 
 def _print_first(study: "StudyView") -> None:
     """Print the sentences, the small table, cautions, and what to run next."""
-    from assay.report.blocks import legible_console
+    from assay.report.kit.blocks import legible_console
     from assay.report.study.sections.answer import hints, no_answer
     from assay.report.study.summary import print_summary
 
@@ -116,8 +116,8 @@ def _print_first(study: "StudyView") -> None:
 
 def _print_all(shown: "View") -> None:
     from assay.cli.console import print_blocks
-    from assay.report.blocks import Facts, legible_console
     from assay.report.comparison.row_table import print_comparison
+    from assay.report.kit.blocks import Facts, legible_console
 
     if shown.table is not None:
         print_comparison(shown.table, legible_console())
@@ -129,7 +129,7 @@ def _print_page(page: Path) -> None:
     """Print the path of a page; a terminal makes it a link that opens."""
     from rich.text import Text
 
-    from assay.report.blocks import legible_console
+    from assay.report.kit.blocks import legible_console
 
     console = legible_console()
     link = f"link {page.as_uri()}" if console.is_terminal else ""

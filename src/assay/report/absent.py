@@ -12,7 +12,7 @@ from assay.absent.script_answer import AbsentAnswer
 from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.devices import CONTEXT_BYTES
-from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.report.predictions import by_kernels, longer, within
 from assay.units import format_bytes, format_steps

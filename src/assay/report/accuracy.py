@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from assay.analysis.accuracy import QUANTITIES, Accuracy, PredictedFigure
 from assay.files import write_file
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.drawing import DARK, LIGHT, SOFT, canvas, marker, series, svg, variables, with_print_colours
 from assay.report.kit.view import Shown, check_page, render_template
 

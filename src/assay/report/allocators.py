@@ -6,7 +6,7 @@ from typing import Any
 from assay.absent.allocator_runs import AllocatorRun, AllocatorRuns
 from assay.estimator.memory_fit import MemoryFit
 from assay.report.absent import CANNOT_TELL, format_range, headline, limits
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.units import format_bytes
 

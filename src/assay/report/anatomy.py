@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from assay.files import check_target, write_file
 from assay.records.anatomy import BETWEEN, CLASSES, UPDATE, Anatomy, Operator, Sum
 from assay.records.trace import OperationClass
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.drawing import LIGHT, SOFT, canvas, save, with_print_colours
 from assay.report.kit.view import Shown, plain_record
 from assay.report.run import proof

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.drawing import SOFT, canvas, plain_numbers, series, with_print_colours
 from assay.report.kit.view import Shown
 from assay.scaling.batch import Batching

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from assay.analysis.catalogue import Catalogue, CatalogueEntry, Change
 from assay.analysis.effects import Verdict
 from assay.optimizations import Card, Optimization, catalogue
-from assay.report.blocks import Block, Facts, Table
 from assay.report.comparison.wording import ending, fine_percent, interval
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown, plain_record
 from assay.units import format_bytes, format_percent
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.estimator.cost import TrainingCost
-from assay.report.blocks import Block, Table
 from assay.report.inference import describe_model
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.report.predictions import batch_words, fit_words, hours_words, money_words, span, training_words
 from assay.units import format_count, format_flops, format_seconds

@@ -9,7 +9,7 @@ from assay.cost.simulation.timeline import PARTS
 from assay.estimator.every_rank import EveryRank
 from assay.estimator.memory_fit import fit_of
 from assay.records.own import TracedPeak
-from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts
 from assay.report.predictions import SHEET_ROOFLINE, by_kernels, fit_sentence, fit_words, longer, within
@@ -70,7 +70,7 @@ class EstimateView(Shown[EveryRank]):
 
     def figure(self, name: str = "") -> "Figure":
         """Return the figure of live memory by instant."""
-        from assay.report.curves import memory
+        from assay.report.kit.curves import memory
 
         return memory(self.found.fullest.timeline.instants)
 

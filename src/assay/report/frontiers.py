@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.scaling.approaches import Envelope, IsoFlop
 from assay.units import format_count

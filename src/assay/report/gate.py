@@ -6,7 +6,7 @@ from typing import Any
 from assay.launch.gate import ABSENT_FIGURES, FIGURES, STEP_FIGURES, BlockChange, GateAnswer, StepCheck
 from assay.launch.gpu_peak import PYTHON
 from assay.records.gated import Figure, GatedFigure
-from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_flops
 

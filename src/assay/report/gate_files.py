@@ -3,8 +3,8 @@
 from xml.etree import ElementTree
 
 from assay.launch.gate import GateAnswer
-from assay.report.blocks import Facts, Table, plain_text
 from assay.report.gate import GateView, changed_blocks, headline
+from assay.report.kit.blocks import Facts, Table, plain_text
 
 
 def junit_text(answer: GateAnswer) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.analysis.step_ratio import GateTimes, StepRatio
-from assay.report.blocks import Block
+from assay.report.kit.blocks import Block
 from assay.report.kit.view import Shown
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from assay.estimator.memory_fit import MemoryFit
 from assay.fake.peak import MOST_RESERVED, GpuPeak
 from assay.report.absent import WITH_CONTEXT
-from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_count
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.records.gradients import GradientProbe
-from assay.report.blocks import Block, Facts, Table, figure
+from assay.report.kit.blocks import Block, Facts, Table, figure
 from assay.report.kit.view import Shown, plain_record
 from assay.units import format_count
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.estimator.inference import Inference
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.units import finite, format_bytes, format_count, format_seconds
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.records.own import OwnStep
 from assay.report.anatomy import AnatomyView, sums_table
-from assay.report.blocks import UNKNOWN, Block, Facts, Table, figure
 from assay.report.comparison.wording import value_check
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table, figure
 from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_count, format_flops, format_percent, format_seconds
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.drawing import canvas, marker, plain_numbers, series, with_print_colours
 from assay.report.kit.view import Shown
 from assay.scaling.optimal import Growths, LawAnswers

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.estimator.projection import Projection
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts, rank_lines
 from assay.report.predictions import hours_words
@@ -48,7 +48,7 @@ class PlanView(Shown[Projection]):
 
     def figure(self, name: str = "") -> "Figure":
         """Return the figure of planned memory by pipeline stage and kind."""
-        from assay.report.curves import stage_memory
+        from assay.report.kit.curves import stage_memory
 
         return stage_memory(self.frame().drop(columns="parameters"))
 

@@ -9,7 +9,7 @@ from assay.advise.advice import Advice
 from assay.advise.placed import LayoutAdvice
 from assay.estimator.timing.step_time import WIDE
 from assay.hardware.devices import device
-from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.drawing import canvas, marker, series, with_print_colours
 from assay.report.kit.view import Shown
 from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, training_words

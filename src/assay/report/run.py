@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.config.home import Home
-from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value, stack_summary
 from assay.report.gradients import agreement_line
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table, amount, figure, leaves, spell_value, stack_summary
 from assay.report.kit.view import Shown, plain_record
 from assay.report.run_answer import closing, headline, utilization
 from assay.units import (
@@ -64,7 +64,7 @@ class RunView(Shown["RunResult"]):
 
     def frame(self) -> "pandas.DataFrame":
         """Return a row per optimizer step, indexed by `step`. Raises `UsageError` if the run was removed."""
-        from assay.report.curves import step_frame
+        from assay.report.kit.curves import step_frame
         from assay.store.lookup import find
 
         return step_frame(find(self._home, self.found.run).events())
@@ -72,7 +72,7 @@ class RunView(Shown["RunResult"]):
     def figure(self, name: str = "") -> "Figure | None":
         """Return the figure of training loss, validation loss and learning rate by step; None without a step."""
         from assay.report.comparison.wording import unit_of_loss
-        from assay.report.curves import losses
+        from assay.report.kit.curves import losses
 
         return losses(self.frame(), unit_of_loss(self.found.config)) if self.found.steps else None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import log
 from typing import TYPE_CHECKING
 
-from assay.report.blocks import arguments, figure, stack
+from assay.report.kit.blocks import arguments, figure, stack
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:

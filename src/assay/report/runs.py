@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from assay.report.blocks import UNKNOWN, Block, Table, amount, figure
+from assay.report.kit.blocks import UNKNOWN, Block, Table, amount, figure
 from assay.report.kit.view import Shown
 from assay.report.run import flat
 from assay.store.index import Entry

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.records.study import StudyEnding
-from assay.report.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown, view
 from assay.report.laws import FitView
 from assay.report.saved_work import BranchSavingView

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.study import AGAIN
-from assay.report.blocks import Block
+from assay.report.kit.blocks import Block
 from assay.report.kit.drawing import (
     DARK,
     INK,

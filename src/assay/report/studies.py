@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.analysis.factors.machines import Machines
-from assay.report.blocks import Block
+from assay.report.kit.blocks import Block
 from assay.report.kit.view import Shown
 from assay.report.study import library, machines, predicted, standing
 from assay.studies.execution.study_listing import StudyStanding

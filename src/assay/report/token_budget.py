@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.launch.token_budget import TokenBudget
-from assay.report.blocks import Block, Table
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.units import format_count, format_seconds
 

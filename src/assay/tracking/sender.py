@@ -28,7 +28,7 @@ from assay.config.home import Home
 from assay.errors import first_line
 from assay.records.events import BlockEvent, EvaluationEvent, LogEvent, StartEvent, StepEvent
 from assay.records.run import RunResult
-from assay.report.blocks import leaves, stack_summary
+from assay.report.kit.blocks import leaves, stack_summary
 from assay.store.event_log import read_since
 from assay.store.lookup import find
 from assay.store.result import settle

@@ -17,7 +17,7 @@ from assay.dashboard.whatif.content import recommended_values
 from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommended, Recommender, search_recommendation
 from assay.optimizations.optimization import Numerics
-from assay.report.blocks import Facts
+from assay.report.kit.blocks import Facts
 
 ON_GPU = WhatIfQuestion(device="a100")
 

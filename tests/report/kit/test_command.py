@@ -6,7 +6,7 @@ import pytest
 
 from assay.config import load
 from assay.optimizations import resolve_run
-from assay.report.blocks import arguments, option, stack
+from assay.report.kit.blocks import arguments, option, stack
 
 
 @pytest.mark.parametrize(

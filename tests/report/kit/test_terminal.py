@@ -5,8 +5,8 @@ import re
 
 from assay.analysis.comparison import analyse
 from assay.records.evidence import Evidence
-from assay.report.blocks import legible_console
 from assay.report.comparison.row_table import print_comparison
+from assay.report.kit.blocks import legible_console
 from support.comparisons import record
 
 STEERING = "\x1b[2J\x1b]0;title\x07\u202egnp.exe\x9b31m"

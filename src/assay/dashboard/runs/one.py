@@ -8,8 +8,8 @@ from assay.dashboard.runs.live import VALUES
 from assay.dashboard.runs.results import Results
 from assay.errors import UsageError
 from assay.records.run import RunResult
-from assay.report.blocks import Block, Table
 from assay.report.comparison.wording import unit_of_loss, value_check
+from assay.report.kit.blocks import Block, Table
 from assay.report.run import RunView, flat, proof
 from assay.report.runs import changed_rows, configurations, environments, figures
 from assay.store.lookup import find

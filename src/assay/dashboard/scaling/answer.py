@@ -9,7 +9,7 @@ from assay.config.home import Home
 from assay.dashboard.scaling.figures import losses_figure, sizes_figure
 from assay.dashboard.scaling.own_laws import OwnLaw, law_of
 from assay.dashboard.scaling.question import LawQuestion
-from assay.report.blocks import UNKNOWN, Block, Facts
+from assay.report.kit.blocks import UNKNOWN, Block, Facts
 from assay.report.optimal import OptimalView, interval, mark
 from assay.report.plan import days
 from assay.scaling.fitted import REFUSED

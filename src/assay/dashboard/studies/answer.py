@@ -16,8 +16,8 @@ from assay.config.home import Home
 from assay.errors import UsageError
 from assay.records.events import CellEndEvent, CellStartEvent
 from assay.records.study import ComparisonRecord, StudyEnding
-from assay.report.blocks import Block, Table, quantity
 from assay.report.comparison.row_table import rows_table
+from assay.report.kit.blocks import Block, Table, quantity
 from assay.report.kit.drawing import row_numbers
 from assay.report.study.view import StudyView
 from assay.studies.execution.fold import fold, record_of

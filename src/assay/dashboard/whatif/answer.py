@@ -29,8 +29,8 @@ from assay.estimator import Estimate, estimate
 from assay.hardware import Machine
 from assay.hardware.cluster import DATASHEETS
 from assay.optimizations import check_divided, mesh_of
-from assay.report.blocks import Facts, Table
 from assay.report.estimate import parts_table
+from assay.report.kit.blocks import Facts, Table
 from assay.report.predictions import SHEET_ROOFLINE, by_kernels
 from assay.units import format_bytes, format_count, format_flops, format_seconds, parse_bytes, with_factor, with_margin
 

@@ -17,7 +17,7 @@ from assay.estimator.memory_fit import fit_within
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check
 from assay.report import predictions
-from assay.report.blocks import Table
+from assay.report.kit.blocks import Table
 from assay.units import format_bytes
 
 Need = tuple[Interval | None, str]

@@ -21,8 +21,8 @@ from assay.dashboard.whatif.question import ABSENT, HERE
 from assay.errors import UsageError, among, short_text
 from assay.hardware import detect
 from assay.hardware.devices import DEVICES
-from assay.report.blocks import Block
 from assay.report.gpu_peak import GpuPeakView, headline
+from assay.report.kit.blocks import Block
 from assay.units import format_bytes
 
 _KEPT = 32

@@ -20,7 +20,7 @@ from assay.dashboard.whatif.places import known_since, this_machine
 from assay.dashboard.whatif.question import HERE, WhatIfQuestion, search_command
 from assay.errors import UsageError
 from assay.instruments.memory.resident_memory import trim
-from assay.report.blocks import Block
+from assay.report.kit.blocks import Block
 
 _KEPT = 64
 _FAILED = "The search failed. The terminal in which the dashboard runs shows why."

@@ -21,7 +21,6 @@ from assay.analysis.row import Row
 from assay.files import write_file
 from assay.records.prediction import highest
 from assay.records.study import CellResult, ComparisonRecord
-from assay.report.blocks import Table
 from assay.report.comparison.figures import CAPTIONS, FIGURES, TITLES, categories
 from assay.report.comparison.row_table import footnotes, size
 from assay.report.comparison.wording import (
@@ -39,6 +38,7 @@ from assay.report.comparison.wording import (
     value_check,
     waits_for,
 )
+from assay.report.kit.blocks import Table
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
 from assay.report.kit.view import View, inline
 from assay.report.study.lead_figure import lead_figure

@@ -259,7 +259,7 @@ class Live:
     def __init__(self) -> None:
         from rich.live import Live as Display
 
-        from assay.report.blocks import legible_console
+        from assay.report.kit.blocks import legible_console
 
         self._board = Board()
         self._notice = "preparing"

@@ -14,7 +14,6 @@ from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.analysis.row import Row, seeds_of
 from assay.proofs.mispredicted import differing_text
 from assay.records.study import BASELINE
-from assay.report.blocks import Block, Table
 from assay.report.comparison.wording import (
     Texts,
     by_rank,
@@ -28,6 +27,7 @@ from assay.report.comparison.wording import (
     value_check,
     waits_for,
 )
+from assay.report.kit.blocks import Block, Table
 from assay.units import format_bytes
 
 if TYPE_CHECKING:

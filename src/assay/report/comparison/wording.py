@@ -28,7 +28,7 @@ from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.records.timing import HOST_BOUND, Between
-from assay.report.blocks import UNKNOWN, quantity
+from assay.report.kit.blocks import UNKNOWN, quantity
 from assay.units import format_bytes, format_percent, format_seconds, format_steps
 
 Tone = Literal["better", "worse", "neutral"]

@@ -1,14 +1,17 @@
-"""The view of a value, and its page: all that a reader is shown of it, made once for terminal, JSON, notebook and
-dashboard.
+"""The view of a value, its page and its HTML: all that a reader is shown of it, made once for every place.
 
-A view is looked up by the type of its value. It keeps what it has computed, so all that show it share one answer.
+A view is looked up by the type of its value. It keeps what it has computed, so terminal, JSON, page, notebook and
+dashboard share one answer.
 
 A page has the table, the figures, the proofs, and how each number was made. It is self-contained and needs no network.
 The template engine escapes all text from outside (names, reasons, a processor's own name). Only the figures, which are
-made here, are inserted as they are.
+made here, are inserted as they are. A notebook has its own style sheet and removes scripts, so its tables have inline
+styles.
 """
 
+import io
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +21,7 @@ from markupsafe import Markup, escape
 
 from assay.errors import UsageError, short_text
 from assay.files import write_file
-from assay.report.blocks import Block
+from assay.report.kit.blocks import Block, Facts, Table
 
 if TYPE_CHECKING:
     import pandas
@@ -164,8 +167,6 @@ class Result:
         return self.view().values()
 
     def _repr_html_(self) -> str:
-        from assay.report.notebook import html
-
         return html(self.report(), self.plot())
 
 
@@ -286,3 +287,42 @@ def inline(heading: str, panels: "Iterable[Panel]") -> list[dict[str, Markup]]:
     return [
         {"title": breakable(one.title), "svg": Markup(svg(alone(one), f"{heading}: {one.title}"))} for one in panels
     ]
+
+
+_LEFT, _RIGHT = Markup('style="text-align:left"'), Markup('style="text-align:right"')
+
+
+def html(blocks: Iterable[Block], *figures: "Figure | None") -> str:
+    """Return blocks and figures, one below the other, as HTML."""
+    drawn = [_image(figure) for figure in figures if figure is not None]
+    return str(Markup("\n").join([*map(_block, blocks), *drawn]))
+
+
+def _block(block: Block) -> Markup:
+    if isinstance(block, Table):
+        return _table(block.columns, block.rows, block.right)
+    if isinstance(block, Facts):
+        return _table((), block.rows, frozenset())
+    tag = "pre" if "  " in block else "p"  # a drawing is aligned with spaces
+    return Markup(f"<{tag}>{{}}</{tag}>").format(block) if block else Markup()
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], right: Iterable[str]) -> Markup:
+    aligned = [_RIGHT if column in right else _LEFT for column in columns]
+    head = [_row("th", columns, aligned)] if columns else []
+    body = [_row("td", row, aligned or [_LEFT] * len(row)) for row in rows]
+    return Markup("<table>{}</table>").format(Markup("").join(head + body))
+
+
+def _row(tag: str, cells: Iterable[str], aligned: Iterable[Markup]) -> Markup:
+    made = [Markup(f"<{tag} {{}}>{{}}</{tag}>").format(style, cell) for cell, style in zip(cells, aligned, strict=True)]
+    return Markup("<tr>{}</tr>").format(Markup("").join(made))
+
+
+def _image(figure: "Figure") -> Markup:
+    from assay.report.kit.drawing import drawing_style
+
+    stream = io.BytesIO()
+    with drawing_style():
+        figure.savefig(stream, format="png", dpi=110)
+    return Markup('<img src="data:image/png;base64,{}">').format(b64encode(stream.getvalue()).decode())

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import UsageError, legible
 from assay.files import write_file
-from assay.report.blocks import Block, Table
 from assay.report.comparison.figures import CAPTIONS, TITLES
 from assay.report.comparison.row_table import method_of, size
+from assay.report.kit.blocks import Block, Table
 from assay.report.kit.drawing import save, together, with_print_colours
 from assay.report.kit.view import check_page, no_break, render_template
 from assay.report.study.lead_figure import lead_figure

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay.records.published import PublishedStudy
-from assay.report.blocks import UNKNOWN, Block, Facts, Table
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.study.sections.stated import document_facts, expectation_text, faults, number, printed_values
 
 if TYPE_CHECKING:

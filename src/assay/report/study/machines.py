@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.report.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.comparison.wording import change, plain
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table
 
 if TYPE_CHECKING:
     from assay.analysis.factors.machines import Across, Machines

@@ -25,8 +25,8 @@ from assay.analysis.predicted_rows import (
 )
 from assay.files import write_file
 from assay.records.study import BASELINE
-from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount
 from assay.report.comparison.wording import names, points
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table, amount
 from assay.report.kit.drawing import DARK, LIGHT, variables
 from assay.report.kit.view import check_page, inline, render_template
 from assay.report.predictions import by_kernels, within

@@ -11,7 +11,7 @@ once, for content, values and figures. To add a section, make one in a file of t
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.report.blocks import Block
+from assay.report.kit.blocks import Block
 
 if TYPE_CHECKING:
     from assay.report.kit.drawing import Panel

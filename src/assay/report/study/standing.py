@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from assay.analysis.factors.layout import layout_of, names_of
-from assay.report.blocks import UNKNOWN, Block, Facts, Table, amount
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table, amount
 from assay.units import format_count, format_seconds
 
 if TYPE_CHECKING:

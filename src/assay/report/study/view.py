@@ -20,8 +20,8 @@ from assay.analysis.factors.changes import factor_effects
 from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import limits
-from assay.report.blocks import Block
 from assay.report.comparison.wording import names, prediction_error, two_digits
+from assay.report.kit.blocks import Block
 from assay.report.kit.drawing import row_numbers
 from assay.report.kit.view import View
 from assay.report.study.headline import capital

@@ -11,8 +11,8 @@ import pytest
 from assay.analysis.comparison import Comparison, analyse
 from assay.records.status import Status
 from assay.records.study import Curve, Halving, StudyEnding
-from assay.report.blocks import Table
 from assay.report.comparison.figures import FIGURES
+from assay.report.kit.blocks import Table
 from assay.report.kit.drawing import alone, svg
 from assay.report.kit.view import no_break, render
 from assay.report.study.section import Filled

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assay.analysis.comparison import Comparison, analyse
-from assay.report.blocks import Table
+from assay.report.kit.blocks import Table
 from assay.report.kit.view import render
 from assay.report.study.view import StudyView, all_sections
 from support.comparisons import TREATMENTS, record

@@ -21,9 +21,9 @@ from assay.analysis.metrics.standard import STEP_SECONDS, TENSORS_PEAK_BYTES
 from assay.analysis.row import seeds_of
 from assay.records.status import Status
 from assay.records.study import StudyEnding
-from assay.report.blocks import Block, arguments, option, stack
 from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, few, figure, in_nats, plain, status, two_digits, whole_percent
+from assay.report.kit.blocks import Block, arguments, option, stack
 from assay.report.study.headline import ENDINGS, at_loss, capital, count_words, known_amount
 from assay.report.study.section import Section
 from assay.report.study.sections.stated import judgements, refuted_rows

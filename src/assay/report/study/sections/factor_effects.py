@@ -8,7 +8,6 @@ from assay.analysis.factors.additivity import GridField, SignChange, deviations,
 from assay.analysis.factors.changes import FactorEffect, MetricEffects, factor_effects
 from assay.analysis.factors.layout import effect_name, level_names
 from assay.analysis.metrics.standard import VAL_LOSS
-from assay.report.blocks import UNKNOWN, Block, Table, figure
 from assay.report.comparison.wording import (
     as_ratio,
     change,
@@ -19,6 +18,7 @@ from assay.report.comparison.wording import (
     title,
     too_few,
 )
+from assay.report.kit.blocks import UNKNOWN, Block, Table, figure
 from assay.report.study.section import Section
 from assay.report.study.sections.panels import Estimates, estimate_panels, map_panels, part_panels, rate_panels
 from assay.studies.kinds.fractional import Fractional

@@ -21,8 +21,8 @@ from assay.analysis.factors.additivity import Deviation, Grid, deviations
 from assay.analysis.factors.changes import ChangeEstimate
 from assay.analysis.factors.layout import Change
 from assay.analysis.metrics import metrics
-from assay.report.blocks import UNKNOWN
 from assay.report.comparison.wording import points, title
+from assay.report.kit.blocks import UNKNOWN
 from assay.report.kit.drawing import (
     CHARACTER,
     INK,

@@ -22,8 +22,8 @@ from assay.analysis.factors.layout import effect_name
 from assay.analysis.metrics import metrics
 from assay.records.published import PublishedColumn, PublishedStudy
 from assay.records.study import Expectation
-from assay.report.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.comparison.wording import interval
+from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table
 from assay.report.study.section import Section
 from assay.units import format_count, format_percent
 

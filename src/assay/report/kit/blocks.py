@@ -1,4 +1,4 @@
-"""Content of a report as plain data: facts, tables and sentences, the texts of figures in them, and all as aligned text.
+"""Content of a report as plain data: facts, tables and sentences, the texts of figures in them, and aligned text.
 
 A terminal shows texts of records as texts. A configuration is written as on the command line: its preset or file, and
 what differs from that.
