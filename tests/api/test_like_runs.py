@@ -8,7 +8,7 @@ from assay.analysis import catalogue
 from assay.analysis.catalogue import Catalogue, CatalogueEntry, Change, read, shipped_path
 from assay.analysis.effects import Verdict
 from assay.api import configure
-from assay.api.like_runs import slower_techniques
+from assay.api.training import slower_techniques
 from assay.hardware import Machine
 from assay.optimizations import resolve_run
 from assay.records.status import Status

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.api import like_runs
+from assay.api import training
 from assay.config import ResolvedRun
 from assay.hardware import Machine
 from cli.conftest import Assay
@@ -67,7 +67,7 @@ def test_a_technique_that_is_known_to_lose_is_named_before_the_answer(
     def named(run: ResolvedRun, here: Machine) -> list[str]:
         return [f"{run.optimizations[0].name}: slower {'there' if here.absent else 'here'}"]
 
-    monkeypatch.setattr(like_runs, "slower_techniques", named)
+    monkeypatch.setattr(training, "slower_techniques", named)
     asked = ("estimate", "demo", "--with", "sdpa_attention")
     said = assay(*asked)
     assert (said.code, said.err.splitlines()) == (0, ["sdpa_attention: slower here"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from assay.api import like_runs
+from assay.api import training
 from assay.config import Home
 from assay.records.run import Branch
 from assay.records.status import Status
@@ -323,7 +323,7 @@ def test_ranks_that_nothing_would_use_are_refused(assay: Assay, home: Home, word
 def test_a_technique_that_is_known_to_lose_is_named_before_the_run(
     assay: Assay, fake: Fake, corpus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(like_runs, "slower_techniques", lambda run, here: [f"{run.optimizations[0].name}: slower"])
+    monkeypatch.setattr(training, "slower_techniques", lambda run, here: [f"{run.optimizations[0].name}: slower"])
     said = assay("train", corpus, *TINY, "--with", "sdpa_attention")
     assert said.code == 0
     assert said.err.index("sdpa_attention: slower") < said.err.index("run 2")

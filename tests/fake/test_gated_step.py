@@ -13,7 +13,7 @@ from torch.nn import functional
 from assay.errors import UsageError
 from assay.fake.gated_step import gated_step
 from assay.fake.graph_breaks import breaks_on_cpu, eager_code
-from assay.own.measurement import measure_step
+from assay.own.measure import measure_step
 from assay.records.gated import StepFigures
 from assay.records.own import OTHERS
 

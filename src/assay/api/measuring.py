@@ -189,7 +189,7 @@ def _here(
 ) -> "OwnStep":
     """Measure a step in this process, and its baseline."""
     from assay.own.against import compare_steps
-    from assay.own.measurement import measure_step
+    from assay.own.measure import measure_step
     from assay.records.own import OwnProof
 
     if against is None:

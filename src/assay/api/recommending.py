@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from assay.advise.advice import Advice
 from assay.api.configuration import Source, Stack, configure, on_device, predictable, title_of
-from assay.api.like_runs import loss_changes
 from assay.api.result_types import LayoutRecommendation, Recommendation, StudyResult
+from assay.api.training import loss_changes
 from assay.config.home import Home, home_of
 from assay.config.run import Run
 from assay.errors import UsageError

@@ -217,7 +217,7 @@ def _calibrate(source: str | None, changed: list[str], stacks: list[str], second
 def _step(source: str | None, changed: list[str], stacks: list[str], options: Mapping[str, Any], as_json: bool) -> None:
     """Print the prediction of a stack, and several stacks as rows."""
     from assay import api
-    from assay.api.like_runs import slower_techniques
+    from assay.api.training import slower_techniques
     from assay.cli.console import note, print_view
     from assay.hardware.detect import detect
     from assay.report.estimate import EstimateRowsView, EstimateView

@@ -78,7 +78,7 @@ def _measured(name: str, folder: str | None, **options: Any) -> Iterator[str]:
 
     return_freed_memory()
     step = _step(name, folder)
-    from assay.own.measurement import measure_step
+    from assay.own.measure import measure_step
 
     keep_freed_memory()
     with blame_user(name, "step"):

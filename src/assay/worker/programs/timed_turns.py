@@ -50,7 +50,7 @@ def _answers(name: str, folder: str, moved: tuple[str, str] | None) -> Iterator[
         _move_imports(*places)
     step = checked_step(name, call_function(name, folder))
     from assay.instruments.memory.resident_memory import keep_freed_memory
-    from assay.own.measurement import time_step, timed_block
+    from assay.own.measure import time_step, timed_block
 
     keep_freed_memory()
     with blame_user(name, "step"):
