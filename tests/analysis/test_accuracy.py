@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from assay.analysis.accuracy import Accuracy, accuracy, device_of, quantile
 from assay.config import Home
 from assay.config.run import Spec
-from assay.records.environment import Environment
 from assay.records.prediction import Memory, Predicted
-from assay.records.run import RunResult
+from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from support.records import result_of

@@ -13,7 +13,6 @@ from assay.config import Home
 from assay.config.run import Spec
 from assay.launch.spawn import _locked
 from assay.records.evidence import Evidence
-from assay.records.run import Extra
 from assay.records.status import Status
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
@@ -245,7 +244,7 @@ def test_texts_of_a_run_do_not_steer_the_terminal(assay: Assay, home: Home) -> N
     spec = spec.model_copy(update={"preset": steering, "config": config})
     folder.prepare(spec)
     proof = Evidence(optimization=steering, observed=steering, verdict=True)
-    ending = {"status": Status.FAILED, "reason": steering, "evidence": (proof,), "extra": Extra(notes=(steering,))}
+    ending = {"status": Status.FAILED, "reason": steering, "evidence": (proof,), "notes": (steering,)}
     folder.write_result(begun_result(spec).model_copy(update=ending))
     for words in (("ls",), ("show", folder.id), ("diff", folder.id, folder.id), ("ls", "--json")):
         said = assay("runs", *words)

@@ -17,7 +17,7 @@ from assay.dashboard.app import build_app
 from assay.dashboard.pages import script_json
 from assay.launch.prepare import ReadyRun
 from assay.records.evidence import Evidence
-from assay.records.run import Extra, SampledText
+from assay.records.run import SampledText
 from assay.records.status import Status
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
@@ -75,7 +75,7 @@ def hostile_run(home: Home, ready: ReadyRun, text: str, *, ended: bool) -> RunFo
             "status": Status.FAILED,
             "reason": text,
             "evidence": (proof,),
-            "extra": Extra(notes=(text,)),
+            "notes": (text,),
             "sample": SampledText(prompt=text, text=text, temperature=0.8, seed=0),
         }
         folder.write_result(begun_result(spec).model_copy(update=changes))

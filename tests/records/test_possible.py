@@ -5,9 +5,8 @@ import json
 import pytest
 
 from assay.records.evidence import ValueProof
-from assay.records.memory import Memory
-from assay.records.possible import LARGEST, check_possible, parse_json
-from assay.records.run import RunResult
+from assay.records.prediction import Memory
+from assay.records.run import LARGEST, RunResult, check_possible, parse_json
 from assay.records.timing import Block, Quartiles
 from support.comparisons import record
 

@@ -11,7 +11,7 @@ import pytest
 
 from assay.config import Home
 from assay.errors import StorageError, UsageError
-from assay.records.environment import Environment
+from assay.records.run import Environment
 from assay.records.status import Status
 from assay.store import index as store_module
 from assay.store.index import SCHEMA, Store, entry_of

@@ -7,10 +7,9 @@ from typing import Any
 
 from assay.config import Run, load
 from assay.optimizations import resolve_run
-from assay.records.environment import Environment
 from assay.records.evidence import Evidence
 from assay.records.prediction import Memory, MemoryOverStep, Predicted
-from assay.records.run import RunResult
+from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, Cell, CellResult, ComparisonRecord, Curve, Protocol, StudyEnding
 from assay.records.timing import Block, Quartiles, Round

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from assay.records.environment import Environment
-from assay.records.run import RunResult
+from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 
 Quantity = Literal["memory", "traced", "time", "roofline"]
@@ -147,11 +146,11 @@ def device_of(environment: Environment) -> str:
 def _predictions(result: RunResult) -> list[PredictedFigure]:
     """The figures of a run that were both predicted and measured."""
     predicted = result.predicted
-    if predicted is None or result.environment is None or result.status in _OTHERS:
+    if predicted is None or result.provenance.environment is None or result.status in _OTHERS:
         return []
-    device = device_of(result.environment)
+    device = device_of(result.provenance.environment)
     techniques = tuple(spec.name for spec in result.config.optimizations)
-    steps = result.step_seconds
+    steps = result.speed.step_seconds
     seconds = None if steps is None or _disturbed(result) else steps.median
     timed = None if predicted.step_seconds_margin is None else predicted.step_seconds
     pairs: dict[Quantity, tuple[float | None, float | None]] = {
@@ -168,4 +167,4 @@ def _predictions(result: RunResult) -> list[PredictedFigure]:
 
 def _disturbed(result: RunResult) -> bool:
     """True if more than half of the timed blocks were disturbed by other programs, such as cells beside them."""
-    return sum(block.disturbed for block in result.blocks) > len(result.blocks) / 2
+    return sum(block.disturbed for block in result.speed.blocks) > len(result.speed.blocks) / 2

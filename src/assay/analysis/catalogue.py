@@ -21,7 +21,7 @@ from assay.config.loading import read_bytes
 from assay.errors import UsageError
 from assay.files import write_file
 from assay.hardware import Machine
-from assay.records.environment import Environment
+from assay.records.run import Environment
 from assay.records.status import Status
 
 SHOWN = (TENSORS_PEAK_BYTES, STEP_SECONDS, TOKENS_PER_SECOND, VAL_LOSS)

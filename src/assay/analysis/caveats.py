@@ -26,9 +26,8 @@ from assay.errors import first_names
 from assay.optimizations import Numerics
 from assay.optimizations.stack import all_known, resolve
 from assay.proofs.mispredicted import mispredictions
-from assay.records.environment import Environment
 from assay.records.evidence import WIDE_GROUPS
-from assay.records.run import RunResult
+from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import BETWEEN_SHARE, OUTSIDE_SHARE, Between, Outside
@@ -47,7 +46,7 @@ def outside_of(record: ComparisonRecord, treatment: str) -> Outside | None:
 def between_of(record: ComparisonRecord, treatments: Collection[str]) -> Between | None:
     """Return the time between the steps of some rows, over all their blocks; None if it was not read."""
     return Between.of(
-        [block for one in record.cells if one.cell.treatment in treatments for block in one.result.blocks]
+        [block for one in record.cells if one.cell.treatment in treatments for block in one.result.speed.blocks]
     )
 
 
@@ -157,7 +156,7 @@ def twin_flags(treatments: Mapping[str, Sequence[CellResult]]) -> dict[str, list
 
 def wide_flags(results: Sequence[RunResult]) -> list[str]:
     """Return a sentence if runs that round have evaluations in float32. In a single run one group may be chance."""
-    wide = sum(one.values.wide_groups for one in results if one.values is not None)
+    wide = sum(one.proof.values.wide_groups for one in results if one.proof.values is not None)
     if wide < WIDE_GROUPS:
         return []
     return [f"too equal: {wide} evaluated groups of batches have float32's loss, and not that of fewer bits"]
@@ -180,7 +179,7 @@ def evidence_flags(results: Sequence[RunResult]) -> list[str]:
     failed, missing = set(), set()
     for result in results:
         said: dict[str, list[str]] = {spec.name: [] for spec in result.config.optimizations}
-        for item in result.evidence:
+        for item in result.proof.evidence:
             said.setdefault(item.optimization, []).append(_TIME.sub("a time", item.observed))
             if not item.verdict:
                 failed.add(f"the proof of {item.optimization} failed: {item.observed}")
@@ -217,17 +216,19 @@ def environment_flags(result: RunResult, environment: Environment | None) -> lis
 
 def _unlike(result: RunResult, environment: Environment | None) -> list[str]:
     """Reasons not to compare a run with a baseline in `environment`. More processes may have more threads."""
-    if environment is None or result.environment is None:
+    if environment is None or result.provenance.environment is None:
         return []
     names = [
-        name for name in result.environment.differs(environment) if name != "threads" or not _more(result, environment)
+        name
+        for name in result.provenance.environment.differs(environment)
+        if name != "threads" or not _more(result, environment)
     ]
     return [f"not compared: the baseline ran with different {', '.join(names)}"] if names else []
 
 
 def _more(result: RunResult, environment: Environment) -> bool:
     """True if each of several processes had as many threads as the baseline's only process."""
-    ranks, threads = result.config.ranks, result.environment.threads if result.environment else 0
+    ranks, threads = result.config.ranks, result.provenance.environment.threads if result.provenance.environment else 0
     return ranks > 1 and threads == ranks * environment.threads
 
 

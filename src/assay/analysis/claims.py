@@ -313,5 +313,5 @@ def _losses(comparison: Comparison, row: str) -> dict[int, tuple[Curve, float | 
     """Return the losses of a row's first finished process at each seed: all steps, and the last ones on record."""
     found: dict[int, tuple[Curve, float | None, float | None]] = {}
     for one in usable(comparison.record.of(row)):
-        found.setdefault(one.cell.seed, (one.curve, one.result.train_loss, one.result.val_loss))
+        found.setdefault(one.cell.seed, (one.curve, one.result.loss.train_loss, one.result.loss.val_loss))
     return found

@@ -35,10 +35,9 @@ from assay.analysis.metrics.standard import STEP_SECONDS, VAL_LOSS
 from assay.analysis.row import Figure, Row, effects, figures, repaid, row_columns, row_json, usable
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
-from assay.records.environment import Environment
 from assay.records.evidence import ValueProof
 from assay.records.prediction import Predicted
-from assay.records.run import RunResult
+from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import host_share
@@ -115,7 +114,9 @@ class Comparison(Frozen):
 def analyse(record: ComparisonRecord) -> Comparison:
     """Analyse a record. The function is pure: the same record gives the same comparison."""
     first = record.of(BASELINE)
-    environment = next((one.result.environment for one in usable(first) if one.result.environment), None)
+    environment = next(
+        (one.result.provenance.environment for one in usable(first) if one.result.provenance.environment), None
+    )
     read = _Reading.of(record, environment)
     again, yardstick = read.row(AGAIN), Yardstick.of(record)
 
@@ -190,12 +191,12 @@ class _Reading:
             break_even=repaid(record.of(BASELINE), comparable, self.kept, changes.get(STEP_SECONDS.name))
             if treated and self._has_times(BASELINE, treatment)
             else None,
-            host_share=host_share(block for one in comparable for block in one.result.blocks),
+            host_share=host_share(block for one in comparable for block in one.result.speed.blocks),
             predicted=predicted,
             predicted_change=_predicted_change(reference, predicted, _two_runs(record, cells)) if treated else {},
-            evidence=(good or results)[0].evidence if results else (),
+            evidence=(good or results)[0].proof.evidence if results else (),
             values=_values(results),
-            proven_until=(good or results)[0].proven_until if results else None,
+            proven_until=(good or results)[0].proof.proven_until if results else None,
             ranks=(good or results)[0].ranks if results else (),
             outside=outside_of(record, treatment),
             flags=self._flags(treatment, results),
@@ -273,7 +274,7 @@ def _two_runs(record: ComparisonRecord, cells: Sequence[CellResult]) -> tuple[Re
 
 def _values(results: Sequence[RunResult]) -> ValueProof | None:
     """Return the value check of a row: that of its first run, or of the first in which something was not right."""
-    checks = [result.values for result in results if result.values is not None]
+    checks = [result.proof.values for result in results if result.proof.values is not None]
     return next((one for one in checks if not one.verdict), checks[0] if checks else None)
 
 

@@ -267,16 +267,17 @@ def rounds(cells: Sequence[CellResult], told: Iterable[Round]) -> dict[int, list
     """Rounds that the figures are from, by wave, as positions among the blocks; `told` are those of the record."""
     waves: dict[int, list[CellResult]] = {}
     for one in cells:
-        if one.result.blocks:
+        if one.result.speed.blocks:
             waves.setdefault(one.wave, []).append(one)
     known = {(one.wave, one.number - 1): set(one.disturbed) for one in told}
     found = {}
     for wave, some in waves.items():
-        whole, names = range(min(len(one.result.blocks) for one in some)), {one.cell.name for one in some}
+        whole, names = range(min(len(one.result.speed.blocks) for one in some)), {one.cell.name for one in some}
         clean = [
             at
             for at in whole
-            if not names & known.get((wave, at), set()) and not any(one.result.blocks[at].disturbed for one in some)
+            if not names & known.get((wave, at), set())
+            and not any(one.result.speed.blocks[at].disturbed for one in some)
         ]
         found[wave] = clean if len(clean) >= min(LEAST_ROUNDS, len(whole)) else list(whole)
     return found
@@ -284,7 +285,9 @@ def rounds(cells: Sequence[CellResult], told: Iterable[Round]) -> dict[int, list
 
 def figure(metric: Metric, result: RunResult, kept: Sequence[int]) -> float | None:
     """Mean logarithm of a process over some rounds; None if no block has the metric."""
-    values = [metric.of_block(result.blocks[at]) for at in kept] if metric.of_block and result.blocks else []
+    values = (
+        [metric.of_block(result.speed.blocks[at]) for at in kept] if metric.of_block and result.speed.blocks else []
+    )
     known = [log(value) for value in values if value]
     return fmean(known) if known else None
 
@@ -330,7 +333,7 @@ def disturbances(record: ComparisonRecord) -> list[str]:
 
 def _slowed_gpus(record: ComparisonRecord) -> str:
     """Return how many blocks a slowed GPU disturbed, with the reasons, as part of a sentence."""
-    slowed = [block for one in record.cells for block in one.result.blocks if block.gpu_was_slowed]
+    slowed = [block for one in record.cells for block in one.result.speed.blocks if block.gpu_was_slowed]
     if not slowed:
         return ""
     reasons = sorted({reason for block in slowed if block.gpu for reason in block.gpu.slowed_by})

@@ -82,9 +82,9 @@ def break_even(both: Sequence[tuple[RunResult, RunResult]], before: float, chang
 
 def _ahead(result: RunResult) -> float | None:
     """Seconds of the first step beyond those of a steady one; None if either was not measured."""
-    if result.first_step_seconds is None or result.step_seconds is None:
+    if result.speed.first_step_seconds is None or result.speed.step_seconds is None:
         return None
-    return result.first_step_seconds - result.step_seconds.median
+    return result.speed.first_step_seconds - result.speed.step_seconds.median
 
 
 Figure = int | float | tuple[float, ...] | None
@@ -327,7 +327,7 @@ def limits(comparison: "Comparison") -> tuple[RowLimit, ...]:
 
 def _limit(comparison: "Comparison", row: Row) -> RowLimit:
     results = [one.result for one in usable(comparison.record.of(row.treatment))]
-    memory, data = _memory(comparison, row, results), _over_runs([one.data_wait_share for one in results])
+    memory, data = _memory(comparison, row, results), _over_runs([one.speed.data_wait_share for one in results])
     shares = [rank.communication_share for one in results for rank in one.ranks]
     communication = _over_runs(shares)
     compute = _compute(row)
@@ -346,7 +346,7 @@ def _limit(comparison: "Comparison", row: Row) -> RowLimit:
 def _memory(comparison: "Comparison", row: Row, results: Sequence[RunResult]) -> float | None:
     """Share of the free host memory that a process's peak takes; None on an accelerator, whose memory is another."""
     peak, free = row.metrics.get(PROCESS_PEAK_BYTES.name), comparison.record.protocol.available_bytes
-    devices = {one.environment.device for one in results if one.environment}
+    devices = {one.provenance.environment.device for one in results if one.provenance.environment}
     if devices != {"cpu"} or not isinstance(peak, int | float) or not free:
         return None
     return peak / free

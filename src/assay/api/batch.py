@@ -135,6 +135,6 @@ def _of_run(
     source = f"the gradient noise scale of {found.run} after {found.steps} steps"
     folder = find(home, name)
     result, size = folder.result(), folder.spec().config.training.batch_size
-    seconds = None if result is None or result.step_seconds is None else result.step_seconds.median
+    seconds = None if result is None or result.speed.step_seconds is None else result.speed.step_seconds.median
     present = None if result is None or result.steps < 1 else KnownSteps(size, result.steps, seconds)
     return from_noise(scale.sequences, scale.standard_error, "sequences", source), present

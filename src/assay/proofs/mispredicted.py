@@ -119,7 +119,7 @@ def mispredictions(result: RunResult) -> list[str]:
 
 
 def _unseen(result: RunResult) -> int:
-    threads = result.environment.threads if result.environment else 1
+    threads = result.provenance.environment.threads if result.provenance.environment else 1
     return _UNSEEN_BYTES * max(1, threads // max(1, len(result.ranks)))
 
 

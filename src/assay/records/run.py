@@ -1,16 +1,33 @@
-"""The record of one run: the schema of `result.json`, of the store's rows and of ``--json``.
+"""The record of one run, which is the schema of `result.json`, of the store's rows and of ``--json``.
 
 Every figure is in a base unit that its name states. `None` means that the figure is not available, never zero.
+
+No process of assay writes a figure that cannot be, and whoever reads a record must not believe it. JSON has no NaN and
+no infinity, but readers of Python take both, and a number such as 1e999 is read as infinite. A figure that was not
+finite is null in a record, or a text where the record's own class says so.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from assay.config.run import ResolvedRun
+from assay.errors import short_text
 from assay.records.base import Record
-from assay.records.environment import Environment
 from assay.records.events import RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
@@ -18,6 +35,32 @@ from assay.records.prediction import Memory, Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
+
+
+class Environment(Record):
+    """Surroundings that decide a figure. Results from different environments are never compared without a warning."""
+
+    assay: str
+    torch: str
+    python: str
+    device: str
+    processor: str
+    cores: int
+    threads: int
+    """Threads for CPU kernels, summed over ranks."""
+    memory_bytes: int
+    accelerator: str | None = None
+    driver: str | None = None
+    corpus_digest: str | None = None
+    packages: Mapping[str, str] = Field(default_factory=dict)
+    pinned: tuple[int, ...] = ()
+    """Numbers of the cores to which the run was pinned; empty if it was not."""
+    instruction_set: str | None = None
+    """Newest instruction set that the CPU's kernels use; None in records older than this field."""
+
+    def differs(self, other: "Environment") -> list[str]:
+        """Names of the fields in which two environments differ."""
+        return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
 
 
 class SampledText(Record):
@@ -67,7 +110,7 @@ class TraceSummary(_Sparse):
 
 
 class Extra(_Sparse):
-    """Facts that only some runs have."""
+    """Facts that only some runs have. The JSON of a run nests them so; in Python they are fields of groups."""
 
     trace: TraceSummary | None = None
     routers: tuple[RouterLayer, ...] = ()
@@ -79,37 +122,16 @@ class Extra(_Sparse):
     notes: tuple[str, ...] = ()
     """Sentences for the user."""
 
-    @classmethod
-    def of(cls, **facts: Any) -> "Extra":
-        """Return the facts that are there, of which empty ones are left out."""
-        return cls(**{name: fact for name, fact in facts.items() if fact})
 
-
-# More than 20 fields: it is the published record; users, pages and the index read its figures by these flat names.
-class RunResult(Record):
-    """The complete record of one run. Its own losses that are not finite are null in JSON, and read as None."""
+class _Group(Record):
+    """Fields of a run that one instrument finds. Figures that are not finite are null in JSON, and read as None."""
 
     model_config = ConfigDict(ser_json_inf_nan="null")
 
-    run: str
-    """The run's id, which is its folder's name."""
-    status: Status
-    reason: str | None = None
-    """One sentence for every status except `done`."""
-    created: str
-    """UTC, ISO 8601."""
-    identity: str
-    """Hash of the canonical configuration."""
-    preset: str | None = None
-    """Preset or file from which the configuration was loaded."""
-    config: ResolvedRun
-    branch: Branch | None = None
-    """Run and step that this run continues as one of its own; None if it began with initial weights."""
-    steps: int = 0
-    tokens: int = 0
-    documents: int | None = None
-    """Documents of which training has read a token, a repeated one each time; None without `streaming`."""
-    parameters: int | None = None
+
+class Loss(_Group):
+    """What a run has learned: losses, and the gradients that lead there."""
+
     train_loss: float | None = None
     """Loss of the last step, averaged over its tokens."""
     loss_spread: float | None = None
@@ -127,6 +149,17 @@ class RunResult(Record):
     """Number of held-out tokens that can be predicted."""
     val_standard_error: float | None = None
     """Standard error of `val_loss` as an estimate for the whole held-out text; 0 if all of it was evaluated."""
+    sample: SampledText | None = None
+    """A text of the trained model; None for cells of studies, larger models, several ranks, and older records."""
+    skipped_steps: int = 0
+    """Updates that were skipped because a gradient was not finite (fp16)."""
+    routers: tuple[RouterLayer, ...] = ()
+    loss_scale: float | None = None
+
+
+class Speed(_Group):
+    """The time that a run takes."""
+
     tokens_per_second: float | None = None
     """Tokens per step over the median seconds of a steady step."""
     step_seconds: Quartiles | None = None
@@ -136,22 +169,221 @@ class RunResult(Record):
     """Share of the steady steps' seconds in which the host waited for its batch; on several ranks, the first rank's."""
     phase_seconds: Mapping[str, float] = Field(default_factory=dict)
     """Seconds of each phase; they sum to the wall time of the last process."""
-    memory: Memory = Field(default_factory=Memory)
-    missing: Mapping[str, str] = Field(default_factory=dict)
-    """Figures that this system does not tell, each with the reason; empty in records older than this field."""
-    ranks: tuple[RankResult, ...] = ()
-    """Record of each rank; empty on one rank. `memory` has the highest figures of all ranks."""
-    predicted: Predicted | None = None
+    blocks: tuple[Block, ...] = ()
+    first_step_seconds: float | None = None
+
+
+class Proof(_Group):
+    """What shows that the optimizations of a run took effect and computed what they should."""
+
     evidence: tuple[Evidence, ...] = ()
     values: ValueProof | None = None
     """Result of the value check; None in records older than it, and if a run ended before it."""
     proven_until: Literal["beginning", "end"] | None = None
     """`end` if a step traced after the last checkpoint showed the same; None without evidence and in older records."""
+    trace: TraceSummary | None = None
+    counters: Mapping[str, int] = Field(default_factory=dict)
+
+
+class Provenance(_Group):
+    """Where a run comes from, and on what it ran."""
+
+    created: str
+    """UTC, ISO 8601."""
+    identity: str
+    """Hash of the canonical configuration."""
+    preset: str | None = None
+    """Preset or file from which the configuration was loaded."""
+    branch: Branch | None = None
+    """Run and step that this run continues as one of its own; None if it began with initial weights."""
     environment: Environment | None = None
-    sample: SampledText | None = None
-    """A text of the trained model; None for cells of studies, larger models, several ranks, and older records."""
-    blocks: tuple[Block, ...] = ()
-    first_step_seconds: float | None = None
-    skipped_steps: int = 0
-    """Updates that were skipped because a gradient was not finite (fp16)."""
-    extra: Extra = Field(default_factory=Extra)
+
+
+_GROUPS: Mapping[str, type[_Group]] = {"loss": Loss, "speed": Speed, "proof": Proof, "provenance": Provenance}
+_GROUP_OF = {name: group for group, kind in _GROUPS.items() for name in kind.model_fields}
+"""Group of each field that lies flat in JSON."""
+_ORDER = (
+    *("run", "status", "reason", "created", "identity", "preset", "config", "branch", "steps", "tokens", "documents"),
+    *("parameters", "train_loss", "loss_spread", "gradients", "gradient_probe", "val_loss", "val_perplexity"),
+    *("val_bits_per_byte", "val_targets", "val_split_targets", "val_standard_error", "tokens_per_second"),
+    *("step_seconds", "epoch_seconds", "data_wait_share", "phase_seconds", "memory", "missing", "ranks", "predicted"),
+    *("evidence", "values", "proven_until", "environment", "sample", "blocks", "first_step_seconds", "skipped_steps"),
+    "extra",
+)
+"""Keys of the JSON of a run, in their order."""
+
+
+class RunResult(Record):
+    """The complete record of one run. Its own losses that are not finite are null in JSON, and read as None.
+
+    Its fields are in groups, and its JSON is flat.
+    """
+
+    run: str
+    """The run's id, which is its folder's name."""
+    status: Status
+    reason: str | None = None
+    """One sentence for every status except `done`."""
+    config: ResolvedRun
+    steps: int = 0
+    tokens: int = 0
+    documents: int | None = None
+    """Documents of which training has read a token, a repeated one each time; None without `streaming`."""
+    parameters: int | None = None
+    loss: Loss = Field(default_factory=Loss)
+    speed: Speed = Field(default_factory=Speed)
+    memory: Memory = Field(default_factory=Memory)
+    proof: Proof = Field(default_factory=Proof)
+    provenance: Provenance
+    predicted: Predicted | None = None
+    missing: Mapping[str, str] = Field(default_factory=dict)
+    """Figures that this system does not tell, each with the reason; empty in records older than this field."""
+    ranks: tuple[RankResult, ...] = ()
+    """Record of each rank; empty on one rank. `memory` has the highest figures of all ranks."""
+    notes: tuple[str, ...] = ()
+    later: Mapping[str, Any] = Field(default_factory=dict)
+    """Facts of a later version, as they were read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_groups(cls, given: Any) -> Any:
+        """Sort the flat fields of JSON into their groups."""
+        if not isinstance(given, Mapping):
+            return given
+        flat = {name: value for name, value in given.items() if name != "extra"}
+        extra = Extra.model_validate(given.get("extra") or {})
+        flat |= {name: getattr(extra, name) for name in extra.model_fields_set & Extra.model_fields.keys()}
+        if extra.model_extra:
+            flat["later"] = extra.model_extra
+        return _sorted(flat)
+
+    @model_serializer(mode="wrap")
+    def _flat(self, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        found = write(self)
+        for group in _GROUPS:
+            own = found.pop(group)
+            found |= {name: _finite(one) for name, one in own.items()} if info.mode == "json" else own
+        facts = {name: found.pop(name) for name in Extra.model_fields}
+        found["extra"] = {name: fact for name, fact in facts.items() if getattr(self, name)} | found.pop("later")
+        return {name: found[name] for name in _ORDER}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema of the flat JSON."""
+        found = handler.resolve_ref_schema(handler(core))
+        kinds = [handler.resolve_ref_schema(handler(kind.__pydantic_core_schema__)) for kind in _GROUPS.values()]
+        flat = {key: one for kind in (found, *kinds) for key, one in kind["properties"].items()}
+        flat["extra"] = handler({**Extra.__pydantic_core_schema__, "ref": f"{Extra.__module__}.Extra:0"})  # by its name
+        required = {key for kind in (found, *kinds) for key in kind.get("required", ())}
+        found["properties"] = {name: flat[name] for name in _ORDER}
+        found["required"] = [name for name in _ORDER if name in required]
+        return found
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a field of a group by its flat name, as users' metrics and tables of names read it."""
+            group = _GROUP_OF.get(name)
+            return super().__getattr__(name) if group is None else getattr(getattr(self, group), name)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values of fields, which are named as in the flat JSON."""
+        grouped = _sorted(update or {})
+        for group in _GROUPS.keys() & grouped.keys():
+            if isinstance(grouped[group], Mapping):
+                grouped[group] = getattr(self, group).model_copy(update=grouped[group])
+        return super().model_copy(update=grouped, deep=deep)
+
+
+def _finite(figure: Any) -> Any:
+    """Return a figure of a group's own as JSON has it, or figures by name."""
+    if isinstance(figure, dict) and all(isinstance(one, float) for one in figure.values()):
+        return {name: _finite(one) for name, one in figure.items()}
+    return None if isinstance(figure, float) and not isfinite(figure) else figure
+
+
+def _sorted(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return flat fields by group, beside those that are in none."""
+    found: dict[str, Any] = {name: value for name, value in flat.items() if name not in _GROUP_OF}
+    for name, value in flat.items():
+        if name in _GROUP_OF:
+            found.setdefault(_GROUP_OF[name], {})[name] = value
+    return found
+
+
+LARGEST = 1e100
+"""Largest figure. Sums, products and squares of such figures are finite."""
+
+_FACTS = {*Extra.model_fields, "later"}
+_INFINITE = ("values", "gradients", "gradient_probe", "proof", "layers")
+"""Fields whose figures may be infinite: errors of a run with wrong values, and gradients of one that diverged."""
+_UNBOUNDED = ("perplexity", "val_perplexity")
+"""Fields that are exponentials."""
+_COUNTS = (
+    *("steps", "tokens", "parameters", "documents", "skipped_steps", "tokens_per_second", "cores"),
+    *("lower", "median", "upper", "epoch_seconds", "first_step_seconds", "median_step_seconds", "loss_spread"),
+)
+"""Fields that are never negative."""
+_AMOUNTS = ("_bytes", "_targets", "perplexity", "standard_error")
+"""Ends of the names of further fields that are never negative."""
+_SHARES = ("data_wait_share", "idle_share", "bubble_share")
+"""Fields that are a share of a whole."""
+_MOST_SHARE = 1.1
+"""Larger shares cannot be; the clocks of a host and of its device may differ a little."""
+_MOST_BYTES = 2**63
+"""More bytes than a measured memory has; a predicted one may have them."""
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parse JSON. Raises `ValueError` also for NaN and infinity, which JSON does not have."""
+    return json.loads(text, parse_constant=_refused)
+
+
+def _refused(word: str) -> None:
+    raise ValueError(f"{word} is no figure")
+
+
+def check_possible(record: BaseModel) -> None:
+    """Raise `ValueError` with the name of the first figure of a record that cannot be."""
+    for name, value in _impossible(record, ""):
+        raise ValueError(f"its figure {name} is {short_text(value)}, which cannot be")
+
+
+def _impossible(value: object, name: str) -> Iterator[tuple[str, float]]:
+    """Yield each figure that cannot be, with its name."""
+    last = name.rpartition(".")[2]
+    if last in _INFINITE or isinstance(value, bool | str):
+        return
+    if isinstance(value, int | float):
+        lowest, most = _limits(name, last)
+        if not lowest <= value < most:
+            yield name, value
+        return
+    if isinstance(value, Quartiles) and not value.lower <= value.median <= value.upper:
+        yield f"{name}.median", value.median
+    for key, one in _parts(value):
+        yield from _impossible(one, f"{name}.{key}" if name else str(key))
+
+
+def _limits(name: str, last: str) -> tuple[float, float]:
+    """Return the least figure that a field can have, and one that is too large."""
+    if last in _SHARES:
+        return 0.0, _MOST_SHARE
+    most = inf if last in _UNBOUNDED else _MOST_BYTES if "memory." in name else LARGEST
+    return (0.0 if last in _COUNTS or last.endswith(_AMOUNTS) else -LARGEST), most
+
+
+def _parts(value: object) -> Iterable[tuple[object, object]]:
+    """Return the parts of a nested value with their names; curves have many figures, so whole ones are none."""
+    if isinstance(value, RunResult):
+        groups = [vars(getattr(value, group)).items() for group in _GROUPS]
+        every = [(name, one) for name, one in vars(value).items() if name not in _GROUPS]
+        return [(name, one) for part in (every, *groups) for name, one in part if name not in _FACTS]
+    if isinstance(value, BaseModel):
+        return [*vars(value).items(), *(value.model_extra or {}).items()]
+    if isinstance(value, Mapping):
+        return value.items()
+    if isinstance(value, Sequence):
+        figures = all(isinstance(one, float) for one in value)
+        return [] if figures and all(abs(one) < LARGEST for one in value) else enumerate(value)
+    return []

@@ -101,28 +101,31 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     yield "status", _status(result)
     yield "model", f"{shape}{parameters}; {corpus}"
     yield "with", stack_summary(result.config)
-    spread = "" if result.loss_spread is None else f" (last tenth ± {figure(result.loss_spread)} about its line)"
+    spread = (
+        "" if result.loss.loss_spread is None else f" (last tenth ± {figure(result.loss.loss_spread)} about its line)"
+    )
     trained = f"{result.steps} steps, {format_count(result.tokens)} {result.config.counted}"
-    yield "trained", f"{trained}, loss {figure(result.train_loss)}{spread}"
-    if result.val_loss is not None:
-        more = f" (perplexity {figure(result.val_perplexity, 2)}, {figure(result.val_bits_per_byte)} bits per byte)"
-        more = more if result.val_perplexity is not None else ""
+    yield "trained", f"{trained}, loss {figure(result.loss.train_loss)}{spread}"
+    loss = result.loss
+    if loss.val_loss is not None:
+        more = f" (perplexity {figure(loss.val_perplexity, 2)}, {figure(loss.val_bits_per_byte)} bits per byte)"
+        more = more if result.loss.val_perplexity is not None else ""
         name = "test" if result.config.data.evaluate_on == "test" else "validation"
-        yield name, f"loss {figure(result.val_loss)}{sample_error(result)}{more}"
+        yield name, f"loss {figure(result.loss.val_loss)}{sample_error(result)}{more}"
     yield from _speed(result)
-    if scale := result.extra.loss_scale:
-        yield "loss scale", f"{scale:g} at the end, {result.skipped_steps} updates skipped"
-    if layers := result.extra.routers:
+    if scale := result.loss.loss_scale:
+        yield "loss scale", f"{scale:g} at the end, {result.loss.skipped_steps} updates skipped"
+    if layers := result.loss.routers:
         balance = " ".join(figure(layer.balance, 3) for layer in layers)
         busiest = max(max(layer.tokens) * len(layer.tokens) / sum(layer.tokens) for layer in layers)
         dropped = max(layer.dropped or 0.0 for layer in layers)
         yield "routers", f"balance by layer {balance}; busiest {busiest:.2f} times an even share, {dropped:.1%} dropped"
     yield from _proven(result)
-    if result.gradient_probe is not None:
-        yield "gradients", agreement_line(result.gradient_probe)
-    if result.sample is not None:
-        yield "text", repr(result.sample.text)
-    for note in result.extra.notes:
+    if result.loss.gradient_probe is not None:
+        yield "gradients", agreement_line(result.loss.gradient_probe)
+    if result.loss.sample is not None:
+        yield "text", repr(result.loss.sample.text)
+    for note in result.notes:
         yield "note", note
 
 
@@ -138,15 +141,15 @@ def _status(result: "RunResult") -> str:
 def _proven(result: "RunResult") -> Iterator[tuple[str, str]]:
     from assay.report.comparison.wording import value_check
 
-    for evidence in result.evidence:
+    for evidence in result.proof.evidence:
         yield "evidence", proof(evidence)
-    if result.values is not None:
-        yield "values", value_check(result.values)
+    if result.proof.values is not None:
+        yield "values", value_check(result.proof.values)
 
 
 def sample_error(result: "RunResult") -> str:
     """Standard error of a validation loss and the size of its sample; empty in records that lack them."""
-    seen, of, error = result.val_targets, result.val_split_targets, result.val_standard_error
+    seen, of, error = result.loss.val_targets, result.loss.val_split_targets, result.loss.val_standard_error
     what = f"held-out {result.config.counted}"
     if not seen or not of:
         return ""
@@ -161,25 +164,29 @@ def proof(evidence: "Evidence") -> str:
 
 
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
-    step = result.step_seconds
+    step = result.speed.step_seconds
     if step is not None:
         spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
-        rate = result.tokens_per_second
+        rate = result.speed.tokens_per_second
         speed = "" if rate is None else f", {format_count(rate)} {result.config.counted}/s"
         speed += "".join(f", {share}" for share in utilization(result))
-        speed += "" if result.epoch_seconds is None else f", an epoch in {format_seconds(result.epoch_seconds)}"
+        speed += (
+            "" if result.speed.epoch_seconds is None else f", an epoch in {format_seconds(result.speed.epoch_seconds)}"
+        )
         yield "step", f"{format_seconds(step.median)} ({spread}){speed}"
-    if result.data_wait_share is not None:
-        yield "data wait", f"{result.data_wait_share:.2%} of the time of steady steps"
+    if result.speed.data_wait_share is not None:
+        yield "data wait", f"{result.speed.data_wait_share:.2%} of the time of steady steps"
     predicted = result.predicted
     if predicted is not None and predicted.step_flops is not None:
         seconds = "" if predicted.step_seconds is None else f"{_predicted_step(predicted)} and "
         yield "predicted", f"{seconds}{format_flops(predicted.step_flops)} per step"
     if predicted is not None and predicted.refused:
         yield "predicted", f"nothing: {predicted.refused}"
-    if result.phase_seconds:
-        parts = " · ".join(f"{name} {format_seconds(spent)}" for name, spent in result.phase_seconds.items() if spent)
-        yield "time", f"{format_seconds(sum(result.phase_seconds.values()))} = {parts}"
+    if result.speed.phase_seconds:
+        parts = " · ".join(
+            f"{name} {format_seconds(spent)}" for name, spent in result.speed.phase_seconds.items() if spent
+        )
+        yield "time", f"{format_seconds(sum(result.speed.phase_seconds.values()))} = {parts}"
 
 
 def _predicted_step(predicted: "Predicted") -> str:
@@ -261,13 +268,13 @@ def _the_rest(result: "RunResult") -> Iterator[Block]:
     if phases:
         columns = ("by phase", "process peak", "anonymous", "files")
         yield Table.of(columns, phases, columns[1:])
-    if result.gradients:
+    if result.loss.gradients:
         from assay.report.gradients import modules_table
 
-        yield modules_table("gradients of one more step", result.gradients)
+        yield modules_table("gradients of one more step", result.loss.gradients)
     yield Table.of(("configuration", "value"), flat(result.config.model_dump(mode="json")).items())
-    if result.environment is not None:
-        yield Table.of(("environment", "value"), flat(result.environment.model_dump(mode="json")).items())
+    if result.provenance.environment is not None:
+        yield Table.of(("environment", "value"), flat(result.provenance.environment.model_dump(mode="json")).items())
 
 
 def flat(values: object) -> dict[str, str]:

@@ -29,12 +29,20 @@ def headline(result: "RunResult") -> str:
     said = _ENDED.get(status, f"It ended early ({status.replace('_', ' ')})")
     if not result.status.finished:
         return f"{said}."
-    loss, kind = (result.val_loss, "validation") if result.val_loss is not None else (result.train_loss, "training")
+    loss, kind = (
+        (result.loss.val_loss, "validation")
+        if result.loss.val_loss is not None
+        else (result.loss.train_loss, "training")
+    )
     reached = "" if loss is None else f" to a {kind} loss of {loss:.4g}"
-    pace = "" if result.step_seconds is None else f", at {format_seconds(result.step_seconds.median)} a step"
+    pace = (
+        "" if result.speed.step_seconds is None else f", at {format_seconds(result.speed.step_seconds.median)} a step"
+    )
     unproven = not_proven(result)
     proven = (
-        f"; {unproven}, so it is not proven" if unproven else "; each optimization is proven" * bool(result.evidence)
+        f"; {unproven}, so it is not proven"
+        if unproven
+        else "; each optimization is proven" * bool(result.proof.evidence)
     )
     return f"{said}{reached}{pace}{proven}."
 
@@ -57,27 +65,31 @@ def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
 
 def utilization(result: "RunResult") -> list[str]:
     """Return the MFU of the median step, and its HFU if that differs; empty if the peak of the device is unknown."""
-    if result.predicted is None or result.step_seconds is None:
+    if result.predicted is None or result.speed.step_seconds is None:
         return []
-    shares = result.predicted.utilization(result.step_seconds.median)
+    shares = result.predicted.utilization(result.speed.step_seconds.median)
     told = {name: f"{share:.1%}" for name, share in shares.items()}
     return [f"{name} {share}" for name, share in told.items() if name == "MFU" or share != told.get("MFU")]
 
 
 def _loss(result: "RunResult") -> str:
-    if result.val_loss is not None:
-        return f"validation loss {figure(result.val_loss)} after {result.steps} steps"
-    return "" if result.train_loss is None else f"training loss {figure(result.train_loss)} after {result.steps} steps"
+    if result.loss.val_loss is not None:
+        return f"validation loss {figure(result.loss.val_loss)} after {result.steps} steps"
+    return (
+        ""
+        if result.loss.train_loss is None
+        else f"training loss {figure(result.loss.train_loss)} after {result.steps} steps"
+    )
 
 
 def _pace(result: "RunResult") -> str:
-    if result.step_seconds is None:
+    if result.speed.step_seconds is None:
         return ""
-    told = [f"{format_seconds(result.step_seconds.median)} a step"]
+    told = [f"{format_seconds(result.speed.step_seconds.median)} a step"]
     told += (
         []
-        if result.tokens_per_second is None
-        else [f"{format_count(result.tokens_per_second)} {result.config.counted}/s"]
+        if result.speed.tokens_per_second is None
+        else [f"{format_count(result.speed.tokens_per_second)} {result.config.counted}/s"]
     )
     return ", ".join([*told, *utilization(result), *waits(result)])
 
@@ -87,7 +99,7 @@ def waits(result: "RunResult") -> list[str]:
     from assay.records.timing import host_share
     from assay.report.comparison.wording import waits_for
 
-    return waits_for(host_share(result.blocks))
+    return waits_for(host_share(result.speed.blocks))
 
 
 def _memory(result: "RunResult") -> str:
@@ -105,8 +117,8 @@ def _guess(result: "RunResult") -> str:
 def _predicted(result: "RunResult") -> str:
     """Return the predicted step and peak, with the measured ones relative to them."""
     said, told = result.predicted, []
-    if said is not None and said.step_seconds and result.step_seconds is not None:
-        change = format_percent(result.step_seconds.median / said.step_seconds - 1)
+    if said is not None and said.step_seconds and result.speed.step_seconds is not None:
+        change = format_percent(result.speed.step_seconds.median / said.step_seconds - 1)
         told.append(f"{format_seconds(said.step_seconds)} a step (measured {change})")
     if said is not None and said.tensors_peak_bytes and result.memory.tensors_peak_bytes is not None:
         change = format_percent(result.memory.tensors_peak_bytes / said.tensors_peak_bytes - 1)
@@ -122,7 +134,7 @@ def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
     # A fault that ends a run before its first step is one of the configuration or its files, and would end it again.
     faulty = result.status in {Status.FAILED, Status.UNAVAILABLE} and not result.steps and not saved
     if START_AGAIN in (result.reason or "") or faulty:
-        written = arguments(result.config, result.preset)
+        written = arguments(result.config, result.provenance.preset)
         again = "PRESET|FILE" if written is None else f"{written} {stack(result.config)}".rstrip()
         why = "once the fault is corrected" if faulty else "because this one cannot go on"
         yield f"assay train {again}    starts a new run, {why}"
@@ -139,7 +151,7 @@ def _hints(result: "RunResult", saved: bool) -> Iterator[str]:
 
 def _compared(result: "RunResult") -> Iterator[str]:
     """Yield the comparison that tells what the stack of a run changes, or which stacks would help."""
-    written = arguments(result.config, result.preset)
+    written = arguments(result.config, result.provenance.preset)
     if written is None:
         return
     if result.config.optimizations:
@@ -150,7 +162,7 @@ def _compared(result: "RunResult") -> Iterator[str]:
 
 def _place(result: "RunResult") -> str:
     """Return the memory and the machine for which a recommendation is asked: those of a run on a processor."""
-    here = result.environment
+    here = result.provenance.environment
     if here is None or here.device != "cpu":
         return "--device NAME    ranks what to turn on"
     return f"--memory {max(1, here.memory_bytes // 2**30)}GiB --calibrate 90    times what to turn on"

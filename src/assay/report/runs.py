@@ -171,14 +171,17 @@ def configurations(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
 
 def environments(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
     """Return the fields in which two environments differ; a run that was killed may have recorded none."""
-    ours, theirs = ({} if one.environment is None else flat(one.environment.model_dump(mode="json")) for one in (a, b))
+    ours, theirs = (
+        {} if one.provenance.environment is None else flat(one.provenance.environment.model_dump(mode="json"))
+        for one in (a, b)
+    )
     return _unlike(ours, theirs)
 
 
 def figures(a: "RunResult", b: "RunResult") -> dict[str, Pair]:
     """Return every figure that at least one of the runs has."""
     found = {name: (getattr(a, name), getattr(b, name)) for name in ("steps", "tokens", "train_loss", "val_loss")}
-    found["tokens_per_second"] = (a.tokens_per_second, b.tokens_per_second)
+    found["tokens_per_second"] = (a.speed.tokens_per_second, b.speed.tokens_per_second)
     found["step_seconds"] = (_median(a), _median(b))
     for name in ("tensors_peak_bytes", "reserved_peak_bytes", "process_peak_bytes", "heap_peak_bytes", "allocations"):
         found[name] = (getattr(a.memory, name), getattr(b.memory, name))
@@ -193,7 +196,7 @@ def changed_rows(pairs: Mapping[str, Pair]) -> Iterator[tuple[str, str, str, str
 
 
 def _median(result: "RunResult") -> float | None:
-    return None if result.step_seconds is None else result.step_seconds.median
+    return None if result.speed.step_seconds is None else result.speed.step_seconds.median
 
 
 def _shown(name: str, value: Any) -> str:

@@ -362,9 +362,9 @@ def _hints(found: "ScalingAnswer") -> Iterator[str]:
 def meanings(found: "ScalingAnswer") -> list[tuple[str, str]]:
     """Return the name of each number with how it is made."""
     record = found.record
-    evaluated = [one.result for one in record.cells if one.result.val_targets]
-    targets = f"{evaluated[0].val_targets:,} of {evaluated[0].val_split_targets:,}" if evaluated else "some"
-    error = max((one.val_standard_error or 0.0 for one in evaluated), default=0.0)
+    evaluated = [one.result for one in record.cells if one.result.loss.val_targets]
+    targets = f"{evaluated[0].loss.val_targets:,} of {evaluated[0].loss.val_split_targets:,}" if evaluated else "some"
+    error = max((one.loss.val_standard_error or 0.0 for one in evaluated), default=0.0)
     counted = (
         "every distinct weight; the tied embedding counts once"
         if all(one.parameters == one.total for one in found.points)

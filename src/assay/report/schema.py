@@ -14,11 +14,11 @@ from assay.analysis.row import BreakEven, Figure
 from assay.estimator.capacity import Largest
 from assay.hardware import Machine
 from assay.records.anatomy import Operator, Part, Sum
-from assay.records.environment import Environment
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.own import OwnStep
 from assay.records.prediction import Predicted
 from assay.records.ranks import RankResult
+from assay.records.run import Environment
 from assay.records.status import Status
 from assay.records.timing import Outside
 from assay.records.trace import OperationClass

@@ -47,7 +47,7 @@ def branch_saving(record: ComparisonRecord) -> BranchSaving | None:
     if not branched:
         return None
     took = {one.cell.name: one.curve.step_seconds for one in record.cells}
-    begun = [one for one in branched if one.result.branch is not None]
+    begun = [one for one in branched if one.result.provenance.branch is not None]
     return BranchSaving(
         planned=_work(branched, [None if one.cell.branch is None else one.cell.branch.seconds for one in branched]),
         measured=_work(begun, [_measured(one, took) for one in begun]),
@@ -58,8 +58,12 @@ def branch_saving(record: ComparisonRecord) -> BranchSaving | None:
 
 def _apart(record: ComparisonRecord) -> float | None:
     """Return how far the control's second runs, which train all of their steps, are from its branches."""
-    whole = {one.cell.group: one.result.val_loss for one in record.of(AGAIN)}
-    pairs = [(one.result.val_loss, whole.get(one.cell.group)) for one in record.of(BASELINE) if one.result.branch]
+    whole = {one.cell.group: one.result.loss.val_loss for one in record.of(AGAIN)}
+    pairs = [
+        (one.result.loss.val_loss, whole.get(one.cell.group))
+        for one in record.of(BASELINE)
+        if one.result.provenance.branch
+    ]
     return max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=None)
 
 

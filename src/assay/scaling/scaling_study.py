@@ -89,7 +89,7 @@ def points_of(record: ComparisonRecord) -> tuple[StudyPoint, ...]:
         for one in record.cells
         if one.cell.treatment != AGAIN and not one.cell.replicate and one.result.status is Status.DONE
     ]
-    found = [_point(one, record, trunks) for one in done if one.result.val_loss is not None and one.result.tokens]
+    found = [_point(one, record, trunks) for one in done if one.result.loss.val_loss is not None and one.result.tokens]
     if not found:
         raise UsageError(f"no run of the study {record.id} has a validation loss yet")
     return tuple(sorted(_with_roles(found), key=lambda one: (one.flops, one.parameters, one.rate, one.seed)))
@@ -146,14 +146,14 @@ def _point(one: CellResult, record: ComparisonRecord, trunks: Collection[str]) -
         trunk=one.cell.branch.cell if one.cell.branch else one.cell.name if one.cell.name in trunks else "",
         exact_flops=None if step_flops is None else float(step_flops * result.steps),
         epochs=_epochs(result),
-        loss=result.val_loss or math.nan,
+        loss=result.loss.val_loss or math.nan,
     )
 
 
 def _epochs(result: RunResult) -> float | None:
-    if not result.epoch_seconds or not result.tokens_per_second:
+    if not result.speed.epoch_seconds or not result.speed.tokens_per_second:
         return None
-    return result.tokens / (result.epoch_seconds * result.tokens_per_second)
+    return result.tokens / (result.speed.epoch_seconds * result.speed.tokens_per_second)
 
 
 def _with_roles(points: Sequence[StudyPoint]) -> list[StudyPoint]:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from assay.files import open_regular, read_file, storage_errors
 from assay.records.events import LogEvent, event_of
-from assay.records.possible import check_possible, parse_json
+from assay.records.run import check_possible, parse_json
 from assay.sealed import is_sealed_line, open_line, seal_line
 from assay.units import json_text
 

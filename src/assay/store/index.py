@@ -100,7 +100,7 @@ TYPES = {
 
 def entry_of(result: "RunResult", stamp: int) -> Entry:
     """Make a run's entry. Raises `ValueError` if a number or a text cannot be stored."""
-    config, here = result.config, result.environment
+    config, here = result.config, result.provenance.environment
     named = ("assay", "torch", "device", "processor", "threads", "corpus_digest")
     shape = ("n_layer", "n_head", "n_embd", "context_length")
     figures = ("steps", "tokens", "train_loss", "val_loss", "val_targets", "tokens_per_second")
@@ -108,8 +108,8 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
         "corpus": config.data.path or config.data.corpus,
         "optimizations": json.dumps([str(spec) for spec in config.optimizations]),
         "nudge": config.nudge,
-        "blocks": len(result.blocks),
-        "disturbed_blocks": sum(block.disturbed for block in result.blocks),
+        "blocks": len(result.speed.blocks),
+        "disturbed_blocks": sum(block.disturbed for block in result.speed.blocks),
         **{name: getattr(result, name) for name in ("run", "reason", "created", "identity", "preset", *figures)},
         **{name: getattr(config.model, name) for name in shape},
         **{name: getattr(result.memory, name) for name in ("tensors_peak_bytes", "process_peak_bytes")},

@@ -16,10 +16,9 @@ from typing import Any, Self
 
 from assay.errors import StorageError, UsageError
 from assay.records.events import EvaluationEvent, LogEvent
-from assay.records.evidence import Evidence, ValueProof
-from assay.records.run import Extra, RunResult
+from assay.records.run import Environment, Loss, Proof, Provenance, RunResult, Speed
 from assay.records.status import Status
-from assay.records.timing import Block, Quartiles
+from assay.records.timing import Quartiles
 from assay.store import history
 from assay.store.processes import is_here, is_running
 from assay.store.run_folder import RunFolder, RunSpec
@@ -36,97 +35,78 @@ class RunFigures:
 
     steps: int = 0
     tokens: int = 0
-    skipped_steps: int = 0
-    train_loss: float | None = None
-    """Loss of the last step, in nats per token."""
-    loss_spread: float | None = None
-    """Deviation of the last losses about their line (`loss_spread`)."""
-    evaluation: EvaluationEvent | None = None
-    """Last evaluation."""
-    first_step_seconds: float | None = None
-    step_seconds: Quartiles | None = None
-    """Seconds of the steady steps."""
-    step_tokens: int | None = None
-    """Mean tokens of a steady step, as counted."""
-    split_tokens: int | None = None
-    """Tokens of the training text; None in logs of earlier versions."""
-    data_wait_share: float | None = None
-    """Share of the steady steps' seconds in which the host waited for its batch."""
-    blocks: Sequence[Block] = ()
-    evidence: Sequence[Evidence] = ()
-    values: ValueProof | None = None
-    extra: Extra = field(default_factory=Extra)
+    loss: Loss = field(default_factory=Loss)
+    speed: Speed = field(default_factory=Speed)
+    proof: Proof = field(default_factory=Proof)
+    notes: Sequence[str] = ()
 
     @classmethod
     def of_events(cls, events: Sequence[LogEvent]) -> Self:
         """Return the figures that an event log gives."""
         steps, evaluations = history.steps(events), history.evaluations(events)
         steady = [step for step in history.steps(history.of_last_mesh(events)) if step.phase == "steady"]
+        pace = Quartiles.of([step.seconds for step in steady])
         return cls(
             steps=steps[-1].step + 1 if steps else 0,
             tokens=sum(step.tokens for step in steps),
-            skipped_steps=sum(step.skipped for step in steps),
-            train_loss=steps[-1].loss if steps else None,
-            loss_spread=loss_spread([step.loss for step in steps]),
-            evaluation=evaluations[-1] if evaluations else None,
-            first_step_seconds=next((step.seconds for step in steps if step.phase == "first_step"), None),
-            step_seconds=Quartiles.of([step.seconds for step in steady]),
-            step_tokens=history.step_tokens(steady),
-            split_tokens=history.split_tokens(events),
-            data_wait_share=history.data_wait_share(steady),
-            blocks=history.blocks(events),
-            evidence=history.evidence(events),
-            values=history.values(events),
-            extra=Extra.of(routers=history.routers(events), notes=history.notes(events)),
+            loss=Loss(
+                train_loss=steps[-1].loss if steps else None,
+                loss_spread=loss_spread([step.loss for step in steps]),
+                skipped_steps=sum(step.skipped for step in steps),
+                routers=tuple(history.routers(events)),
+                **evaluation_figures(evaluations[-1] if evaluations else None),
+            ),
+            speed=Speed(
+                first_step_seconds=next((step.seconds for step in steps if step.phase == "first_step"), None),
+                data_wait_share=history.data_wait_share(steady),
+                blocks=tuple(history.blocks(events)),
+                **steady_speed(pace, history.step_tokens(steady), history.split_tokens(events)),
+            ),
+            proof=Proof(evidence=tuple(history.evidence(events)), values=history.values(events)),
+            notes=history.notes(events),
         )
 
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Tokens of a steady step over the median seconds of one."""
-        if self.step_seconds is None or self.step_tokens is None:
-            return None
-        return self.step_tokens / self.step_seconds.median
 
-    @property
-    def epoch_seconds(self) -> float | None:
-        """Seconds of one pass over the training text."""
-        speed = self.tokens_per_second
-        return None if speed is None or self.split_tokens is None else self.split_tokens / speed
+def steady_speed(seconds: Quartiles | None, tokens: int | None, split_tokens: int | None) -> dict[str, Any]:
+    """Return the figures of steady steps, from their mean tokens and those of the training text."""
+    speed = None if seconds is None or tokens is None else tokens / seconds.median
+    epoch = None if speed is None or split_tokens is None else split_tokens / speed
+    return {"step_seconds": seconds, "tokens_per_second": speed, "epoch_seconds": epoch}
 
 
-def result_of(spec: RunSpec, status: Status, reason: str | None, figures: RunFigures, **facts: Any) -> RunResult:
+def evaluation_figures(seen: EvaluationEvent | None) -> dict[str, Any]:
+    """Return the figures of the last evaluation by their names in a record; none without one."""
+    return {} if seen is None else {f"val_{name}": getattr(seen, name) for name in _SEEN}
+
+
+def result_of(
+    spec: RunSpec,
+    status: Status,
+    reason: str | None,
+    figures: RunFigures,
+    environment: Environment | None = None,
+    **facts: Any,
+) -> RunResult:
     """Build the record of a run; `facts` are further fields of it, such as `memory`."""
-    seen = figures.evaluation
     return RunResult(
         run=spec.id,
         status=status,
         reason=reason,
-        created=spec.created,
-        identity=spec.identity,
-        preset=spec.preset,
+        provenance=Provenance(
+            created=spec.created,
+            identity=spec.identity,
+            preset=spec.preset,
+            branch=spec.branch,
+            environment=environment,
+        ),
         config=spec.config,
-        branch=spec.branch,
         predicted=spec.predicted,
         steps=figures.steps,
         tokens=figures.tokens,
-        skipped_steps=figures.skipped_steps,
-        train_loss=figures.train_loss,
-        loss_spread=figures.loss_spread,
-        val_loss=seen.loss if seen else None,
-        val_perplexity=seen.perplexity if seen else None,
-        val_bits_per_byte=seen.bits_per_byte if seen else None,
-        val_targets=seen.targets if seen else None,
-        val_split_targets=seen.split_targets if seen else None,
-        val_standard_error=seen.standard_error if seen else None,
-        tokens_per_second=figures.tokens_per_second,
-        step_seconds=figures.step_seconds,
-        epoch_seconds=figures.epoch_seconds,
-        first_step_seconds=figures.first_step_seconds,
-        data_wait_share=figures.data_wait_share,
-        blocks=tuple(figures.blocks),
-        evidence=tuple(figures.evidence),
-        values=figures.values,
-        extra=figures.extra,
+        loss=figures.loss,
+        speed=figures.speed,
+        proof=figures.proof,
+        notes=tuple(figures.notes),
         **facts,
     )
 
@@ -146,13 +126,9 @@ def compose(folder: RunFolder, status: Status, reason: str | None) -> RunResult:
     spec, log = folder.spec(), folder.log()
     reason = "; ".join(filter(None, (reason, folder.doubt(folder.spec_file), _unsealed_lines(log.unsealed)))) or None
     figures = RunFigures.of_events(log.events)
-    proven = status is not Status.RUNNING and any(one.verdict for one in figures.evidence)
-    return result_of(
-        spec,
-        *_with_damage(status, reason, log.damaged),
-        figures,
-        proven_until="beginning" if proven else None,
-    )
+    if status is not Status.RUNNING and any(one.verdict for one in figures.proof.evidence):
+        figures.proof = figures.proof.model_copy(update={"proven_until": "beginning"})
+    return result_of(spec, *_with_damage(status, reason, log.damaged), figures)
 
 
 def _unsealed_lines(count: int) -> str:

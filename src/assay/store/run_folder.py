@@ -30,9 +30,8 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError, short_text
 from assay.files import open_regular, read_file, remove_folder, storage_errors, write_file
 from assay.records.events import LogEvent
-from assay.records.possible import check_possible
 from assay.records.prediction import Predicted
-from assay.records.run import Branch, RunResult
+from assay.records.run import Branch, RunResult, check_possible
 from assay.sealed import open_file, seal_doubt, seal_file
 from assay.store.event_log import Log, read_log
 

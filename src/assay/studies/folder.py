@@ -24,7 +24,7 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError, short_text
 from assay.files import read_file, storage_errors, write_file
 from assay.records.events import LogEvent
-from assay.records.possible import check_possible
+from assay.records.run import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
 from assay.sealed import open_file, seal_doubt, seal_file
 from assay.store.event_log import Event, append, read_log, read_since

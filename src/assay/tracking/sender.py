@@ -61,14 +61,14 @@ def ending(result: RunResult, time: float) -> Ending:
     """Return the summary of a result: losses, times, peaks measured and predicted, and the verdict of each proof."""
     found: dict[str, Any] = {name: getattr(result, name) for name in _FIGURES}
     found |= {"run": result.run, "status": result.status.value, "reason": result.reason}
-    step, predicted = result.step_seconds, result.predicted
+    step, predicted = result.speed.step_seconds, result.predicted
     found["step_seconds"] = None if step is None else step.model_dump()
     found["memory"] = result.memory.model_dump(exclude={"phases", "saved_bytes"})
     found["predicted"] = None if predicted is None else predicted.model_dump(exclude={"ranks"})
-    proofs: dict[str, Any] = {one.optimization: one.verdict for one in result.evidence}
-    observed = {one.optimization: one.observed for one in result.evidence}
-    if result.values is not None and result.values.checked:
-        proofs["values"] = result.values.verdict
+    proofs: dict[str, Any] = {one.optimization: one.verdict for one in result.proof.evidence}
+    observed = {one.optimization: one.observed for one in result.proof.evidence}
+    if result.proof.values is not None and result.proof.values.checked:
+        proofs["values"] = result.proof.values.verdict
     flat = leaves({**found, "proof": proofs, "observed": observed})
     return Ending(result.status, result.steps, time, _plain(flat))
 

@@ -11,7 +11,7 @@ from assay.config.run import ResolvedRun
 from assay.hardware import Machine
 from assay.hardware.detect import assay_version
 from assay.optimizations import Unavailable
-from assay.records.environment import Environment
+from assay.records.run import Environment
 
 _TELLING = ("numpy", "safetensors", "memray", "triton")
 """Libraries in addition to torch whose version can change a figure."""

@@ -170,7 +170,9 @@ def _found(folder: RunFolder, findings: RunFindings, status: Status, reason: str
         return own
     from assay.store.result import compose
 
-    return compose(folder, status, reason).model_copy(update={"phase_seconds": own.phase_seconds, "memory": own.memory})
+    return compose(folder, status, reason).model_copy(
+        update={"phase_seconds": own.speed.phase_seconds, "memory": own.memory}
+    )
 
 
 def _disk(error: Exception) -> str:

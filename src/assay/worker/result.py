@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Literal
 
 from assay.config.run import ResolvedRun
 from assay.proofs.mispredicted import mispredictions
-from assay.records.environment import Environment
 from assay.records.events import EvaluationEvent, RouterLayer
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.prediction import Memory, highest
 from assay.records.ranks import RankResult
-from assay.records.run import Extra, RunResult, SampledText, TraceSummary
+from assay.records.run import Environment, Loss, Proof, RunResult, SampledText, Speed, TraceSummary
 from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
-from assay.store.result import RunFigures, result_of
+from assay.store.result import RunFigures, evaluation_figures, result_of, steady_speed
 from assay.store.run_folder import RunSpec
 
 if TYPE_CHECKING:
@@ -129,51 +128,48 @@ class RunFindings:
             status,
             reason,
             self._figures(),
+            self.environment,
             documents=self.documents,
             parameters=self.parameters,
-            phase_seconds=self.phases.seconds(),
             memory=memory,
             missing=dict(missing_figures(memory, self.blocks, self.spec.config, heap=self.counts_heap)),
             ranks=self.ranks,
-            sample=self.sample,
-            gradients=self.gradients,
-            gradient_probe=self.gradient_probe,
-            proven_until=self.proven_until if self._proven else None,
-            environment=self.environment,
         )
-        if notes := (*self.notes, *mispredictions(result)):
-            return result.model_copy(update={"extra": result.extra.model_copy(update={"notes": notes})})
-        return result
+        return result.model_copy(update={"notes": (*self.notes, *mispredictions(result))})
 
     def _figures(self) -> RunFigures:
-        found = RunFigures(
+        speed = Speed(
             first_step_seconds=self.first_step_seconds,
-            step_seconds=self.steady.quartiles,
-            step_tokens=self.steady.tokens,
-            split_tokens=self.split_tokens,
-            loss_spread=self.loss_spread,
             data_wait_share=self.steady.data_wait_share,
-            blocks=self.blocks,
-            evidence=self.evidence,
+            phase_seconds=self.phases.seconds(),
+            blocks=tuple(self.blocks),
+            **steady_speed(self.steady.quartiles, self.steady.tokens, self.split_tokens),
+        )
+        proof = Proof(
+            evidence=tuple(self.evidence),
             values=self.values,
-            extra=Extra.of(
-                trace=trace_summary(self.trace) if self.trace else None,
-                routers=self.routers,
-                loss_scale=self.loss_scale,
-                counters=dict(self.counters),
-            ),
+            proven_until=self.proven_until if self._proven else None,
+            trace=trace_summary(self.trace) if self.trace else None,
+            counters=dict(self.counters),
+        )
+        found = RunFigures(loss=self._loss(), speed=speed, proof=proof)
+        return found if self.position is None else replace(found, steps=self.position.step, tokens=self.position.tokens)
+
+    def _loss(self) -> Loss:
+        found = Loss(
+            loss_spread=self.loss_spread,
+            gradients=self.gradients,
+            gradient_probe=self.gradient_probe,
+            sample=self.sample,
+            routers=tuple(self.routers),
+            loss_scale=self.loss_scale,
         )
         if self.position is None:
             return found
         seen = self.position.evaluation
-        return replace(
-            found,
-            steps=self.position.step,
-            tokens=self.position.tokens,
-            skipped_steps=self.position.skipped_steps,
-            train_loss=self.position.train_loss,
-            evaluation=EvaluationEvent(event="evaluation", **seen.facts()) if seen else None,
-        )
+        last = {"train_loss": self.position.train_loss, "skipped_steps": self.position.skipped_steps}
+        evaluation = EvaluationEvent(event="evaluation", **seen.facts()) if seen else None
+        return found.model_copy(update={**last, **evaluation_figures(evaluation)})
 
     @property
     def _proven(self) -> bool:

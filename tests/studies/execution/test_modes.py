@@ -3,8 +3,7 @@ import pytest
 from assay.config import load
 from assay.hardware import Accelerator, detect
 from assay.optimizations import resolve_run
-from assay.records.environment import Environment
-from assay.records.run import RunResult
+from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult
 from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere

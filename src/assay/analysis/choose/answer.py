@@ -196,7 +196,7 @@ def _reached(one: CellResult, basis: Basis, target: float, kept: Mapping[int, Se
     if not steps or pace is None:
         return Reached(one.cell.seed, within, steps, 0.0 if steps == 0 and pace is not None else None)
     step = exp(pace)
-    first = one.result.first_step_seconds or step
+    first = one.result.speed.first_step_seconds or step
     return Reached(one.cell.seed, within, steps, first + (steps - 1) * step)
 
 

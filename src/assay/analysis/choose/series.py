@@ -274,8 +274,8 @@ class _Tested(NamedTuple):
             return {}
         seeds: dict[int, list[float]] = {}
         for one in usable(self.cells):
-            if one.result.val_loss is not None:
-                seeds.setdefault(one.cell.seed, []).append(one.result.val_loss)
+            if one.result.loss.val_loss is not None:
+                seeds.setdefault(one.cell.seed, []).append(one.result.loss.val_loss)
         return {seed: fmean(values) for seed, values in seeds.items()}
 
 

@@ -15,7 +15,7 @@ from assay.analysis.comparison import Comparison
 from assay.analysis.metrics import Metric, metrics
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
-from assay.records.environment import Environment
+from assay.records.run import Environment
 
 _NAMING = ("accelerator", "processor", "cores", "threads", "instruction_set", "torch", "assay", "python")
 """Fields of an environment that name a machine, the most telling first."""

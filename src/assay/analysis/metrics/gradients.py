@@ -6,7 +6,7 @@ from assay.records.run import RunResult
 
 
 def _final_norm(result: RunResult) -> ModuleGradient | None:
-    return next((one for one in result.gradients if one.module == "final norm"), None)
+    return next((one for one in result.loss.gradients if one.module == "final norm"), None)
 
 
 def _final_norm_gradient(result: RunResult) -> float | None:
@@ -20,16 +20,16 @@ def _final_norm_weight(result: RunResult) -> float | None:
 
 
 def _ratio(result: RunResult) -> float | None:
-    blocks = [one.gradient_rms for one in result.gradients if one.module.startswith("block ")]
+    blocks = [one.gradient_rms for one in result.loss.gradients if one.module.startswith("block ")]
     return blocks[0] / blocks[-1] if blocks and blocks[-1] else None
 
 
 def _cosine(result: RunResult) -> float | None:
-    return None if result.gradient_probe is None else result.gradient_probe.mean_cosine
+    return None if result.loss.gradient_probe is None else result.loss.gradient_probe.mean_cosine
 
 
 def _noise_scale(result: RunResult) -> float | None:
-    found = None if result.gradient_probe is None else result.gradient_probe.noise_scale
+    found = None if result.loss.gradient_probe is None else result.loss.gradient_probe.noise_scale
     return None if found is None else found.sequences
 
 

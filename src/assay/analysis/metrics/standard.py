@@ -53,7 +53,7 @@ STEP_SECONDS = Metric(
     meaning="The median optimizer step: its geometric mean over the timed blocks of each process and over processes. "
     "Evaluation, compilation, the trace and the memory pass are not part of it.",
     predicted=True,
-    of=lambda result: result.step_seconds.median if result.step_seconds else None,
+    of=lambda result: result.speed.step_seconds.median if result.speed.step_seconds else None,
     of_block=lambda block: block.median_step_seconds,
 )
 
@@ -82,7 +82,7 @@ VAL_LOSS = Metric(
     better="lower",
     kind="loss",
     meaning="Mean cross-entropy in nats per token on a fixed set of validation batches after the last step, untimed.",
-    of=lambda result: result.val_loss,
+    of=lambda result: result.loss.val_loss,
 )
 
 LOSS_SPREAD = Metric(
@@ -93,7 +93,7 @@ LOSS_SPREAD = Metric(
     kind="loss",
     meaning="Standard deviation of the training losses of the last tenth of the steps about their least-squares line.",
     shown=False,
-    of=lambda result: result.loss_spread,
+    of=lambda result: result.loss.loss_spread,
 )
 
 TRAIN_LOSS = Metric(
@@ -104,7 +104,7 @@ TRAIN_LOSS = Metric(
     kind="loss",
     meaning="Mean cross-entropy in nats per token of the last step.",
     shown=False,
-    of=lambda result: result.train_loss,
+    of=lambda result: result.loss.train_loss,
 )
 
 

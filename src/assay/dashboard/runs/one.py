@@ -23,11 +23,11 @@ def content(result: RunResult, home: Home) -> dict[str, Any]:
         "live": result.status.value == "running",
         "summary": list(RunView(result, home).blocks()),
         "proofs": _proofs(result),
-        "sample": result.sample,
+        "sample": result.loss.sample,
         "configuration": Table.of(("key", "value"), flat(result.config.model_dump(mode="json")).items()),
         "environment": None
-        if result.environment is None
-        else Table.of(("fact", "value"), flat(result.environment.model_dump(mode="json")).items()),
+        if result.provenance.environment is None
+        else Table.of(("fact", "value"), flat(result.provenance.environment.model_dump(mode="json")).items()),
         "counted": result.config.counted,
         "unit_of_loss": unit_of_loss(result.config),
         "predicted_step_seconds": None if result.predicted is None else result.predicted.step_seconds,
@@ -56,5 +56,5 @@ def differences(ours: RunResult, theirs: RunResult) -> Iterable[Block]:
 
 def _proofs(result: RunResult) -> dict[str, str]:
     """Return the sentence on each thing that was proven, the latest if there are several, as `live` sends them."""
-    found = {one.optimization: proof(one) for one in result.evidence}
-    return found if result.values is None else {**found, VALUES: f"values: {value_check(result.values)}"}
+    found = {one.optimization: proof(one) for one in result.proof.evidence}
+    return found if result.proof.values is None else {**found, VALUES: f"values: {value_check(result.proof.values)}"}

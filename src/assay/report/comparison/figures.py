@@ -360,9 +360,9 @@ def distances(comparison: Comparison) -> tuple[Panel, ...]:
 def seconds(one: CellResult) -> list[float]:
     """Return the seconds of steps until the end of each step; of a record without them, by the median step."""
     told: Sequence[float] = one.curve.step_seconds
-    if not told and one.result.step_seconds is not None:
-        step = one.result.step_seconds.median
-        told = [one.result.first_step_seconds or step, *[step] * (len(one.curve.train_loss) - 1)]
+    if not told and one.result.speed.step_seconds is not None:
+        step = one.result.speed.step_seconds.median
+        told = [one.result.speed.first_step_seconds or step, *[step] * (len(one.curve.train_loss) - 1)]
     return list(accumulate(told))
 
 

@@ -379,7 +379,7 @@ def runs_table(comparison: Comparison) -> Table:
 
 
 def _ran_cell(one: CellResult) -> tuple[str, ...]:
-    result, spread = one.result, one.result.step_seconds
+    result, spread = one.result, one.result.speed.step_seconds
     quartiles = "" if spread is None else f" ({format_seconds(spread.lower)} – {format_seconds(spread.upper)})"
     return (
         one.cell.name,
@@ -388,7 +388,7 @@ def _ran_cell(one: CellResult) -> tuple[str, ...]:
         "" if spread is None else format_seconds(spread.median) + quartiles,
         format_bytes(result.memory.tensors_peak_bytes) if result.memory.tensors_peak_bytes else "",
         result.memory.tensors_peak_instant or "",
-        format_seconds(sum(result.phase_seconds.values())) if result.phase_seconds else "",
+        format_seconds(sum(result.speed.phase_seconds.values())) if result.speed.phase_seconds else "",
     )
 
 
@@ -437,7 +437,7 @@ def _named(one: CellResult) -> dict[str, Any]:
 
 def _data_cell(one: CellResult) -> dict[str, Any]:
     result = one.result
-    spread = result.step_seconds
+    spread = result.speed.step_seconds
     figures = {name: metric.of_run(result) for name, metric in metrics().items() if metric.of is not None}
     return {
         **_named(one),
@@ -451,7 +451,7 @@ def _data_cell(one: CellResult) -> dict[str, Any]:
         "documents": result.documents,
         "parameters": result.parameters,
         "step_seconds": None if spread is None else spread.median,
-        "epoch_seconds": result.epoch_seconds,
+        "epoch_seconds": result.speed.epoch_seconds,
         **figures,
     }
 

@@ -169,20 +169,21 @@ def not_proven(run: Row | RunResult) -> str:
 
     Runs of earlier versions say nothing of their middle: it was not replayed.
     """
-    if not run.evidence or run.status is not Status.DONE:
+    proof = run.proof if isinstance(run, RunResult) else run
+    if not proof.evidence or run.status is not Status.DONE:
         return ""
-    if run.values is None or not run.values.checked:
-        why = "" if run.values is None else f": {run.values.broken or run.values.unchecked}"
+    if proof.values is None or not proof.values.checked:
+        why = "" if proof.values is None else f": {proof.values.broken or proof.values.unchecked}"
         return f"its values were not compared{why}"
-    if run.values.unproven_steps:
-        return f"{format_steps(run.values.unproven_steps)} of an earlier process were not compared"
-    if run.proven_until == "beginning":
+    if proof.values.unproven_steps:
+        return f"{format_steps(proof.values.unproven_steps)} of an earlier process were not compared"
+    if proof.proven_until == "beginning":
         return "its end was not traced"
-    between = Between.of(run.blocks) if isinstance(run, RunResult) else None
+    between = Between.of(run.speed.blocks) if isinstance(run, RunResult) else None
     if between is not None and between.too_much():
         return f"{between.seconds / between.of_seconds:.0%} of its time passed between the clocks of its steps"
-    had_a_middle = run.values.since is None or run.values.middle_steps
-    return "no step in its middle was replayed" if had_a_middle and not run.values.replayed else ""
+    had_a_middle = proof.values.since is None or proof.values.middle_steps
+    return "no step in its middle was replayed" if had_a_middle and not proof.values.replayed else ""
 
 
 def prediction_error(row: Row) -> float | None:
@@ -245,10 +246,8 @@ def _earned(found: BreakEven, row: Row) -> str:
 
 def waits_for(share: float | None) -> list[str]:
     """Return whether steps wait for the host or the device, by the share of their time in which they are queued."""
-    if share is None:
-        return []
-    bound = "host" if share > HOST_BOUND else "device"
-    return [f"waits for the {bound} (the host queues it in {share:.0%} of its time)"]
+    bound = "host" if share is not None and share > HOST_BOUND else "device"
+    return [] if share is None else [f"waits for the {bound} (the host queues it in {share:.0%} of its time)"]
 
 
 def by_rank(row: Row) -> list[str]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from assay.config.run import DataConfig
 from assay.hardware import Machine
 from assay.hardware.detect import installed_version, torch_version
-from assay.records.environment import Environment
+from assay.records.run import Environment
 from assay.records.status import Status
 from assay.records.study import CellResult
 
@@ -52,7 +52,7 @@ def elsewhere(
     """
     found: dict[str, list[CellResult]] = {}
     for one in cells:
-        then = one.result.environment
+        then = one.result.provenance.environment
         if then is None:
             continue
         corpus = None if then.corpus_digest is None else digest(one.cell.run.data)

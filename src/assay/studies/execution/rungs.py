@@ -54,5 +54,7 @@ def known_rows(plan: StudyPlan, done: Sequence[CellResult]) -> frozenset[str]:
 
 def mean_loss(cells: Sequence[CellResult]) -> float | None:
     """Return the mean validation loss of a row's cells; None unless all have finished with one."""
-    losses = [one.result.val_loss for one in cells if one.result.status.finished and one.result.val_loss is not None]
+    losses = [
+        one.result.loss.val_loss for one in cells if one.result.status.finished and one.result.loss.val_loss is not None
+    ]
     return fmean(losses) if losses and len(losses) == len(cells) and all(map(isfinite, losses)) else None
