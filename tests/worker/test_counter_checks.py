@@ -54,7 +54,7 @@ def result_of(tmp_path: Path, corpus: Prepared, **training: object) -> RunResult
 def test_an_honest_run_says_what_was_held(corpus: Prepared, tmp_path: Path) -> None:
     result = result_of(tmp_path, corpus, measure_memory=True)
     assert result.status is Status.DONE, result.reason
-    assert result.extra.counters == {"rows_of_steps": 24, "windows_of_evaluations": 3}
+    assert result.proof.counters == {"rows_of_steps": 24, "windows_of_evaluations": 3}
     assert all(block.between_seconds is not None and block.between_seconds >= 0 for block in result.blocks)
 
 
@@ -224,5 +224,5 @@ def test_work_between_two_steps_is_noted(lying: Lying, corpus: Prepared, tmp_pat
         assert before.between_seconds is not None
         assert after.between_seconds is not None
         assert after.between_seconds >= 0.02 * after.steps
-    (note,) = [one for one in result.extra.notes if "passed between" in one]
+    (note,) = [one for one in result.notes if "passed between" in one]
     assert note.endswith("the step time does not contain what was done there")

@@ -168,7 +168,7 @@ def test_divided_experts_go_on_from_their_checkpoint_and_are_whole_in_it(home: H
     assert losses(home, resumed) == pytest.approx(losses(home, alone), rel=1e-5)
     assert resumed.val_loss == pytest.approx(alone.val_loss, rel=1e-5)
     # The last six steps' choices, of all ranks' tokens.
-    assert [sum(layer.tokens) for layer in resumed.extra.routers] == [6 * 4 * 16 * 2] * 2
+    assert [sum(layer.tokens) for layer in resumed.loss.routers] == [6 * 4 * 16 * 2] * 2
     here, there = (weights(home, one) for one in (resumed, alone))
     assert here.keys() == there.keys()
     for name in there:

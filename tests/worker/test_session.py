@@ -148,7 +148,7 @@ def test_a_target_that_is_reached_is_a_run_that_is_done(corpus: Prepared, tmp_pa
 def test_a_run_of_few_steps_is_a_run(corpus: Prepared, tmp_path: Path, steps: int) -> None:
     result = ended(run_folder(tmp_path / "run", corpus, {"steps": steps}))
     assert (result.status, result.steps) == (Status.DONE, steps)
-    assert result.extra.trace is not None
+    assert result.proof.trace is not None
     assert (result.step_seconds is None) is (steps < 3)
     assert (result.first_step_seconds is None) is (steps < 2)
 
@@ -161,7 +161,7 @@ def test_a_mixtures_routers_are_put_on_record_at_each_evaluation(corpus: Prepare
     assert [event.step for event in told] == [4, 8, 10]
     for event, steps in zip(told, (4, 4, 2), strict=True):
         assert [sum(layer.tokens) for layer in event.layers] == [steps * 4 * 16 * 2] * 2
-    assert [list(layer.tokens) for layer in result.extra.routers] == [list(one.tokens) for one in told[-1].layers]
+    assert [list(layer.tokens) for layer in result.loss.routers] == [list(one.tokens) for one in told[-1].layers]
     said = dict(summary.lines(result))["routers"]
     assert said.startswith(f"balance by layer {told[-1].layers[0].balance:.3f} ")
     assert said.endswith("% dropped")
@@ -221,7 +221,7 @@ def test_an_optimizer_is_proven_in_the_first_step_that_is_watched_and_not_skippe
     assert len(watched) > 1
     assert watched == [True] * (len(watched) - 1) + [False]
     assert len(told) == result.steps == 60
-    assert result.extra.trace.optimizer_state_bytes > 0
+    assert result.proof.trace.optimizer_state_bytes > 0
     assert result.step_seconds is not None
 
 
@@ -325,7 +325,7 @@ def test_a_run_is_done_where_only_the_memory_pass_finds_no_more_documents(corpus
     result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=f"streaming:path={place}"))
     assert (result.status, result.steps, result.memory.tensors_peak_bytes) == (Status.DONE, 6, None)
     # A busy machine may leave a note on the time between steps as well.
-    memory, proof = (note for note in result.extra.notes if "passed between" not in note)
+    memory, proof = (note for note in result.notes if "passed between" not in note)
     assert memory.startswith("the memory pass had no step to measure, so its figures are missing: ")
     assert proof.startswith("the step at the end could not be traced: ")
     assert result.proven_until == "beginning"
@@ -338,10 +338,8 @@ def test_a_damaged_checkpoint_is_noted_in_the_result(corpus: Prepared, tmp_path:
     (folder.checkpoints / "step-00000008" / "model.safetensors").write_bytes(b"")
     result = ended(folder)
     assert (result.status, result.steps) == (Status.DONE, 8)
-    assert list(result.extra.notes) == [
-        "the checkpoint step-00000008 is damaged; continuing from the checkpoint before it"
-    ]
-    assert [event.text for event in folder.events() if event.event == "note"] == list(result.extra.notes)
+    assert list(result.notes) == ["the checkpoint step-00000008 is damaged; continuing from the checkpoint before it"]
+    assert [event.text for event in folder.events() if event.event == "note"] == list(result.notes)
 
 
 def test_a_run_starts_from_anothers_weights(corpus: Prepared, tmp_path: Path) -> None:
@@ -398,7 +396,7 @@ def test_a_router_is_watched_by_the_same_operators_before_and_after_an_evaluatio
     model = {"n_expert": 3}
     result = ended(run_folder(tmp_path / "run", corpus, {"steps": 8, "eval_interval": 1}, model=model))
     assert (result.status, result.reason) == (Status.DONE, None)
-    assert result.extra.routers
+    assert result.loss.routers
 
 
 @pytest.mark.parametrize("training", [{"target_loss": 100.0, "eval_interval": 1}, {"seconds": 1e-9}])

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+from pydantic_core.core_schema import list_schema
 
 from assay.config.run import ResolvedRun
 from assay.errors import short_text
@@ -110,7 +111,7 @@ class TraceSummary(_Sparse):
 
 
 class Extra(_Sparse):
-    """Facts that only some runs have. The JSON of a run nests them so; in Python they are fields of groups."""
+    """Facts that only some runs have."""  # as JSON nests them; in Python they are fields of groups
 
     trace: TraceSummary | None = None
     routers: tuple[RouterLayer, ...] = ()
@@ -213,11 +214,9 @@ _ORDER = (
 """Keys of the JSON of a run, in their order."""
 
 
+# Its fields are in groups, and its JSON is flat.
 class RunResult(Record):
-    """The complete record of one run. Its own losses that are not finite are null in JSON, and read as None.
-
-    Its fields are in groups, and its JSON is flat.
-    """
+    """The complete record of one run. Its own losses that are not finite are null in JSON, and read as None."""
 
     run: str
     """The run's id, which is its folder's name."""
@@ -248,14 +247,7 @@ class RunResult(Record):
     @classmethod
     def _in_groups(cls, given: Any) -> Any:
         """Sort the flat fields of JSON into their groups."""
-        if not isinstance(given, Mapping):
-            return given
-        flat = {name: value for name, value in given.items() if name != "extra"}
-        extra = Extra.model_validate(given.get("extra") or {})
-        flat |= {name: getattr(extra, name) for name in extra.model_fields_set & Extra.model_fields.keys()}
-        if extra.model_extra:
-            flat["later"] = extra.model_extra
-        return _sorted(flat)
+        return _sorted(given) if isinstance(given, Mapping) else given
 
     @model_serializer(mode="wrap")
     def _flat(self, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
@@ -273,7 +265,7 @@ class RunResult(Record):
         found = handler.resolve_ref_schema(handler(core))
         kinds = [handler.resolve_ref_schema(handler(kind.__pydantic_core_schema__)) for kind in _GROUPS.values()]
         flat = {key: one for kind in (found, *kinds) for key, one in kind["properties"].items()}
-        flat["extra"] = handler({**Extra.__pydantic_core_schema__, "ref": f"{Extra.__module__}.Extra:0"})  # by its name
+        flat["extra"] = handler(list_schema(Extra.__pydantic_core_schema__))["items"]  # by its name
         required = {key for kind in (found, *kinds) for key in kind.get("required", ())}
         found["properties"] = {name: flat[name] for name in _ORDER}
         found["required"] = [name for name in _ORDER if name in required]
@@ -303,11 +295,15 @@ def _finite(figure: Any) -> Any:
 
 
 def _sorted(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return flat fields by group, beside those that are in none."""
-    found: dict[str, Any] = {name: value for name, value in flat.items() if name not in _GROUP_OF}
-    for name, value in flat.items():
+    """Return the fields of flat JSON by group, beside those that are in none."""
+    extra = Extra.model_validate(flat.get("extra") or {})
+    facts = {name: getattr(extra, name) for name in extra.model_fields_set & Extra.model_fields.keys()}
+    found: dict[str, Any] = {"later": extra.model_extra} if extra.model_extra else {}
+    for name, value in {**flat, **facts}.items():
         if name in _GROUP_OF:
             found.setdefault(_GROUP_OF[name], {})[name] = value
+        elif name != "extra":
+            found[name] = value
     return found
 
 

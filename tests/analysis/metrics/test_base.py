@@ -271,7 +271,7 @@ def test_a_faulty_metric_is_refused_before_anything_runs(folder: Path, of: str, 
 
 
 @pytest.mark.parametrize(
-    "of", ["run.extra.counters['mine']", "1 / (run.steps - 1)", "run.memory.tensors_peak_bytes", "None"]
+    "of", ["run.proof.counters['mine']", "1 / (run.steps - 1)", "run.memory.tensors_peak_bytes", "None"]
 )
 def test_a_key_that_another_run_may_have_is_no_fault(folder: Path, of: str) -> None:
     (folder / "mine.py").write_text(METRIC.format(of=of))

@@ -6,7 +6,7 @@ To add metrics, drop a file into the folder, or into the folder `metrics` of `AS
 
 A user's metrics are tried before a comparison spends hours on runs that they could not read. The record of the trial
 has a number in every figure. It shows faults of the metric itself: a field that no record has, a name that is not
-defined, a result that is no number. A metric may ask for more than the trial has, such as a key of `extra`; such errors
+defined, a result that is no number. A metric may ask for more than the trial has, such as `proof.trace`; such errors
 are no faults.
 """
 
