@@ -110,7 +110,7 @@ def test_a_comparison_ends(tmp_path: Path) -> None:
 
 def record(home: Path) -> dict[str, Any]:
     """The result of a home's only run."""
-    from assay.sealed import open_file
+    from assay.files import open_file
 
     (file,) = home.glob("runs/*/result.json")
     found: dict[str, Any] = json.loads(open_file(file.read_bytes()))

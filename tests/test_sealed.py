@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.sealed import open_file, open_line, seal_file, seal_line
+from assay.files import open_file, open_line, seal_file, seal_line
 from assay.store.event_log import parse_event, read_log
 
 RECORD = json.dumps({"run": "a", "steps": 12, "nested": {"loss": 2.5, "words": ["über", "\n"]}}, indent=1)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.config import Home
+from assay.files import open_file
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.sealed import open_file
 from assay.store.result import begun_result
 from assay.studies.folder import StudyFolder
 from support.browsers import dashboard

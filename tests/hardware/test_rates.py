@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay.config import Home
+from assay.files import seal_file
 from assay.hardware import Accelerator, Machine, rates
-from assay.sealed import seal_file
 from support.machines import MEASURED
 
 MACHINE = Machine(processor="a processor", cores=2, memory_bytes=2**34)

@@ -13,11 +13,11 @@ import pytest
 from assay.api.runs import import_archive, listing
 from assay.config import Home
 from assay.errors import UsageError
+from assay.files import seal_file, seal_line
 from assay.launch.prepare import ready
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.status import Status
 from assay.records.timing import Block
-from assay.sealed import seal_file, seal_line
 from assay.store import arrivals
 from assay.store.archive import pack
 from assay.store.foreign import ForeignCode, check_own_code

@@ -7,13 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from assay.report.kit.view import render
 
 from assay import api
 from assay.config import Home, identity
 from assay.dashboard.studies.answer import first_sentence
 from assay.records.status import Status
-from assay.report.kit.view import view
+from assay.report.kit.view import render, view
 from assay.report.study.view import StudyView
 from assay.store import history
 from assay.store.lookup import find

@@ -3,10 +3,10 @@
 import json
 
 from assay.config import Home
+from assay.files import seal_line
 from assay.launch.prepare import ReadyRun
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.sealed import seal_line
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder, RunSpec, new_id
 from support.children import make_ready

@@ -7,30 +7,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.data.batches import Batch as Batch
     from assay.data.batches import Batches as Batches
-    from assay.data.batches import ValidationWindows as ValidationWindows
-    from assay.data.batches import validation_windows as validation_windows
     from assay.data.corpora import CORPORA as CORPORA
     from assay.data.corpora import list_corpus as list_corpus
     from assay.data.preparation import folder_for as folder_for
     from assay.data.preparation import make_tokenizer as make_tokenizer
     from assay.data.preparation import prepare as prepare
+    from assay.data.prepared_folder import Batch as Batch
     from assay.data.prepared_folder import Manifest as Manifest
     from assay.data.prepared_folder import Prepared as Prepared
     from assay.data.prepared_folder import Shard as Shard
     from assay.data.prepared_folder import SplitRecord as SplitRecord
+    from assay.data.prepared_folder import ValidationWindows as ValidationWindows
     from assay.data.prepared_folder import check_lengths as check_lengths
     from assay.data.prepared_folder import load_tokenizer as load_tokenizer
     from assay.data.prepared_folder import open_prepared as open_prepared
     from assay.data.prepared_folder import read_manifest as read_manifest
+    from assay.data.prepared_folder import validation_windows as validation_windows
     from assay.data.progress import Progress as Progress
     from assay.data.sources import Corpus as Corpus
     from assay.data.sources import read_corpus as read_corpus
     from assay.data.tokenizers import Tokenizer as Tokenizer
 
 _MODULES = {
-    "Batch": "batches",
+    "Batch": "prepared_folder",
     "Batches": "batches",
     "CORPORA": "corpora",
     "Corpus": "sources",
@@ -40,7 +40,7 @@ _MODULES = {
     "Shard": "prepared_folder",
     "SplitRecord": "prepared_folder",
     "Tokenizer": "tokenizers",
-    "ValidationWindows": "batches",
+    "ValidationWindows": "prepared_folder",
     "check_lengths": "prepared_folder",
     "folder_for": "preparation",
     "list_corpus": "corpora",
@@ -50,7 +50,7 @@ _MODULES = {
     "prepare": "preparation",
     "read_corpus": "sources",
     "read_manifest": "prepared_folder",
-    "validation_windows": "batches",
+    "validation_windows": "prepared_folder",
 }
 
 __all__ = [*_MODULES]

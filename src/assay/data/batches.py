@@ -4,21 +4,14 @@ No state is kept between steps, so a resumed run, another number of ranks or ano
 same sequences. Offsets are drawn from a Philox generator, with the seed as key and the step as counter: streams of
 different steps never overlap. They are uniform with replacement, like nanoGPT's; there are no epochs.
 
-Validation reads the split in order instead, in windows that do not overlap, so each token is predicted once. The first
-tokens of a window have little context, so the loss is slightly higher than with a sliding window.
+Validation windows lie in the prepared folder instead (`prepared_folder`).
 """
-
-import math
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from assay.data.prepared_folder import Shard, check_length
+from assay.data.prepared_folder import Batch, Shard, check_length, gather
 from assay.errors import UsageError
-
-Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Inputs and targets, int64, `[sequences, context_length]`: `targets[:, t]` is the token after `inputs[:, t]`."""
 
 _KEY_BITS = 128
 
@@ -56,61 +49,4 @@ class Batches:
             raise ValueError(f"there is no share {index} of {count}")
         if self.batch_size % count:
             raise UsageError(f"a batch of {self.batch_size} sequences cannot be cut into {count} equal shares")
-        return _gather(self.shard, self.offsets(step)[index::count], self.context_length)
-
-
-class ValidationWindows:
-    """A sequence of validation `Batch`es, each read from disk when it is indexed or iterated over."""
-
-    def __init__(self, shard: Shard, starts: list[npt.NDArray[np.int64]], context_length: int, rest: int) -> None:
-        self._shard = shard
-        self._starts = starts
-        self._context_length = context_length
-        self._rest = rest
-
-    @property
-    def targets(self) -> int:
-        """Return the number of tokens that all batches together predict."""
-        return sum(len(starts) for starts in self._starts) * self._context_length + self._rest
-
-    def __len__(self) -> int:
-        return len(self._starts) + bool(self._rest)
-
-    def __getitem__(self, index: int) -> Batch:
-        position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
-            raise IndexError(index)
-        if position < len(self._starts):
-            return _gather(self._shard, self._starts[position], self._context_length)
-        return _gather(self._shard, np.array([len(self._shard) - 1 - self._rest]), self._rest)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return (self[index] for index in range(len(self)))
-
-
-def validation_windows(
-    shard: Shard, context_length: int, batch_size: int, batches: int | None = None
-) -> ValidationWindows:
-    """Return the validation batches, the same at every call.
-
-    `batches=None` covers the split: windows at 0, T, 2T, … in batches of up to `batch_size` rows, then one shorter
-    window `[1, rest]`. Every token but the first is then a target exactly once. `batches=N` gives N full batches, with
-    windows spread evenly over the split. A short split gives fewer, or a single smaller batch.
-    Raises `UsageError` if the split is too short for one window.
-    """
-    check_length(shard, context_length)
-    windows, rest = divmod(len(shard) - 1, context_length)
-    if batches is None:
-        chosen = np.arange(windows, dtype=np.int64)
-    else:
-        rest = 0
-        count = min(batches * batch_size, windows // batch_size * batch_size) or windows
-        chosen = np.arange(count, dtype=np.int64) * windows // count
-    parts = math.ceil(len(chosen) / batch_size)
-    starts = [chosen[part * batch_size : (part + 1) * batch_size] * context_length for part in range(parts)]
-    return ValidationWindows(shard, starts, context_length, rest)
-
-
-def _gather(shard: Shard, offsets: npt.NDArray[np.int64], length: int) -> Batch:
-    block = shard.ids[offsets[:, None] + np.arange(length + 1)]
-    return block[:, :-1].astype(np.int64, order="C"), block[:, 1:].astype(np.int64, order="C")
+        return gather(self.shard, self.offsets(step)[index::count], self.context_length)

@@ -9,10 +9,15 @@ library. Equal digests mean that training reads the same numbers.
 
 A shard of up to `WHOLE_BYTES` is hashed whole when it is opened. A larger one is checked by its size and its first and
 last mebibyte, which detects a truncated file, but not every flipped bit. A thorough check always hashes it whole.
+
+Validation reads its split in order, in windows that do not overlap, so each token is predicted once. The first tokens
+of a window have little context, so the loss is slightly higher than with a sliding window.
 """
 
 import hashlib
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -280,3 +285,65 @@ def check_length(shard: Shard, context_length: int) -> None:
 def _shard(folder: Path, name: str, manifest: Manifest) -> Shard:
     split: SplitRecord = getattr(manifest, name)
     return Shard(folder / split.file, name, manifest.numpy_dtype)
+
+
+Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Inputs and targets, int64, `[sequences, context_length]`: `targets[:, t]` is the token after `inputs[:, t]`."""
+
+
+class ValidationWindows:
+    """A sequence of validation `Batch`es, each read from disk when it is indexed or iterated over."""
+
+    def __init__(self, shard: Shard, starts: list[npt.NDArray[np.int64]], context_length: int, rest: int) -> None:
+        self._shard = shard
+        self._starts = starts
+        self._context_length = context_length
+        self._rest = rest
+
+    @property
+    def targets(self) -> int:
+        """Return the number of tokens that all batches together predict."""
+        return sum(len(starts) for starts in self._starts) * self._context_length + self._rest
+
+    def __len__(self) -> int:
+        return len(self._starts) + bool(self._rest)
+
+    def __getitem__(self, index: int) -> Batch:
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(index)
+        if position < len(self._starts):
+            return gather(self._shard, self._starts[position], self._context_length)
+        return gather(self._shard, np.array([len(self._shard) - 1 - self._rest]), self._rest)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (self[index] for index in range(len(self)))
+
+
+def validation_windows(
+    shard: Shard, context_length: int, batch_size: int, batches: int | None = None
+) -> ValidationWindows:
+    """Return the validation batches, the same at every call.
+
+    `batches=None` covers the split: windows at 0, T, 2T, … in batches of up to `batch_size` rows, then one shorter
+    window `[1, rest]`. Every token but the first is then a target exactly once. `batches=N` gives N full batches, with
+    windows spread evenly over the split. A short split gives fewer, or a single smaller batch.
+    Raises `UsageError` if the split is too short for one window.
+    """
+    check_length(shard, context_length)
+    windows, rest = divmod(len(shard) - 1, context_length)
+    if batches is None:
+        chosen = np.arange(windows, dtype=np.int64)
+    else:
+        rest = 0
+        count = min(batches * batch_size, windows // batch_size * batch_size) or windows
+        chosen = np.arange(count, dtype=np.int64) * windows // count
+    parts = math.ceil(len(chosen) / batch_size)
+    starts = [chosen[part * batch_size : (part + 1) * batch_size] * context_length for part in range(parts)]
+    return ValidationWindows(shard, starts, context_length, rest)
+
+
+def gather(shard: Shard, offsets: npt.NDArray[np.int64], length: int) -> Batch:
+    """Return sequences of a shard, which begin at these offsets, and their targets."""
+    block = shard.ids[offsets[:, None] + np.arange(length + 1)]
+    return block[:, :-1].astype(np.int64, order="C"), block[:, 1:].astype(np.int64, order="C")

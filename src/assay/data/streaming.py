@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assay.data.batches import Batch
 from assay.data.documents import Documents
+from assay.data.prepared_folder import Batch
 from assay.errors import UsageError
 from assay.records.corpus import Remark
 

@@ -16,10 +16,9 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from assay.config.home import Home, user_folder
-from assay.files import read_file
+from assay.files import open_file, read_file, seal_doubt, seal_file
 from assay.hardware.detect import Machine, Rates, detect, is_lowered, torch_version
 from assay.hardware.step_times import StepTimes
-from assay.sealed import open_file, seal_doubt, seal_file
 
 _FILE = TypeAdapter(dict[str, Rates])
 _TIMES_FILE = TypeAdapter(dict[str, StepTimes])

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from assay.files import open_regular, read_file, storage_errors
+from assay.files import is_sealed_line, open_line, open_regular, read_file, seal_line, storage_errors
 from assay.records.events import LogEvent, event_of
 from assay.records.run import check_possible, parse_json
-from assay.sealed import is_sealed_line, open_line, seal_line
 from assay.units import json_text
 
 Event = dict[str, Any]

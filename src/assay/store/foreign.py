@@ -14,8 +14,7 @@ from assay.config.base import Frozen
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError, short_text
-from assay.files import read_file, write_file
-from assay.sealed import open_file, seal_doubt, seal_file
+from assay.files import open_file, read_file, seal_doubt, seal_file, write_file
 
 
 class Code(Frozen):

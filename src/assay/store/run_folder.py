@@ -10,7 +10,7 @@
     lock            locked by the child while it is alive
 
 A folder is the truth about its run; the store only indexes it. Files that are written once are written whole or not at
-all, so no reader ever sees half a file. Records and log lines carry a digest that detects damage (`sealed`).
+all, so no reader ever sees half a file. Records and log lines carry a digest that detects damage (`seal_file`).
 """
 
 import os
@@ -28,11 +28,19 @@ from pydantic import ConfigDict, ValidationError
 from assay.config.base import Frozen
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, short_text
-from assay.files import open_regular, read_file, remove_folder, storage_errors, write_file
+from assay.files import (
+    open_file,
+    open_regular,
+    read_file,
+    remove_folder,
+    seal_doubt,
+    seal_file,
+    storage_errors,
+    write_file,
+)
 from assay.records.events import LogEvent
 from assay.records.prediction import Predicted
 from assay.records.run import Branch, RunResult, check_possible
-from assay.sealed import open_file, seal_doubt, seal_file
 from assay.store.event_log import Log, read_log
 
 Record = TypeVar("Record", bound=Frozen)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
+from assay.files import open_file
 from assay.records.events import CellStartEvent
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.sealed import open_file
 from assay.store.lookup import find as find_run
 from assay.store.lookup import run_folders
 from assay.store.result import settle

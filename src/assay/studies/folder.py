@@ -22,11 +22,10 @@ from pydantic import ConfigDict, ValidationError
 from assay.config.home import Home
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, short_text
-from assay.files import read_file, storage_errors, write_file
+from assay.files import open_file, read_file, seal_doubt, seal_file, storage_errors, write_file
 from assay.records.events import LogEvent
 from assay.records.run import check_possible
 from assay.records.study import Cell, ComparisonRecord, Halving, Protocol, Stated
-from assay.sealed import open_file, seal_doubt, seal_file
 from assay.store.event_log import Event, append, read_log, read_since
 from assay.store.processes import is_alive, is_here, is_locked, this_process, try_lock
 from assay.store.run_folder import RunProcess

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import StorageError
+from assay.files import open_line
 from assay.platforms import is_closed
-from assay.sealed import open_line
 from assay.worker.processes import channel as channel_module
 from assay.worker.processes.channel import ParentChannel, when_closed
 

@@ -18,7 +18,7 @@ from assay.analysis.factors.layout import control_name
 from assay.analysis.metrics import Metric, metrics
 from assay.analysis.metrics.standard import TENSORS_PEAK_BYTES
 from assay.analysis.row import Row
-from assay.files import write_file
+from assay.files import seal_file, write_file
 from assay.records.prediction import highest
 from assay.records.study import CellResult, ComparisonRecord
 from assay.report.comparison.figures import CAPTIONS, FIGURES, TITLES, categories
@@ -46,7 +46,6 @@ from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer
 from assay.report.study.view import StudyView, finding
-from assay.sealed import seal_file
 from assay.units import format_bytes, format_seconds, json_text
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from assay.files import storage_errors
+from assay.files import seal_line, storage_errors
 from assay.platforms import BINARY, HANG_UP, STOPPING, is_closed, is_orphaned
 from assay.records.events import AGAIN, GO, STOP
-from assay.sealed import seal_line
 from assay.units import json_text
 
 PARENT_GONE = 3
