@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.data.batches import Batches
-from assay.data.prepared_folder import Shard, validation_windows
+from assay.data.prepared_folder import Batches, Shard, validation_windows
 from assay.errors import UsageError
 
 LENGTH = 501

@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.data.batches import Batches as Batches
     from assay.data.corpora import CORPORA as CORPORA
     from assay.data.corpora import list_corpus as list_corpus
     from assay.data.preparation import folder_for as folder_for
     from assay.data.preparation import make_tokenizer as make_tokenizer
     from assay.data.preparation import prepare as prepare
     from assay.data.prepared_folder import Batch as Batch
+    from assay.data.prepared_folder import Batches as Batches
     from assay.data.prepared_folder import Manifest as Manifest
     from assay.data.prepared_folder import Prepared as Prepared
     from assay.data.prepared_folder import Shard as Shard
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Batch": "prepared_folder",
-    "Batches": "batches",
+    "Batches": "prepared_folder",
     "CORPORA": "corpora",
     "Corpus": "sources",
     "Manifest": "prepared_folder",

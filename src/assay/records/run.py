@@ -131,7 +131,7 @@ class _Group(Record):
 
 
 class Loss(_Group):
-    """What a run has learned: losses, and the gradients that lead there."""
+    """Losses of a run, and the gradients that led there."""
 
     train_loss: float | None = None
     """Loss of the last step, averaged over its tokens."""
@@ -175,7 +175,7 @@ class Speed(_Group):
 
 
 class Proof(_Group):
-    """What shows that the optimizations of a run took effect and computed what they should."""
+    """Proof that the optimizations of a run took effect and computed the values that they should."""
 
     evidence: tuple[Evidence, ...] = ()
     values: ValueProof | None = None
@@ -187,7 +187,7 @@ class Proof(_Group):
 
 
 class Provenance(_Group):
-    """Where a run comes from, and on what it ran."""
+    """Origin of a run, and the surroundings that decide its figures."""
 
     created: str
     """UTC, ISO 8601."""
