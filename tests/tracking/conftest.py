@@ -13,7 +13,7 @@ from assay.launch import prepare
 from assay.records.events import event_of
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.prediction import Memory, Predicted
-from assay.records.run import RunResult
+from assay.records.run import Proof, RunResult
 from assay.records.status import Status
 from assay.store.result import RunFigures, result_of
 from assay.store.run_folder import RunFolder, RunSpec
@@ -77,8 +77,8 @@ def record(home: Home, run: str = "20260101-000000-abcdef-0001-best", **training
 
 def result(spec: RunSpec) -> RunResult:
     figures = RunFigures.of_events(list(map(event_of, EVENTS)))
-    figures.evidence = [Evidence(optimization="lion", observed="2 of 2 parameters", verdict=True)]
-    figures.values = ValueProof(verdict=True)
+    evidence = (Evidence(optimization="lion", observed="2 of 2 parameters", verdict=True),)
+    figures.proof = Proof(evidence=evidence, values=ValueProof(verdict=True))
     memory = Memory(tensors_peak_bytes=1000, process_peak_bytes=3_000_000_000)
     return result_of(spec, Status.DONE, None, figures, memory=memory, parameters=50_000)
 
