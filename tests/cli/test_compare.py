@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.config import Home
-from assay.report.kit import page
+from assay.report.kit import view
 from support.children import Fake
 
 from .conftest import TINY, Assay
@@ -57,13 +57,13 @@ def test_the_page_goes_where_it_is_wanted(assay: Assay, fake: Fake, corpus: str,
 def test_who_is_told_to_end_while_it_writes_shows_what_was_measured(
     assay: Assay, fake: Fake, corpus: str, monkeypatch: pytest.MonkeyPatch, asked: signal.Signals
 ) -> None:
-    write, handlers = page.write_page, {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    write, handlers = view.write_page, {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def interrupted(*given: Any) -> Path:
         signal.raise_signal(asked)
         return write(*given)
 
-    monkeypatch.setattr(page, "write_page", interrupted)
+    monkeypatch.setattr(view, "write_page", interrupted)
     try:
         said = assay("compare", "demo", corpus, *DESIGN)
         assert signal.getsignal(signal.SIGINT) is handlers[signal.SIGINT]

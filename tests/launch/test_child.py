@@ -14,7 +14,7 @@ from assay.config import Home
 from assay.errors import StorageError
 from assay.hardware.detect import oom_kills
 from assay.launch import child as child_module
-from assay.launch import run_lock as claim
+from assay.launch import spawn as claim
 from assay.launch import spawn as spawn_module
 from assay.launch.prepare import ReadyRun
 from assay.launch.spawn import start

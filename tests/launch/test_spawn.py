@@ -9,7 +9,7 @@ import pytest
 
 from assay.config import Home
 from assay.errors import StorageError, UsageError
-from assay.launch import run_lock as claim
+from assay.launch import spawn as claim
 from assay.launch import spawn as launcher
 from assay.records.run import RunResult
 from assay.records.status import Status
