@@ -1,4 +1,7 @@
-"""Docstrings are plain sentences: they open with their subject, and none has more than 25 words."""
+"""Docstrings are plain sentences: they open with their subject, and none has more than 25 words.
+
+Modules and functions that they name are there.
+"""
 
 import ast
 import re
@@ -6,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from assay.config import Run
 
 SOURCE = Path(__file__).parents[1] / "src" / "assay"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -43,6 +48,50 @@ def faults(path: Path, text: str) -> Iterator[str]:
             words = re.findall(r"\S*\w\S*", sentence)
             if len(words) > LONGEST_SENTENCE:
                 yield f"{path}:{line}: {len(words)} words: {' '.join(words[:8])} …"
+
+
+_ROOMS = sorted(one.name for one in SOURCE.iterdir() if (one / "__init__.py").is_file())
+_NAMED = re.compile(rf"`(?:assay\.)?((?:{'|'.join(_ROOMS)})(?:\.[A-Za-z_]\w*)+)`")
+_NO_MODULES = re.compile(r"config\.context_length|parallel\.context|.*\.(?:json|safetensors|h)")
+"""A value, a field of a program, and names of files."""
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a setting, a module, or something that a module has."""
+    room, *rest = name.split(".")
+    settings = Run.model_fields.get(room)
+    if settings is not None and rest[0] in getattr(settings.annotation, "model_fields", {}):
+        return True
+    place = SOURCE / room
+    while rest and (place / rest[0] / "__init__.py").is_file():
+        place /= rest.pop(0)
+    module = place / "__init__.py"
+    if rest and (place / f"{rest[0]}.py").is_file():
+        module = place / f"{rest.pop(0)}.py"
+    return not rest or rest[0] in set(bound(module.read_text("utf-8")))
+
+
+def bound(text: str) -> Iterator[str]:
+    """Yield the names that a module defines, assigns or imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+
+
+def test_names_in_docstrings_are_there() -> None:
+    texts = {path.relative_to(SOURCE): path.read_text("utf-8") for path in FILES}
+    named = {(path, name) for path, text in texts.items() for name in _NAMED.findall(text)}
+    assert len(named) > 100
+    assert [one for one in sorted(named) if not _NO_MODULES.fullmatch(one[1]) and not is_there(one[1])] == []
+
+
+@pytest.mark.parametrize("name", ["cost.timeline", "data.write_data", "training.stepz", "worker.result.missing"])
+def test_a_name_that_is_gone_is_found(name: str) -> None:
+    assert not is_there(name)
 
 
 def test_docstrings_are_short_sentences_with_a_subject() -> None:

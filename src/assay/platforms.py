@@ -1,7 +1,7 @@
 """Differences of operating systems: locks of files, signals, closed pipes, and the end of processes.
 
 Each function does the same on Linux, macOS and Windows, or says what it does less. The rest of the package knows no
-system by name. A run records which figures its system does not tell (`worker.result.missing`).
+system by name. A run records which figures its system does not tell (`worker.result.missing_figures`).
 
 Windows has no signal that requests an end, no process groups, and no lock that a child inherits. It also keeps the
 number of a parent that has ended, so a child has to look whether that process lives.

@@ -42,7 +42,7 @@ def stack_text(stack: Stack) -> str:
 
 
 def with_stack(run: ResolvedRun, stack: Stack) -> ResolvedRun:
-    """Return a run with further techniques. Raises `UsageError` as `optimizations.resolved`."""
+    """Return a run with further techniques. Raises `UsageError` as `optimizations.resolve_run`."""
     specs = (*run.optimizations, *(each.one.spec() for each in stack))
     return resolve_run(run.model_copy(update={"optimizations": specs}))
 

@@ -81,7 +81,6 @@ def _ready(
     source: Source, overrides: Sequence[str], optimizations: Stack, resume: str | None, home: Home, tell: Listener
 ) -> "tuple[RunFolder | None, ReadyRun]":
     """Return the folder of a resumed run (None for a new one), and the run with its corpus and prediction."""
-    from assay.api.training import slower_techniques
     from assay.hardware.detect import detect
     from assay.launch.prepare import ready
     from assay.launch.resume import run_to_resume, same_corpus

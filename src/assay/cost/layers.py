@@ -1,6 +1,6 @@
 """The forward pass as data: a tuple of operations, and torch's layers, which a writer appends to it.
 
-`cost.gpt_tape` writes the baseline's tape, the `predict` of optimizations rewrites it, and `cost.timeline` plays it
+`cost.gpt_tape` writes the baseline's tape, the `predict` of optimizations rewrites it, and `cost.simulation` plays it
 forwards and backwards to count live bytes. It holds shapes and names only, so rewriting a tape is list editing.
 
 A layer says what it saves for backward, and what its backward allocates (eager, CPU kernels). That is read off torch's

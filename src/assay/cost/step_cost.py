@@ -1,8 +1,8 @@
 """`Cost`: one optimizer step as a ledger, which the `predict` of each optimization rewrites.
 
 It mirrors the training step: forward, the tensors that exist throughout, the batch, the way backward runs, the update,
-sharding and the pipeline. `cost.timeline` turns it into bytes by instant. For a step divided over a mesh, the ledger is
-that of one rank: its operations, its shards and its communications.
+sharding and the pipeline. `cost.simulation` turns it into bytes by instant. For a step divided over a mesh, the ledger
+is that of one rank: its operations, its shards and its communications.
 """
 
 from collections.abc import Callable, Iterable, Mapping

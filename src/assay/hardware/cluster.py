@@ -2,7 +2,7 @@
 
 A datasheet's peak is for dense products in 16 bits, and its memory counts a GB as 10^9 bytes. Real products are slower,
 and a plan needs the rate that they reach. For an A100 it is 200 TFLOP/s, with which plans match the steps of large
-models in arXiv:2104.04473 and arXiv:2205.05198 (see `estimate.plan`). For Hopper it is 550 TFLOP/s. With it a plan of
+models in arXiv:2104.04473 and arXiv:2205.05198 (`api.plan`). For Hopper it is 550 TFLOP/s. With it a plan of
 175 billion parameters has 47 % of model FLOPs utilization, the highest value that Megatron-LM's README gives for H100s.
 That is one figure for all sizes and not a fit, so plans for Hopper are less certain. An H200 multiplies at the rate of
 an H100 and has more memory.

@@ -9,7 +9,7 @@ small messages, latencies are a quarter to a seventh of that.
 A group that fits into a node uses the inner link. A larger group is as fast as its slowest part, the outer link. It
 gets the share of a node's ports that its members are of the node's ranks. The other groups of the axis use the rest at
 the same time. Shared switches and oversubscribed networks are not modelled. A link of this machine (gloo over loopback)
-has no datasheet: `instruments.link` measures it, with the other rates.
+has no datasheet: `instruments.rates.torch_rates.measure_link` measures it, with the other rates.
 """
 
 from math import prod

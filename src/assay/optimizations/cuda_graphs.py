@@ -33,7 +33,7 @@ def replay_ledger(cost: Cost) -> Cost:
     """The ledger of a step that a captured graph replays.
 
     The graph reads a micro-batch from a fixed buffer, into which each one is copied from the batch. Its peak stays
-    allocated between steps, gradients included, so nothing of it is freed for the update (`cost.timeline`).
+    allocated between steps, gradients included, so nothing of it is freed for the update (`cost.simulation`).
     """
     inputs = {one.name: _place(one, cost.micro_batches) for one in cost.batch.tensors}
     names = {name: one.name for name, one in inputs.items()}

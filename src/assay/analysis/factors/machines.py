@@ -2,7 +2,8 @@
 
 Times of two machines are never compared with each other. Each machine has a control of its own, against which its rows
 change. The analysis asks whether a row changes as much on one machine as on another. The change over all machines is
-the mean of their logarithms. Half widths of independent changes are added as squares (`choices.log_change`).
+the mean of their logarithms. Half widths of independent changes are added as squares, as
+`analysis.choose.criteria.log_change` does.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ Over several ranks the heap is not counted. While memray runs it replaces the pr
 gloo's threads may be inside one of them. A rank once died there (SIGSEGV, Python 3.12).
 
 Scratch that a library requests from the same allocator is reported apart and excluded from the tensors' peak. That peak
-is therefore the same on every processor (`instruments.tensor_peak`).
+is therefore the same on every processor (`instruments.memory.tensor_peak`).
 
 On CUDA the caching allocator's history gives the peak and its blocks, and the profiler the instant. Workspaces of
 cuBLAS and blocks that wait for another stream come from the same allocator. Both are counted apart, and the tensors'

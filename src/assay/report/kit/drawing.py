@@ -293,17 +293,8 @@ def plain_numbers(axis: Any) -> None:
         side.set_minor_formatter(NullFormatter())
 
 
-_FAMILIAR = (
-    "bf16_mixed",
-    "sdpa_attention",
-    "activation_checkpointing",
-    "gradient_accumulation",
-    "sgd",
-    "fp16_mixed",
-    "compile",
-    "smaller_batch",
-)
-"""Techniques that are often beside each other, in the order of the colours. Others have a colour by their name."""
+_SALT = 70101
+"""A number with which names of techniques that often stand beside each other have unlike colours."""
 
 
 def row_numbers(record: ComparisonRecord) -> Mapping[str, int]:
@@ -326,10 +317,10 @@ def _technique(record: ComparisonRecord, row: str) -> str | None:
 
 
 def _of_techniques(names: Mapping[str, None]) -> dict[str, int]:
-    """Return a colour for each technique: its own, or the next that no technique before it has."""
+    """Return a colour for each technique: that of its name, or the next that no technique before it has."""
     found: dict[str, int] = {}
-    for name in sorted(names, key=lambda one: one not in _FAMILIAR):
-        own = _FAMILIAR.index(name) if name in _FAMILIAR else crc32(name.encode()) % COLOURS
+    for name in names:
+        own = crc32(name.encode(), _SALT) % COLOURS
         ways = [(own + step) % COLOURS for step in range(COLOURS)]
         found[name] = next((one for one in ways if one not in found.values()), own)
     return found

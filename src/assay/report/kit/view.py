@@ -197,8 +197,8 @@ _FIRST = b"<!doctype html>"
 def write_page(result: "Comparison | View", home: "Home", path: Path | None = None) -> Path:
     """Write the page to `path`, or to `index.html` in the folder of the comparison's record; whole or not at all.
 
-    Beside it is the page's data (`data.write_data`); the names of its files begin with that of `path`, because other
-    files may be there. Returns the page's path. Raises `UsageError` as `check_page`, and `StorageError`.
+    Beside it is the page's data (`report.comparison.page.write_data`). Names of its files begin with that of `path`,
+    because other files may be there. Returns the page's path. Raises `UsageError` as `check_page`, and `StorageError`.
     """
     from assay.report.comparison.page import write_data
 

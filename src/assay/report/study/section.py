@@ -4,7 +4,7 @@ The terminal prints the content, the page shows it with the figures, and `--json
 where there is content. So a section on interactions says nothing of a study with one factor.
 
 Its functions take the view of the study, and `study.of(ANALYSIS)` is what an analysis finds in its comparison: computed
-once, for content, values and figures. To add a section, make one in a file of this folder, and list it in
+once, for content, values and figures. To add a section, make one in a file of `sections`, and list it in
 `view.all_sections`.
 """
 
