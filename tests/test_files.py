@@ -11,7 +11,7 @@ import pytest
 
 from assay import files
 from assay.config import Home
-from assay.errors import StorageError, UsageError
+from assay.errors import StorageError
 
 _KILLED = """
 import os, sys
@@ -99,7 +99,7 @@ def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path, monkeyp
 def test_a_path_that_is_no_file_is_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(UsageError, match="is not a regular file, and would be replaced"):
+        with pytest.raises(StorageError, match="is not a regular file, and would be replaced"):
             files.write_file(place, b"x")
     assert (tmp_path / "pipe").is_fifo()
 

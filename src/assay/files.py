@@ -135,11 +135,11 @@ def write_file(path: Path, content: bytes) -> None:
 def new_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a stream to a hidden file, which replaces `path` if the block succeeds, and is removed if it fails.
 
-    Its folder is created. The block must only write. Raises `StorageError`, and `UsageError` for a path that is a
-    device, a pipe or a folder, which would be lost.
+    Its folder is created. The block must only write. Raises `StorageError`, also for a path that is a device, a pipe
+    or a folder, which would be lost.
     """
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is not a regular file, and would be replaced; name another file")
+        raise StorageError(f"{path} is not a regular file, and would be replaced; name another file")
     made = path.with_name(f"{_MAKING}{path.name}-{uuid.uuid4().hex}")
     try:
         with storage_errors(path):

@@ -46,7 +46,7 @@ def test_records_come_out_as_they_went_in(home: Home, run: Path, tmp_path: Path)
 def test_a_file_that_is_no_archive_stays(home: Home, run: Path, tmp_path: Path) -> None:
     thesis = tmp_path / "thesis.pdf"
     thesis.write_bytes(b"%PDF")
-    with pytest.raises(UsageError, match="is a file that is no archive"):
+    with pytest.raises(UsageError, match="is there and is no archive"):
         pack(home, [run], thesis)
     assert thesis.read_bytes() == b"%PDF"
 

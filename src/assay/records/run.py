@@ -251,13 +251,13 @@ class RunResult(Record):
 
     @model_serializer(mode="wrap")
     def _flat(self, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        found = write(self)
+        found, left_out = write(self), info.exclude or ()
         for group in _GROUPS:
             own = found.pop(group)
             found |= {name: _finite(one) for name, one in own.items()} if info.mode == "json" else own
         facts = {name: found.pop(name) for name in Extra.model_fields}
         found["extra"] = {name: fact for name, fact in facts.items() if getattr(self, name)} | found.pop("later")
-        return {name: found[name] for name in _ORDER}
+        return {name: found[name] for name in _ORDER if name not in left_out}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

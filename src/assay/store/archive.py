@@ -46,8 +46,8 @@ def pack(home: Home, folders: Iterable[Path], path: Path, *, checkpoints: bool =
     Without tables, studies have their records alone, from which their pages and tables are made again. Raises
     `UsageError` if the archive would replace a file that is none.
     """
-    if path.is_file() and path.stat().st_size and not is_compressed(path):
-        raise UsageError(f"{path} is a file that is no archive, and would be replaced; name another file")
+    if path.exists() and not (path.is_file() and (is_compressed(path) or not path.stat().st_size)):
+        raise UsageError(f"{path} is there and is no archive, and would be replaced; name another file")
     with new_file(path) as raw, compress_into(raw, path) as compressed:
         _fill(compressed, home, folders, lambda kind, inside: _wanted(kind, inside, checkpoints, tables))
 
