@@ -47,7 +47,10 @@ def test_a_later_run_is_the_last(home: Home, ready_run: ReadyRun) -> None:
     folder.write_result(begun_result(folder.spec()).model_copy(update=figures))
     text = client(home).get("/").text
     assert "the last run that ended" in text
-    assert "Training loss 2.5000 after 1 steps." in text
+    assert "It trained to a training loss of 2.5." in text
+    failed = figures | {"status": Status.FAILED, "reason": "division by zero"}
+    folder.write_result(begun_result(folder.spec()).model_copy(update=failed))
+    assert "Division by zero." in client(home).get("/").text
 
 
 def test_a_run_that_trains_has_its_time_left(home: Home, ready_run: ReadyRun) -> None:

@@ -19,7 +19,7 @@ from assay.dashboard.studies.answer import command_of
 from assay.dashboard.studies.progress import progress_of
 from assay.dashboard.studies.study_lines import StudyLine
 from assay.errors import UsageError
-from assay.report.run_answer import closing
+from assay.report.run_answer import closing, headline
 from assay.store.cells import studies_by_run
 from assay.store.index import Entry
 from assay.store.run_folder import RunFolder
@@ -119,8 +119,9 @@ def _run(state: ServerState, entry: Entry) -> Happened:
     folder = RunFolder(state.watch.home.runs / entry.run)
     sentence, hints = entry.reason or "", list[Command]()
     if entry.status != "damaged":
-        lines = list(closing(state.results.of(folder), saved=folder.newest_checkpoint() is not None))
-        sentence = next((text for label, text in lines if label == "result"), sentence)
+        result = state.results.of(folder)
+        sentence = sentence or headline(result)
+        lines = closing(result, saved=folder.newest_checkpoint() is not None)
         hints = [command_of(text) for label, text in lines if label == "next"]
     named = ("run", entry.preset or entry.run, entry.run, _address("runs", entry.run))
     return Happened(*named, entry.status.replace("_", " "), sentence, hints, entry.preset or "")
