@@ -19,7 +19,7 @@ def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: s
     said = assay("compare", "demo", corpus, *DESIGN)
     assert said.code == 0, said.err
     first, *_ = said.out.splitlines()
-    assert first == "No row is shown to save time or memory at the same loss."
+    assert first == "Nothing is shown to save time or memory at the same loss."
     for piece in ("baseline ", "sdpa_attention ", "bf16_mixed ", "1000 B", "2.6000", "--full    prints every figure"):
         assert piece in said.out
     assert "baseline (again)" not in said.out
@@ -27,7 +27,7 @@ def test_it_prints_a_table_and_last_the_page(assay: Assay, fake: Fake, corpus: s
     assert page.is_absolute()
     assert "sdpa_attention" in page.read_text()
     assert (page.parent / "comparison.json").exists()
-    assert "\n4 rows × 1 seed\n" in said.err
+    assert "\n4 configurations × 1 seed\n" in said.err
 
 
 def test_without_a_treatment_well_known_techniques_are_compared(assay: Assay, fake: Fake, corpus: str) -> None:
@@ -36,7 +36,7 @@ def test_without_a_treatment_well_known_techniques_are_compared(assay: Assay, fa
     names = ["sdpa_attention", "bf16_mixed", "activation_checkpointing"]
     assert [row["treatment"] for row in said.value["rows"]] == names
     told = f"No technique was named, so these are compared: {', '.join(names)}."
-    assert said.err.index(told) < said.err.index("5 rows × ")
+    assert said.err.index(told) < said.err.index("5 configurations × ")
 
 
 def test_json_is_one_value_and_nothing_else(assay: Assay, fake: Fake, corpus: str) -> None:

@@ -34,7 +34,7 @@ def test_the_last_study_has_its_sentence_and_what_follows(home: Home) -> None:
     assert "<h1>ladder</h1>" in text
     assert "at the same loss." in text
     assert "assay train demo" in text
-    assert "trains with the chosen row" in text
+    assert "trains with this choice" in text
     assert f'href="/studies/{folder.id}"' in text
     assert "/what-if?preset=demo&amp;device=h100" in text
 

@@ -153,7 +153,7 @@ def test_plain_lines_are_what_will_run_and_each_failure(capsys: pytest.CaptureFi
     assert out == ""
     assert err.splitlines() == [
         "reading the corpus",
-        "4 rows × 2 seeds",
+        "4 configurations × 2 seeds",
         "bf16_mixed, seed 0: out of memory (as the test wished); 1 of 8 runs",
         STOPPING,
     ]
@@ -196,9 +196,9 @@ def test_the_share_of_a_preparation_that_is_done_is_said_from_time_to_time(
 @pytest.mark.parametrize(
     ("seeds", "processes", "resident", "seconds", "expected"),
     [
-        (3, 1, 9, 162.0, "4 rows × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"),
-        (1, 3, 9, 42.0, "4 rows × 1 seed × 3 repeats and 1 more baseline, about 42 s on this machine"),
-        (2, 1, 3, None, "4 rows × 2 seeds and 4 more baselines"),
+        (3, 1, 9, 162.0, "4 configurations × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"),
+        (1, 3, 9, 42.0, "4 configurations × 1 seed × 3 repeats and 1 more baseline, about 42 s on this machine"),
+        (2, 1, 3, None, "4 configurations × 2 seeds and 4 more baselines"),
     ],
 )
 def test_a_board_opens_with_what_will_run_and_for_how_long(

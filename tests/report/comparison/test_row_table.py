@@ -108,7 +108,7 @@ def test_the_smallest_change_and_the_method_are_said(comparison: Comparison) -> 
     assert "step time 1.2 % (a true change of 1.5 % is found in four of five comparisons)" in text
     deviation = f"{100 * comparison.resolution['step_seconds'].deviation:.2g} %"
     assert f"Step times of equal runs deviate by {deviation} (7 degrees of freedom)" in text
-    assert "2 runs per row over 2 seeds, each timed 5 times, in turns" in text
+    assert "2 runs of each over 2 seeds, each timed 5 times, in turns" in text
     assert "Fewer than three seeds" in text
 
 

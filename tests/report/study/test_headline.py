@@ -180,14 +180,15 @@ def test_a_lower_loss_is_said_where_nothing_is_saved() -> None:
 
 
 def test_nothing_gained_is_said_by_what_was_measured() -> None:
-    assert headline(two(1.5, 1.5, 2.4)) == "No row is shown to save time or memory at the same loss."
-    assert headline(untimed(two(1.5, 1.5, 2.4))) == "No row is shown to have a lower loss than the baseline."
+    assert headline(two(1.5, 1.5, 2.4)) == "Nothing is shown to save time or memory at the same loss."
+    assert headline(untimed(two(1.5, 1.5, 2.4))) == "Nothing is shown to have a lower loss than the baseline."
 
 
 def test_a_target_comes_first() -> None:
     first = headline(record(seeds=3, target_loss=3.0))
     assert first == "sdpa_attention reaches a training loss of 3 first, in 88 % of the baseline's time."
-    assert headline(record(seeds=3, target_loss=0.1)) == "No row reaches a training loss of 0.1 for good at every seed."
+    never = headline(record(seeds=3, target_loss=0.1))
+    assert never == "Nothing reaches a training loss of 0.1 for good at every seed."
     slower = dict.fromkeys(TREATMENTS, (1.0, 1.0, 1.5, 0.0))
     said = headline(record(seeds=3, target_loss=3.0, factors={**FACTORS, **slower}))
     assert said.startswith("The baseline reaches a training loss of 3 first, after ")
@@ -197,7 +198,8 @@ def test_a_search_says_its_best_row_against_the_control() -> None:
     whole = rates({"8": 3e-3})
     rows = whole.treatments
     found = whole.model_copy(update={"halving": Halving(rungs=(tuple(rows),), kept=(len(rows),))})
-    assert headline(found) == "Of 2 rows, rate 0.003 ended with the lowest loss, 0.068 nats below the baseline."
+    said = headline(found)
+    assert said == "Of 2 configurations, rate 0.003 ended with the lowest loss, 0.068 nats below the baseline."
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_cases_have_one_choice_or_their_own() -> None:
     assert headline(made()) == "Large: lion is best; small: SGD is best."
     assert headline(made(wide={"model.n_embd": 32})) == "Lion is the best choice in 1 of 3 cases."
     shapes = {"one": {}, "other": {"model.n_layer": 2}}
-    assert headline(made()) == "No row is shown to save anything at the same loss, in either case."
+    assert headline(made()) == "Nothing is shown to save anything at the same loss, in either case."
 
 
 def test_switches_that_are_dead_change_nothing() -> None:
@@ -243,7 +245,7 @@ def test_switches_that_are_dead_change_nothing() -> None:
     vary = {"optimizations": ["none", {"placebo": "scaler"}, {"placebo": "other"}]}
     loss = 2.4
     said = headline(factorial_record(vary, of, noise=0.0))
-    assert said.startswith("A dead switch changes nothing: each of 2 such rows has the loss and the memory ")
+    assert said.startswith("A dead switch changes nothing: each of 2 such switches has the loss and the memory ")
     loss = 2.5
     assert "something other than the label differs" in headline(factorial_record(vary, of, noise=0.0))
 

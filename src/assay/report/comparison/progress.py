@@ -153,12 +153,13 @@ class Board:
         return f"{text}, about {_about(left)} left" if left else text
 
     def opening(self) -> str:
-        """Return a text such as ``"7 rows × 3 seeds and 3 more baselines, about 2 min 40 s on this machine"``."""
+        """Return a text such as ``"7 configurations × 3 seeds and 3 more baselines, about 40 s on this machine"``."""
         named = [one for one in self.cells if one.treatment != NUDGED]
         rows, seeds = len({one.treatment for one in named}), len({one.seed for one in named})
         repeats = 1 + max((one.process for one in named), default=0)
         more = len(self.cells) - rows * seeds * repeats
-        text = f"{_count(rows, 'row')} × {_count(seeds, 'seed')}" + (f" × {repeats} repeats" if repeats > 1 else "")
+        text = f"{_count(rows, 'configuration')} × {_count(seeds, 'seed')}"
+        text += f" × {repeats} repeats" if repeats > 1 else ""
         text += f" and {_count(more, 'more baseline')}" if more > 0 else ""
         left = self.seconds_left()
         return f"{text}, about {_about(left)} on this machine" if left else text

@@ -104,11 +104,11 @@ def _evaluated_on(comparison: Comparison) -> str:
 
 
 def size(comparison: Comparison) -> str:
-    """Return ``"3 runs per row over 3 seeds"``, or ``"at most 1 of 3 …"`` if no row has more that finished."""
+    """Return ``"3 runs of each over 3 seeds"``, or ``"at most 1 of 3 …"`` if no row has more that finished."""
     planned = comparison.record.planned
     most = max(row.finished for row in (comparison.baseline, comparison.again, *comparison.rows))
     part = "" if most == planned else f"at most {most} of "
-    return f"{part}{planned} run{'s' if planned > 1 else ''} per row over {seeds(comparison)}"
+    return f"{part}{planned} run{'s' if planned > 1 else ''} of each over {seeds(comparison)}"
 
 
 def seeds(comparison: Comparison) -> str:

@@ -115,7 +115,8 @@ def _searched(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[st
     search = search_outcome(study.comparison.record)
     if search is not None and search.best is not None and search.loss is not None:
         below = "" if search.control is None else f", {_against(study, search.loss - search.control)}"
-        yield f"of {search.counts[0]} rows, {study.comparison.names[search.best]} ended with the lowest loss{below}"
+        best = study.comparison.names[search.best]
+        yield f"of {search.counts[0]} configurations, {best} ended with the lowest loss{below}"
 
 
 def _against(study: "StudyView", nats: float) -> str:
@@ -130,8 +131,8 @@ def _idle(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     if 2 * len(idle) < len(study.comparison.rows):
         return
     if all(one.losses_equal and one.peak_equal for one in idle):
-        same = "the loss and the memory of the row that it repeats"
-        yield f"a dead switch changes nothing: each of {len(idle)} such rows has {same}"
+        same = "the loss and the memory of what it repeats"
+        yield f"a dead switch changes nothing: each of {len(idle)} such switches has {same}"
     else:
         yield "a dead switch seems to change something, so something other than the label differs"
 
@@ -146,7 +147,7 @@ def _targeted(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[st
             aim = f"a {one.target.basis} of {one.target.target:g}"
             yield f"{where}{name} reaches {aim} first{_when(one.first)}{seeds}"
         elif one.target is not None:
-            yield f"{where}no row reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
+            yield f"{where}nothing reaches a {one.target.basis} of {one.target.target:g} for good at every seed"
 
 
 def _when(first: RowTarget) -> str:
@@ -164,7 +165,7 @@ def _by_context(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[
     often = Counter(name for name in best.values() if name).most_common()
     if not often:
         where = "in either case" if len(found) == 2 else f"in any of {len(found)} cases"
-        yield f"no row is shown to save anything at the same loss, {where}"
+        yield f"nothing is shown to save anything at the same loss, {where}"
     elif often[0][1] == len(found):
         yield f"{often[0][0]} is the best choice in {'both' if len(found) == 2 else f'all {len(found)}'} cases"
     else:
@@ -257,9 +258,9 @@ def _lowest(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
 
 def _none(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]:
     if found and study.comparison.record.timed:
-        yield "no row is shown to save time or memory at the same loss"
+        yield "nothing is shown to save time or memory at the same loss"
     elif found:
-        yield f"no row is shown to have a lower loss than {_control(study)}"
+        yield f"nothing is shown to have a lower loss than {_control(study)}"
 
 
 def _control(study: "StudyView") -> str:

@@ -169,7 +169,7 @@ def _plane(study: "StudyView") -> LeadFigure | None:
     return LeadFigure(
         "Memory against time, from the baseline",
         (Panel("", partial(_draw_plane, found, study.answer), 3.7, width=SMALL),) if found else (),
-        "Each line leads from the baseline to a row. Lower left is better.",
+        "Each line leads from the baseline to a change. Lower left is better.",
     )
 
 

@@ -18,7 +18,7 @@ def outlook_report(plan: "Outlook", *, cells: bool = False) -> Iterator[Block]:
     `cells` adds a table of every cell.
     """
     yield Facts.of(_whole(plan))
-    columns = ("row", "runs", "peak of tensors", "step", "one run", "remark")
+    columns = ("configuration", "runs", "peak of tensors", "step", "one run", "remark")
     names = names_of(layout_of({one.label: one.levels for one in plan.rows}))
     yield Table.of(
         columns, (_row(one, names.get(one.label, one.label)) for one in plan.rows), right=columns[1:5], spare=("step",)
@@ -44,7 +44,7 @@ def _whole(plan: "Outlook") -> Iterator[tuple[str, str]]:
     yield "kind", plan.kind
     yield "base", plan.base
     rows = f"{able}" if able == len(plan.rows) else f"{able} of {len(plan.rows)} can run"
-    yield "rows", f"{rows}, the control among them, which runs twice at each seed"
+    yield "configurations", f"{rows}, the control among them, which runs twice at each seed"
     yield "runs", f"{format_count(plan.processes)} over {plan.seeds} seed{'s' if plan.seeds > 1 else ''}"
     yield "time", UNKNOWN if plan.seconds is None else f"{format_seconds(plan.seconds)}, one run at a time"
 

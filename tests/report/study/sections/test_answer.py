@@ -25,8 +25,8 @@ def test_they_have_the_answer_the_baseline_and_what_to_run() -> None:
     assert list(found) == ["result", "against", "next"]
     assert found["result"][0].startswith("Turn on sdpa_attention: steps take 12 % less time and 28 % less memory, at ")
     assert "the baseline: tensors, peak 65.0 MiB" in found["against"][0]
-    assert found["against"][0].endswith("3 runs per row over 3 seeds")
-    assert found["next"] == ["assay train demo --with sdpa_attention    trains with the chosen row"]
+    assert found["against"][0].endswith("3 runs of each over 3 seeds")
+    assert found["next"] == ["assay train demo --with sdpa_attention    trains with this choice"]
 
 
 def test_too_few_seeds_lead_to_a_comparison_with_more() -> None:
@@ -47,13 +47,13 @@ def test_missing_and_failed_rows_come_first() -> None:
 
 def test_nothing_finished_is_said() -> None:
     found = lines(analyse(record().model_copy(update={"cells": (), "rounds": ()})))
-    assert found["result"] == ["No row has finished, so nothing can be compared."]
+    assert found["result"] == ["Nothing has finished, so nothing can be compared."]
     assert "against" not in found
 
 
 def test_a_study_that_a_limit_of_time_ended_is_counted_as_it_ran() -> None:
     found = lines(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))
-    assert found["against"][0].endswith("at most 1 of 3 runs per row over 1 of 3 seeds")
+    assert found["against"][0].endswith("at most 1 of 3 runs of each over 1 of 3 seeds")
     assert "whether the loss of sdpa_attention" in found["result"][0]
     assert "is as good, with fewer than three seeds" in found["result"][0]
     assert "resume" in found["next"][0]
@@ -62,12 +62,12 @@ def test_a_study_that_a_limit_of_time_ended_is_counted_as_it_ran() -> None:
 def test_rows_that_a_person_stopped_are_no_answer_and_the_reason_is_said() -> None:
     made = cut_short(record(seeds=3), ("sdpa_attention", 0)).model_copy(update={"ending": StudyEnding.INTERRUPTED})
     (said,) = lines(analyse(made))["result"]
-    assert said.startswith("No row has all its runs yet, so none is chosen")
+    assert said.startswith("Nothing has all its runs yet, so nothing is chosen")
 
 
 def test_a_limit_of_time_before_the_first_row_is_said() -> None:
     (said,) = lines(analyse(cut_short(record(seeds=3), ("", 0))))["result"]
-    assert said.startswith("No row has finished, so nothing can be compared. The limit of time ended the study before ")
+    assert said.startswith("Nothing has finished, so nothing can be compared. The limit of time ended the study ")
 
 
 def priced(seconds: float, **more: Any) -> str:

@@ -69,11 +69,11 @@ def test_the_answer_names_what_to_choose_its_price_and_what_cannot_be_told(whole
     ("comparison", "says"),
     [
         (lion(2.4), "Turn on lion: steps take 20 % less time and about the same memory, at the same loss."),
-        (lion(2.5), "No row is shown to save time or memory at the same loss. Lion takes 20 % less time, "),
+        (lion(2.5), "Nothing is shown to save time or memory at the same loss. Lion takes 20 % less time, "),
         (lion(2.5), "at a worse loss."),
         (lion(2.3), "Turn on lion: steps take 20 % less time and about the same memory, at a lower loss."),
         (lion(2.3, step=1.0), "The loss is lowest with lion: 0.1 nats below the baseline."),
-        (lion(2.4, step=1.0), "No row is shown to save time or memory at the same loss."),
+        (lion(2.4, step=1.0), "Nothing is shown to save time or memory at the same loss."),
     ],
 )
 def test_the_answer_is_another_for_another_loss(comparison: Comparison, says: str) -> None:
@@ -129,7 +129,7 @@ def test_rows_that_are_as_light_are_named_together() -> None:
 
 def test_a_limit_of_time_is_in_the_answer() -> None:
     choice, limit = sentences(analyse(cut_short(record(seeds=3), ("sdpa_attention", 0))))
-    assert choice.startswith("No row") or "sdpa_attention" in choice
+    assert choice.startswith("Nothing") or "sdpa_attention" in choice
     assert limit.startswith("The limit of time ended the study before 18 of 24 runs could begin; it cannot tell ")
 
 
@@ -137,7 +137,7 @@ def test_a_stated_target_is_in_the_answer() -> None:
     first = sentences(analyse(record(seeds=3, target_loss=3.0)))[0]
     assert first == "sdpa_attention reaches a training loss of 3 first, in 88 % of the baseline's time."
     none = sentences(analyse(record(seeds=3, target_loss=0.1)))[0]
-    assert none == "No row reaches a training loss of 0.1 for good at every seed."
+    assert none == "Nothing reaches a training loss of 0.1 for good at every seed."
 
 
 def test_a_fast_row_with_a_worse_loss_is_called_so_beside_its_speed() -> None:
@@ -203,7 +203,7 @@ def test_a_search_begins_with_its_best_row() -> None:
     comparison = analyse(study.model_copy(update={"halving": halving}))
     said = str(sections(comparison)["answer"].blocks[0])
     assert second == "training.learning_rate=0.01"
-    assert said == "Of 2 rows, rate 0.01 ended with the lowest loss, 0.2 nats below the baseline."
+    assert said == "Of 2 configurations, rate 0.01 ended with the lowest loss, 0.2 nats below the baseline."
     assert "lowest" not in "".join(StudyView(comparison).sentences[1:]), "one row has the lowest loss"
     assert said in StudyView(comparison).values()["sections"]["answer"]["text"]
 
@@ -309,4 +309,4 @@ def test_an_answer_is_given_at_each_level_of_a_context() -> None:
     found = StudyView(comparison).values()["sections"]["answer"]
     assert [one["context"] for one in found["by_context"]] == [{"shape": "large"}, {"shape": "small"}]
     commands = [text for label, text in closing(StudyView(comparison)) if label == "next"]
-    assert any(text.endswith("trains with the chosen row at small") for text in commands)
+    assert any(text.endswith("trains with this choice at small") for text in commands)

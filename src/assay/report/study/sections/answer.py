@@ -288,8 +288,9 @@ def closing(study: "StudyView") -> Iterator[tuple[str, str]]:
 def no_answer(comparison: Comparison) -> str:
     """Return the sentence on why a study has no answer."""
     if comparison.baseline.finished and any(row.finished for row in comparison.rows):
-        return "No row has all its runs yet, so none is chosen; the table has the figures of those that have ended."
-    return " ".join(filter(None, ("No row has finished, so nothing can be compared.", time_limit_sentence(comparison))))
+        return "Nothing has all its runs yet, so nothing is chosen; the table has the figures of those that have ended."
+    said = "Nothing has finished, so nothing can be compared."
+    return " ".join(filter(None, (said, time_limit_sentence(comparison))))
 
 
 def hints(study: "StudyView") -> Iterator[str]:
@@ -309,7 +310,7 @@ def hints(study: "StudyView") -> Iterator[str]:
 
 
 def _trained(comparison: Comparison, found: StudyAnswer) -> Iterator[str]:
-    """Yield the command that trains with the chosen row: the fastest, or else the lightest."""
+    """Yield the command that trains with this choice: the fastest, or else the lightest."""
     chosen = found.fastest or found.lightest
     cells = () if chosen is None else comparison.record.of(chosen.row.treatment)
     run = cells[0].cell.run if cells else None
@@ -317,7 +318,7 @@ def _trained(comparison: Comparison, found: StudyAnswer) -> Iterator[str]:
     if chosen is not None and written is not None:
         told = f"{written} {_with(comparison, chosen.row.treatment)}".strip()
         where = f" at {found.context.name}" if found.context.levels else ""
-        yield f"assay train {told}    trains with the chosen row{where}"
+        yield f"assay train {told}    trains with this choice{where}"
 
 
 def _surer(comparison: Comparison, found: StudyAnswer) -> Iterator[str]:
