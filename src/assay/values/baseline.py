@@ -375,7 +375,7 @@ def perturb(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, 
 
 def _square(gradient: Tensor, error: Tensor) -> float:
     """Return the variance of a loss over the signs of errors, in first order."""
-    return float(torch.linalg.vector_norm(gradient * error)) ** 2
+    return float(torch.linalg.vector_norm(gradient * error.to(gradient))) ** 2
 
 
 def _norm_of(gradients: Mapping[str, Tensor]) -> float:
