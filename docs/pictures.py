@@ -76,9 +76,7 @@ def small(picture: bytes) -> bytes:
     from PIL import Image
 
     made = io.BytesIO()
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(256).save(
-        made, "PNG", optimize=True
-    )
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(256).save(made, "PNG", optimize=True)
     return made.getvalue()
 
 
