@@ -212,9 +212,7 @@ def _results(home: Home) -> "Iterator[RunResult | None]":
         if path.name.startswith(".") or not path.is_dir():
             continue
         try:
-            folder = RunFolder(path)
-            result = folder.result()
-            doubt = "" if result is None else folder.doubt(folder.result_file)
+            result, doubt = RunFolder(path).result_and_doubt()
         except (UsageError, OSError):
             yield None
             continue

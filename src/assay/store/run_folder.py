@@ -181,11 +181,15 @@ class RunFolder:
 
     def result(self) -> RunResult | None:
         """Read `result.json`; None if there is none yet. Raises `UsageError` as `spec`."""
+        return self.result_and_doubt()[0]
+
+    def result_and_doubt(self) -> tuple[RunResult | None, str]:
+        """Read `result.json` and the sentence on its missing digest, which is empty if it has one."""
         if not self.result_file.exists():
-            return None
-        result = _read_result(self.result_file)
+            return None, ""
+        result, doubt = _read_result(self.result_file)
         self._check_own(self.result_file, result.run)
-        return result
+        return result, doubt
 
     def doubt(self, path: Path) -> str:
         """Return the sentence on a record of the run that has no digest; empty if it has one. Raises `OSError`."""
@@ -193,7 +197,7 @@ class RunFolder:
 
     def standing(self) -> RunResult:
         """Read the result of before a resume, which stands. Raises `UsageError` if it cannot be read."""
-        return _read_result(self.earlier / self.result_file.name)
+        return _read_result(self.earlier / self.result_file.name)[0]
 
     def checked(self) -> RunSpec:
         """Read all records of the run, and return the first. Raises `UsageError` if one cannot be read."""
@@ -290,12 +294,13 @@ def _since(path: Path) -> float:
         return float("inf")
 
 
-def _read_result(path: Path) -> RunResult:
-    """Read a result; the reason of one without a digest says so."""
+def _read_result(path: Path) -> tuple[RunResult, str]:
+    """Read a result, and return it with the sentence on a missing digest, which its reason has then as well."""
     result, doubt = _read_with_doubt(path, RunResult)
     if not doubt:
-        return result
-    return result.model_copy(update={"reason": f"{result.reason}; {doubt}" if result.reason else doubt})
+        return result, doubt
+    said = f"{result.reason}; {doubt}" if result.reason else doubt
+    return result.model_copy(update={"reason": said}), doubt
 
 
 def _read(path: Path, kind: type[Record]) -> Record:

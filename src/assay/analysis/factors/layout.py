@@ -147,9 +147,8 @@ def planned_names(cells: Sequence[Cell]) -> dict[str, str]:
     return {**{one.treatment: one.treatment for one in cells}, **names_of(layout_of_cells(cells))}
 
 
-def cell_names(cells: Sequence[Cell]) -> dict[str, str]:
-    """Return a short name for each cell of a study that is planned, such as ``"lion · 4 layers, seed 0"``."""
-    rows = planned_names(cells)
+def cell_names(cells: Sequence[Cell], rows: Mapping[str, str]) -> dict[str, str]:
+    """Return a short name for each cell, such as ``"lion · 4 layers, seed 0"``, from the names of rows."""
     return {one.name: rows[one.treatment] + one.name.removeprefix(one.treatment) for one in cells}
 
 

@@ -127,7 +127,7 @@ def _proof(event: LogEvent) -> tuple[str, str] | None:
     A later proof of the same takes the place of an earlier one. A note to the user proves nothing, and stays.
     """
     if isinstance(event, EvidenceEvent):
-        return legible(event.evidence().optimization, LONGEST), legible(proof(event.evidence()), LONGEST)
+        return legible(event.optimization, LONGEST), legible(proof(event.evidence()), LONGEST)
     if isinstance(event, ValuesEvent):
         try:
             return VALUES, legible(f"values: {value_check(ValueProof.model_validate(event.proof))}", LONGEST)

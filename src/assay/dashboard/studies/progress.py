@@ -9,7 +9,7 @@ left is that of the board in a terminal, by the times of the log. So it does not
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.analysis.factors.layout import cell_names
+from assay.analysis.factors.layout import cell_names, planned_names
 from assay.config.home import Home
 from assay.errors import UsageError, legible
 from assay.executors.base import Planned
@@ -24,6 +24,7 @@ from assay.records.events import (
     PlanEvent,
     TurnEvent,
 )
+from assay.records.study import Cell
 from assay.report.comparison.progress import Board
 from assay.studies.folder import StudyFolder, StudyPlan
 
@@ -160,8 +161,13 @@ def planned_cells(names: Mapping[str, str], known: dict[str, dict[str, Any]], *,
 
 def names_of_cells(folder: StudyFolder) -> dict[str, str]:
     """Return the short name of each planned cell by its own, or of those of a record that has no plan."""
+    cells = _cells(folder)
+    return cell_names(cells, planned_names(cells))
+
+
+def _cells(folder: StudyFolder) -> Sequence[Cell]:
     plan = folder.plan()
     if plan is not None:
-        return cell_names(plan.cells)
+        return plan.cells
     record = folder.record()
-    return {} if record is None else cell_names([one.cell for one in record.cells])
+    return () if record is None else [one.cell for one in record.cells]

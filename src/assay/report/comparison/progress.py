@@ -176,7 +176,7 @@ class Board:
         self._waves, self._blocks = plan.waves, plan.blocks
         self.cells = [cell for wave in plan.waves for cell in wave]
         self.rows = planned_names(self.cells)
-        self.names = cell_names(self.cells)
+        self.names = cell_names(self.cells, self.rows)
         self._until = None if plan.seconds is None else time.monotonic() + plan.seconds
         pieces: dict[Piece, int] = {"start": 1, "block": plan.blocks, "finish": 1}
         self._owed = {cell.name: Counter(() if cell.name in self.ended else pieces) for cell in self.cells}

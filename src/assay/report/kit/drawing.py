@@ -299,7 +299,7 @@ _SALT = 70101
 
 def row_numbers(record: ComparisonRecord) -> Mapping[str, int]:
     """Return the number of each row; that of the baseline is 0."""
-    alone = {row: name for row in record.treatments if (name := _technique(record, row))}
+    alone = _techniques(record)
     colours = _of_techniques(dict.fromkeys(alone.values()))
     left = cycle([one for one in range(COLOURS) if one not in colours.values()] or range(COLOURS))
     found = {BASELINE: 0}
@@ -308,12 +308,14 @@ def row_numbers(record: ComparisonRecord) -> Mapping[str, int]:
     return found
 
 
-def _technique(record: ComparisonRecord, row: str) -> str | None:
-    """Return the technique by which a row differs from the control, if it is one alone."""
-    first = {name: next(iter(record.of(name)), None) for name in (BASELINE, row)}
-    names = {name: {one.name for one in cell.cell.run.optimizations} if cell else set() for name, cell in first.items()}
-    more = names[row] - names[BASELINE]
-    return more.pop() if len(more) == 1 else None
+def _techniques(record: ComparisonRecord) -> dict[str, str]:
+    """Return the technique by which a row differs from the control, by row, where it is one alone."""
+    stacks: dict[str, set[str]] = {}
+    for one in record.cells:
+        if one.cell.treatment not in stacks:
+            stacks[one.cell.treatment] = {spec.name for spec in one.cell.run.optimizations}
+    more = {row: stacks.get(row, set()) - stacks.get(BASELINE, set()) for row in record.treatments}
+    return {row: names.pop() for row, names in more.items() if len(names) == 1}
 
 
 def _of_techniques(names: Mapping[str, None]) -> dict[str, int]:
