@@ -43,6 +43,7 @@ def host(tmp_path: Path) -> Host:
         program=lambda name: f"/usr/bin/{name}",
         jitter=lambda: 0.02,
         home=tmp_path / "absent" / "home",
+        free=lambda place: 2**40,
     )
 
 
@@ -72,6 +73,7 @@ def test_a_good_machine_has_nothing_to_mend(host: Host) -> None:
         ({"environment": {"OMP_NUM_THREADS": "8"}}, "cores", "at most 4"),
         ({"environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}, "ONEDNN_MAX_CPU_ISA", "unset ONEDNN_MAX_CPU_ISA"),
         ({"jitter": lambda: 0.5}, "steadiness", "end other programs"),
+        ({"free": lambda place: 2**32}, "disk", "free some space"),
     ],
 )
 def test_each_fault_has_a_remedy(host: Host, changed: dict[str, Any], subject: str, words: str) -> None:

@@ -89,6 +89,8 @@ class Host:
     half_repeated: Callable[[], int | None] = lambda: None
     """Elements of the largest 16-bit dropout mask of which the GPU repeats half; None if that cannot be seen."""
     home: Path = Path(".assay")
+    free: Callable[[Path], int] = lambda place: shutil.disk_usage(place).free
+    """Free bytes of the disk of a folder."""
 
 
 OLDEST_TORCH = (2, 11)
@@ -312,7 +314,7 @@ def _clock(host: Host) -> Finding:
 
 def _disk(host: Host) -> Finding:
     place = next(one for one in (host.home.absolute(), *host.home.absolute().parents) if one.is_dir())
-    free = shutil.disk_usage(place).free
+    free = host.free(place)
     enough = free >= _LITTLE_DISK
     return Finding(
         subject="disk",
