@@ -71,7 +71,7 @@ def read(path: Path) -> Rows:
 
 def write(rows: Rows, path: Path) -> None:
     """Keep the rows, and write the page beside them."""
-    write_file(path, json.dumps(rows, indent=1).encode() + b"\n")
+    write_file(path, json.dumps(rows).encode() + b"\n")
     write_file(path.with_suffix(".md"), page(rows).encode())
 
 

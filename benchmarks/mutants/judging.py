@@ -44,7 +44,7 @@ class Judgement:
 
 
 class Results:
-    """Judgements and controls so far, in a file unless there is none."""
+    """Judgements so far, and the controls of this commit, in a file unless there is none."""
 
     def __init__(self, file: Path | None) -> None:
         self._file, self._lock = file, threading.Lock()
@@ -77,7 +77,7 @@ class Results:
         if self._file is None:
             return
         mutants = {key: asdict(one) for key, one in self.judgements.items()}
-        controls = {key: asdict(one) for key, one in self._controls.items()}
+        controls = {key: asdict(one) for key, one in self._controls.items() if key.endswith(self.commit)}
         write_file(self._file, json.dumps({"mutants": mutants, "controls": controls}).encode() + b"\n")
 
 

@@ -23,6 +23,7 @@ ANSWERS = {
     "gpu-twenty-four": (
         "Turn on bf16_mixed", "half the time", "29 % less memory", "at the same loss", "do not add up",
         "1 is refuted (gradient_accumulation)", "worse +0.11",
+        "its time (+24 %) is too noisy to tell", "CPU, 2 threads", "−68.2",
     ),
     "lecture-ladder": (
         "Choose mixed precision", "55 % less time", "32 % less memory", "70 % less memory", "2.4 × the time",
@@ -77,6 +78,16 @@ def test_each_answer_is_in_view(browser: "Browser", pages: dict[str, Path], name
     page = show(browser, pages[name], WIDE)
     seen = page.evaluate(SEEN)
     assert [one for one in ANSWERS[name] if one not in seen] == []
+    page.close()
+
+
+def test_both_maps_of_a_factorial_are_in_view(browser: "Browser", pages: dict[str, Path]) -> None:
+    page = show(browser, pages["gpu-twenty-four"], WIDE)
+    ends = page.evaluate(
+        "[...document.querySelectorAll('.first svg')].map((one) => one.getBoundingClientRect().bottom)"
+    )
+    assert len(ends) == 2
+    assert max(ends) <= HIGH
     page.close()
 
 

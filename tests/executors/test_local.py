@@ -3,6 +3,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from assay.config import Home, load
@@ -93,6 +94,15 @@ def test_the_loss_of_a_cell_is_kept() -> None:
     curve = run(Stage()).cells[0].curve
     assert curve.train_loss == (3.0, 2.0, 1.0)
     assert curve.evaluations == ((3, 1.5),)
+
+
+@pytest.mark.parametrize(
+    ("loss", "kept"), [(6.955020427703857, 6.9550204), (0.1, 0.1), (1e300, 1e300), (None, None), (0.0, 0.0)]
+)
+def test_a_loss_keeps_the_digits_of_a_float32(loss: float | None, kept: float | None) -> None:
+    found = curve_of([StepEvent(event="step", step=0, loss=loss, seconds=0.1, tokens=8)]).train_loss[0]
+    assert found == kept
+    assert loss is None or abs(loss) > 1e38 or np.float32(found) == np.float32(loss)
 
 
 def test_a_curve_ends_before_a_step_whose_event_is_missing() -> None:

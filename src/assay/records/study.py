@@ -170,7 +170,7 @@ class Curve(Frozen):
     """The loss and the time of each step of a run, and the evaluations."""
 
     train_loss: tuple[float | None, ...] = ()
-    """Training loss of each step, from step 0; None if it was not finite."""
+    """Training loss of each step, from step 0, to the digits of a float32; None if it was not finite."""
     evaluations: tuple[tuple[int, float | None], ...] = ()
     """(steps completed, validation loss)."""
     step_seconds: tuple[float, ...] = ()

@@ -52,6 +52,11 @@ class Page(HTMLParser):
         self.text += data
 
 
+def small_print(made: Comparison) -> str:
+    """What stands under the small table."""
+    return re.findall(r'<p class="small">(.*?)</p>', render(made))[0]
+
+
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     return analyse(record())
@@ -358,3 +363,23 @@ def test_a_study_without_cells_has_empty_tables(comparison: Comparison) -> None:
     assert frames(empty)["cells"].empty
     assert frames(empty)["losses"].empty
     assert frames(empty)["memory"].empty
+
+
+def test_only_marks_that_the_small_table_has_are_explained() -> None:
+    sure, unsure = small_print(analyse(record(seeds=3))), small_print(analyse(record(seeds=1, processes=3)))
+    assert "≈: cannot be told from no change" in sure
+    assert "open" not in sure
+    assert "open: may be worse by more than 0.01 nats" in unsure
+
+
+@pytest.mark.parametrize(
+    ("here", "text"),
+    [
+        ({"threads": 2}, "CPU, 2 threads"),
+        ({"threads": 1, "accelerator": "NVIDIA H200"}, "CPU, 1 thread"),
+        ({"threads": 1, "accelerator": "NVIDIA H200", "device": "cuda"}, "NVIDIA H200"),
+    ],
+)
+def test_the_first_line_names_the_device(here: dict[str, Any], text: str) -> None:
+    changes = {"baseline": {"environment": ENVIRONMENT.model_copy(update=here)}}
+    assert f" · {text}</p>" in render(analyse(record(changes=changes)))

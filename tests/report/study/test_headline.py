@@ -151,9 +151,10 @@ def test_another_change_is_to_be_chosen() -> None:
 
 
 def test_the_lightest_row_is_named_where_none_is_faster() -> None:
-    said = "Turn on lion: it takes half the memory"
-    assert headline(two(0.5, 1.2, 2.4)) == f"{said} and 20 % more time, at the same loss."
-    assert headline(untimed(two(0.5, 1.2, 2.4))) == f"{said}, at the same loss."
+    said = "urn on lion: it takes half the memory"
+    slower = f"If memory is short, t{said} and 20 % more time, at the same loss."
+    assert headline(two(0.5, 1.2, 2.4)) == slower
+    assert headline(untimed(two(0.5, 1.2, 2.4))) == f"T{said}, at the same loss."
 
 
 def test_a_long_name_leaves_out_what_is_said_elsewhere() -> None:

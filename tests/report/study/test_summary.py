@@ -11,7 +11,18 @@ from assay.analysis.comparison import analyse
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord
-from assay.report.study.summary import MOST_ROWS, OPEN, PROVEN, WRONG, SummaryRow, fewer, print_summary, summary, whole
+from assay.report.study.summary import (
+    MOST_ROWS,
+    OPEN,
+    PROVEN,
+    WRONG,
+    SummaryChange,
+    SummaryRow,
+    fewer,
+    print_summary,
+    summary,
+    whole,
+)
 from assay.report.study.view import StudyView
 from support.comparisons import FACTORS, LABELS, TREATMENTS, record
 from support.drawn_studies import drawn_study
@@ -87,6 +98,20 @@ def test_a_study_without_times_has_no_column_of_them() -> None:
 def test_a_loss_has_its_verdict_in_a_word(loss: float, text: str, tone: str) -> None:
     found = rows(record(seeds=3, factors={**FACTORS, TREATMENTS[0]: (1.0, 1.0, 1.0, loss)}))["sdpa_attention"]
     assert (found.loss, found.loss_tone) == (text, tone)
+
+
+@pytest.mark.parametrize(
+    ("text", "fraction", "noisy"),
+    [
+        ("≈ +24 %", 0.24, True),
+        ("≈ −24 %", -0.24, True),
+        ("≈ +3 %", 0.03, False),
+        ("+24 %", 0.24, False),
+        ("", None, False),
+    ],
+)
+def test_a_change_is_noisy_if_it_is_large_and_cannot_be_told(text: str, fraction: float | None, noisy: bool) -> None:
+    assert SummaryChange(text, fraction, "", "neutral").noisy(0.07) is noisy
 
 
 def test_one_seed_leaves_a_loss_open() -> None:

@@ -44,7 +44,7 @@ from assay.report.kit.view import View, inline
 from assay.report.study.lead_figure import lead_figure
 from assay.report.study.section import Filled
 from assay.report.study.sections.answer import no_answer
-from assay.report.study.summary import OPEN, PROVEN, WRONG, SummaryRow, fewer
+from assay.report.study.summary import OPEN, PROVEN, UNSURE, UNTOLD, WRONG, SummaryRow, fewer
 from assay.report.study.view import StudyView, finding
 from assay.units import format_bytes, format_seconds, json_text
 
@@ -90,8 +90,9 @@ def content(study: StudyView) -> dict[str, Any]:
         "lead": _lead(study),
         "summary": _summary(study),
         "control": control_name(record),
-        "marks": _marks(comparison, study.summary.rows),
+        "marks": _marks(comparison, fewer(study.summary, study.answer)),
         "size": size(comparison),
+        "device": _device(comparison),
         "parts": _parts(study),
         "columns": columns(comparison.run),
         "rows": [_row(row, study.number(row.treatment), columns(comparison.run)) for row in rows],
@@ -102,6 +103,15 @@ def content(study: StudyView) -> dict[str, Any]:
         "light": variables(LIGHT),
         "dark": variables(DARK),
     }
+
+
+def _device(comparison: Comparison) -> str:
+    """Return ``"NVIDIA H200"`` or ``"CPU, 2 threads"``; empty if no run has told where it was."""
+    here = comparison.environment
+    if here is None:
+        return ""
+    threads = f"CPU, {here.threads} thread{'' if here.threads == 1 else 's'}"
+    return here.accelerator if here.accelerator and here.device.startswith("cuda") else threads
 
 
 def _cautions(rows: Iterable[Row]) -> list[tuple[str, str]]:
@@ -134,10 +144,11 @@ def _summary(study: StudyView) -> dict[str, Any]:
 
 def _marks(comparison: Comparison, rows: Sequence[SummaryRow]) -> str:
     """Return what the marks of the small table mean."""
-    margin = f"{comparison.record.loss_margin:g}{in_nats(comparison)}"
-    marks = [f"open: not shown to be as good, within {margin}"]
-    if comparison.record.timed:
-        marks.append("≈: cannot be told from no change")
+    margin, marks = f"{comparison.record.loss_margin:g}{in_nats(comparison)}", []
+    if any(one.loss.startswith(UNTOLD) for one in rows):
+        marks.append(f"{UNTOLD}: may be worse by more than {margin}")
+    if any(change.text.startswith(UNSURE) for one in rows for change in one.changes):
+        marks.append(f"{UNSURE}: cannot be told from no change")
     proofs = {one.proof for one in rows}
     if PROVEN in proofs:
         marks.append(f"{PROVEN}: took effect, with right values")
@@ -146,7 +157,7 @@ def _marks(comparison: Comparison, rows: Sequence[SummaryRow]) -> str:
         marks.append(f"{OPEN}: {remarks.pop() if len(remarks) == 1 else 'not proven throughout'}")
     if any(one.row.flags for one in rows):
         marks.append("!: mind the caution above")
-    return f"{'; '.join(marks)}."
+    return f"Marks: {'; '.join(marks)}." if marks else ""
 
 
 def _parts(study: StudyView) -> list[dict[str, Any]]:

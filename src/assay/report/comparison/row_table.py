@@ -108,6 +108,8 @@ def size(comparison: Comparison) -> str:
     planned = comparison.record.planned
     most = max(row.finished for row in (comparison.baseline, comparison.again, *comparison.rows))
     part = "" if most == planned else f"at most {most} of "
+    if planned == len(comparison.record.seeds) == 1 == most:
+        return "1 run of each, on one seed"
     return f"{part}{planned} run{'s' if planned > 1 else ''} of each over {seeds(comparison)}"
 
 

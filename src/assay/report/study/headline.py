@@ -188,8 +188,10 @@ def _chosen(study: "StudyView", found: tuple[StudyAnswer, ...]) -> Iterator[str]
             said, price = f"{_take(study, fast)}: steps take {known_amount(fast.time, 'time')}", at_loss(fast)
             yield _short(*([f"{said} and {memory}, {price}"] if memory else []), f"{said}, {price}")
         elif light is not None:
-            said = f"{_take(study, light)}: it takes {known_amount(light.memory, 'memory')}"
-            time = known_amount(light.time, "time") if study.comparison.record.timed else ""
+            change = light.time if study.comparison.record.timed else None
+            time = known_amount(change, "time")
+            dear = "if memory is short, " if change is not None and change.sign > 0 else ""
+            said = f"{dear}{_take(study, light)}: it takes {known_amount(light.memory, 'memory')}"
             longer = [f"{said} and {time}, {at_loss(light)}"] if time else []
             yield _short(*longer, f"{said}, {at_loss(light)}")
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.analysis.choose.answer import RowTarget, targets
-from assay.analysis.choose.criteria import log_change, loss_differences, memory_metric, time_change
+from assay.analysis.choose.criteria import log_change, loss_differences, memory_metric, same_steps, time_change
 from assay.analysis.choose.series import RateSeries, Rung, ladder, rate_sweep
 from assay.analysis.factors.additivity import grids
 from assay.analysis.factors.layout import JOINT, level_name, level_names
@@ -162,26 +162,29 @@ def _plane(study: "StudyView") -> LeadFigure | None:
     if not comparison.record.timed:
         return None
     found = [
-        (study.number(row.treatment), row.label, time.fraction, memory.fraction)
+        (study.number(row.treatment), row.label, longer.fraction, memory.fraction)
         for row in comparison.rows
-        if (time := time_change(comparison, row)) is not None and (memory := log_change(row, metric)) is not None
+        if (longer := time_change(comparison, row)) is not None and (memory := log_change(row, metric)) is not None
     ]
+    time = "step time" if same_steps(comparison) else "time of all steps"
     return LeadFigure(
         "Memory against time, from the baseline",
-        (Panel("", partial(_draw_plane, found, study.answer), 3.7, width=SMALL),) if found else (),
+        (Panel("", partial(_draw_plane, found, study.answer, time), 3.7, width=SMALL),) if found else (),
         "Each line leads from the baseline to a change. Lower left is better.",
     )
 
 
+_NOTHING = -100.0
+"""Change in percent beyond which there is nothing."""
 _LONG_TIME = 4.0
 """Multiple of the time from which its axis is logarithmic."""
 
 
-def _draw_plane(found: Sequence[tuple[int, str, float, float]], answer: str, axis: Any) -> None:
-    wide = max(time for _, _, time, _ in found) > _LONG_TIME
+def _draw_plane(found: Sequence[tuple[int, str, float, float]], answer: str, what: str, axis: Any) -> None:
+    wide = max(longer for _, _, longer, _ in found) > _LONG_TIME
     origin, labels = (1.0, 0.0) if wide else (0.0, 0.0), []
-    for number, label, time, memory in sorted(found, key=lambda one: one[1] not in answer):
-        at = (1 + time, 100 * memory) if wide else (100 * time, 100 * memory)
+    for number, label, longer, memory in sorted(found, key=lambda one: one[1] not in answer):
+        at = (1 + longer, 100 * memory) if wide else (100 * longer, 100 * memory)
         axis.plot(*zip(origin, at, strict=True), color=series(number), linewidth=1.6, alpha=0.6)
         axis.plot(*at, **{**point(number), "markersize": 9})
         labels.append(Label(label.replace(" + ", "\n+ ").replace(" · ", "\n· "), at))
@@ -192,8 +195,11 @@ def _draw_plane(found: Sequence[tuple[int, str, float, float]], answer: str, axi
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g} ×")
         axis.xaxis.set_minor_formatter(lambda value, _: "")
-    axis.set(xlabel="time of all steps" if wide else "change of the time of all steps, %", ylabel="change of memory, %")
+    axis.set(xlabel=what if wide else f"change of the {what}, %", ylabel="change of memory, %")
     axis.margins(x=0.3, y=0.22)
+    if not wide:
+        axis.set_xlim(left=max(axis.get_xlim()[0], _NOTHING))
+    axis.set_ylim(bottom=max(axis.get_ylim()[0], _NOTHING))
     place_labels(axis, [Label("baseline", origin), *labels])
 
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 9
 """Most rows of the table besides the baseline."""
 PROVEN, WRONG, OPEN = "✓", "✗", "?"
+UNTOLD = "open"
+"""Before a difference of losses that may be worse than the margin."""
+UNSURE = "≈"
+"""Before a change of the time that cannot be told from none."""
 
 
 class SummaryChange(NamedTuple):
@@ -35,6 +39,10 @@ class SummaryChange(NamedTuple):
     """None for the baseline, and where there is no change to compare."""
     predicted: str
     tone: Tone
+
+    def noisy(self, least: float) -> bool:
+        """True for a change that is marked, although it is larger than the least one that can be told elsewhere."""
+        return self.text.startswith(UNSURE) and self.fraction is not None and abs(self.fraction) > least
 
 
 class SummaryRow(NamedTuple):
@@ -113,7 +121,7 @@ def _change(row: Row, metric: Metric, *, first: bool) -> SummaryChange:
     if first or effect is None:
         return SummaryChange(said.value if first else "", None, "", "neutral")
     open_ended = metric.kind == "timed" and said.tone == "neutral"
-    text = f"≈ {whole(effect.change)}" if open_ended else whole(effect.change)
+    text = f"{UNSURE} {whole(effect.change)}" if open_ended else whole(effect.change)
     return SummaryChange(text, effect.change, "" if predicted is None else whole(predicted), said.tone)
 
 
@@ -130,7 +138,7 @@ _VERDICTS: dict[LossVerdict, tuple[str, Tone]] = {
     LossVerdict.NO_WORSE: ("no worse", "neutral"),
     LossVerdict.BETTER: ("lower", "better"),
     LossVerdict.WORSE: ("worse", "worse"),
-    LossVerdict.UNKNOWN: ("open", "neutral"),
+    LossVerdict.UNKNOWN: (UNTOLD, "neutral"),
 }
 
 

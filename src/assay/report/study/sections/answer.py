@@ -116,7 +116,8 @@ def _rivals(study: "StudyView", one: StudyAnswer, said: str) -> Iterator[str]:
     """Yield the clauses on rows that may be as fast or as light as a row that was said to be the best."""
     for rows, best, what in ((one.rivals, one.fastest, "fast"), (one.as_light, one.lightest, "light")):
         if rows and best is not None and best.row.label in said:
-            yield f"{few([study.comparison.names[row] for row in rows])} may be as {what}"
+            beside = f" as {best.row.label}" if what == "fast" else ""
+            yield f"{few([study.comparison.names[row] for row in rows])} may be as {what}{beside}"
 
 
 def _lightest(study: "StudyView", one: StudyAnswer) -> str:
@@ -124,12 +125,17 @@ def _lightest(study: "StudyView", one: StudyAnswer) -> str:
     light, timed = one.lightest, study.comparison.record.timed
     if light is None or one.fastest is None or light.row.treatment == one.fastest.row.treatment:
         return ""
-    more = light.time is not None and light.time.sign > 0
-    known = known_amount(light.time, "time")
-    time = f"{', but' if more else ' and'} {known}" if known else ", at a time that cannot be told from the baseline's"
-    time = time if timed and light.time else ""
-    said = f"{light.row.label} is the lightest: {known_amount(light.memory, 'memory')}{time}"
-    return f"{at_loss(light)}, {said}"
+    said = f"{light.row.label} is the lightest: {known_amount(light.memory, 'memory')}"
+    return f"{at_loss(light)}, {said}{_price(light) if timed else ''}"
+
+
+def _price(light: Candidate) -> str:
+    """Return the words on the time of the lightest row, which may be too noisy for an amount."""
+    if light.time is None:
+        return ""
+    if known := known_amount(light.time, "time"):
+        return f", but {known}" if light.time.sign > 0 else f" and {known}"
+    return f"; its time ({whole_percent(light.time.fraction)}) is too noisy to tell"
 
 
 def _worse(study: "StudyView", one: StudyAnswer) -> str:
@@ -189,9 +195,10 @@ def expectations_finding(study: "StudyView") -> str:
         told = f"{good or 'none'} of {count} expectations {_be(good)} confirmed"
         return f"{told}, {number} {_be(number)} refuted ({few(refuted)})"
     confirmed = outcomes.count(Outcome.CONFIRMED)
+    if count == 1 and not confirmed:
+        return "the expectation is neither confirmed nor refuted"
     if confirmed < count:
-        part = f"{confirmed or 'none'} of {count} expectations {_be(confirmed)}"
-        return f"{'the expectation is not' if count == 1 else part} confirmed"
+        return f"{confirmed or 'none'} of {count} expectations {_be(confirmed)} confirmed, and none is refuted"
     every = {1: "the expectation is", 2: "both expectations are"}.get(count, f"all {count} expectations are")
     return f"{every} confirmed" if count else ""
 
@@ -253,7 +260,9 @@ def _untold(study: "StudyView", found: tuple[StudyAnswer, ...]) -> str:
     if lost := [row.label for row in comparison.rows if row.status not in (*_RESULTS, *ENDINGS)]:
         parts.append(f"how {few(lost)} would have ended")
     if (least := comparison.resolution.get(STEP_SECONDS.name)) is not None:
-        parts.append(f"changes of the step time below {two_digits(100 * least.told)} %")
+        noisy = any(change.noisy(least.told) for one in study.summary.rows for change in one.changes)
+        marked = " or those marked ≈" if noisy else ""
+        parts.append(f"changes of the step time below {two_digits(100 * least.told)} %{marked}")
     if comparison.record.ending is StudyEnding.BUDGET_REACHED:
         ended = f"the limit of time ended the study{before(comparison.record)}"
         return _sentence([ended, *(f"it cannot tell {part}" for part in parts[:1])])
