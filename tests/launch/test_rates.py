@@ -77,8 +77,10 @@ def test_a_device_that_torch_lacks_stays_unknown(tmp_path: Path, monkeypatch: py
 def test_a_gpu_that_is_absent_is_not_measured(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "devices", lambda found: ("cpu", "cuda"))
     monkeypatch.setenv("ASSAY_ABSENT_NAME", "NVIDIA H200")
+    heard = list[str]()
     with pytest.raises(UsageError, match="the NVIDIA H200 is absent and computes nothing, so nothing can be timed"):
-        measured_machine(Home(tmp_path / "home"))
+        measured_machine(Home(tmp_path / "home"), tell=heard.append)
+    assert heard == [], "no other device is measured before it is refused"
 
 
 def test_a_machine_that_is_too_busy_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:

@@ -47,13 +47,13 @@ def measured_machine(
     if not missing:
         return machine
     home.ready()
+    if "cuda" in missing and IN_PLACE in os.environ:
+        raise UsageError(
+            f"the {os.environ[IN_PLACE]} is absent and computes nothing, so nothing can be timed on it; "
+            "predict with --device, or run a study with --loss-only"
+        )
     found: dict[str, Rates] = {}
     for device in missing:
-        if device == "cuda" and IN_PLACE in os.environ:
-            raise UsageError(
-                f"the {os.environ[IN_PLACE]} is absent and computes nothing, so nothing can be timed on it; "
-                "predict with --device, or run a study with --loss-only"
-            )
         tell(f"measuring matrix products and copies on {device}, which takes some seconds")
         try:
             rates = _measure(device, threads)
