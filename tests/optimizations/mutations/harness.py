@@ -10,7 +10,7 @@ References are computed in the process of the mutant, by the source that it has 
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 from assay.config import Run
 from assay.data.tokenizers import ByteTokenizer
 from assay.instruments.step_trace import StepTracer
-from assay.optimizations import optimizations_of
+from assay.optimizations import optimizations_of, resolve_run
 from assay.parallel.dtensor import local
 from assay.parallel.process_rank import ALONE, Ranks
 from assay.proofs import dropout
@@ -33,6 +33,8 @@ from assay.training.evaluation import evaluate
 from assay.training.loop import read, take_step
 from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
+from assay.training.stops import WrongValues
+from assay.values.rate_rule import LearningRates
 from assay.worker.proof.moved import digests, frozen_that_moved, state_fault, unmoved_parameters
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
@@ -151,9 +153,20 @@ def _judged(run: Run, found: Account, part: str, records: Sequence[StepRecord], 
     evidence = [one.verify(trace, run) for one in optimizations_of(run)]
     found.fail(part, *(one.observed for one in evidence if not one.verdict))
     found.fail(part, dropout.fault(trace, run), left_settings(trace, run))
+    found.fail(part, *_wrong_rates(run, records))
     found.seen[part] = [(one.loss, one.log_gradient_norm, one.learning_rate, one.loss_scale) for one in records]
     found.seen[f"{part}, operations"] = json.loads(trace.model_dump_json(exclude=_UNSTEADY))
     return trace
+
+
+def _wrong_rates(run: Run, records: Sequence[StepRecord]) -> Iterator[str]:
+    """Yield a sentence on each step whose learning rate is not the schedule's."""
+    rates = LearningRates(resolve_run(run))
+    for one in records:
+        try:
+            rates.hold(one.step, one.learning_rate)
+        except WrongValues as error:
+            yield str(error)
 
 
 def _saved_and_evaluated(step: Step, found: Account) -> None:

@@ -7,7 +7,7 @@ from optimizations.mutations.mutant import Mutant, rewritten
 
 RUN = {
     "model": {"tie_embeddings": False},
-    "training": {"schedule": "wsd", "decay_fraction": 0.5, "steps": 8},
+    "training": {"schedule": "wsd", "decay_fraction": 0.5, "steps": 8, "warmup_steps": 2},
     "stack": "mup:base_width=8",
 }
 """The rate falls in the last three steps of the small run."""
@@ -44,6 +44,43 @@ MUTANTS = (
         "The rate falls in a line to zero, and to the minimum after it.",
         rewritten(_LINE, ("low + (peak - low) * (end", "peak * (end")),
         late=True,
+    ),
+    Mutant(
+        "along a cosine",
+        "The rate falls along half a cosine, and not in a line.",
+        rewritten(
+            _LINE, ("(end - step) / (end - start)", "(0.5 + 0.5 * math.cos(math.pi * (step - start) / (end - start)))")
+        ),
+        late=True,
+    ),
+    Mutant(
+        "in pairs",
+        "The rate falls at each second step only.",
+        rewritten(_LINE, ("* (end - step)", "* (end - step // 2 * 2)")),
+        late=True,
+    ),
+    Mutant(
+        "never falls",
+        "The rate stays at its peak to the end.",
+        rewritten(_LINE, ("step <= start", "step < end")),
+        late=True,
+    ),
+    Mutant(
+        "a dip",
+        "The rate of one stable step is a tenth lower.",
+        rewritten(_LINE, ("return peak if", "return peak * (0.9 if step == start else 1.0) if")),
+        late=True,
+    ),
+    Mutant(
+        "a little high",
+        "The stable rate is a thousandth too high.",
+        rewritten(_LINE, ("return peak if", "return 1.001 * peak if")),
+        late=True,
+    ),
+    Mutant(
+        "warm-up from zero",
+        "The rate of the first step is zero.",
+        rewritten("assay.training.learning_rate:schedule", ("(step + 1) / (warmup + 1)", "step / (warmup + 1)")),
     ),
     Mutant(
         "first group only",
