@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "warm-up from zero",
         "The rate of the first step is zero.",
-        rewritten("assay.training.learning_rate:schedule", ("(step + 1) / (warmup + 1)", "step / (warmup + 1)")),
+        rewritten("assay.training.build:schedule", ("(step + 1) / (warmup + 1)", "step / (warmup + 1)")),
     ),
     Mutant(
         "first group only",
