@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as arrow
@@ -298,3 +299,80 @@ def test_a_folder_that_datasets_saved_is_read_without_it(tmp_path: Path) -> None
     (tmp_path / "bad.arrow").write_text("no")
     with pytest.raises(UsageError, match="not a readable Arrow file"):
         read(tmp_path / "bad.arrow")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [(".bz2", bz2.compress), (".xz", lzma.compress), (".gz", gzip.compress)]
+)
+def test_streams_of_a_compressed_file_are_joined_and_nothing_behind_them_is_dropped(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    for content in (b"a" * 100_000, b""):
+        path.write_bytes(compress(content) + b"\0" * 8 + compress(b"bc\n") + b"\0" * 4)
+        assert read(path) == content.decode() + "bc\n"
+    for faulty in (compress(b"a\n") + b"left behind", compress(b"a\n")[:-3]):
+        path.write_bytes(faulty)
+        with pytest.raises(UsageError, match=f"cannot be decompressed as {suffix}"):
+            read(path)
+
+
+def test_links_to_folders_and_folders_of_a_pattern_are_said(tmp_path: Path) -> None:
+    (tmp_path / "books" / "old").mkdir(parents=True)
+    (tmp_path / "books" / "a.txt").write_text("A\n")
+    (tmp_path / "books" / "old" / "b.txt").write_text("B\n")
+    (tmp_path / "books" / "gone.txt").symlink_to("nowhere")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "c.txt").write_text("C\n")
+    (tmp_path / "all" / "books").symlink_to(tmp_path / "books")
+    text, said = remarked(tmp_path / "all")
+    assert text == "C\n"
+    assert said == [f"left out: 1 name, a link to a folder, which is not followed; {tmp_path}/all/books"]
+    text, said = remarked(f"{tmp_path}/books/*")
+    assert text == "A\n"
+    assert said == [
+        f"left out: 1 name, a link without its file, or no file; {tmp_path}/books/gone.txt",
+        f"left out: 1 name, a folder; the pattern **/* matches its files too; {tmp_path}/books/old",
+    ]
+    text, said = remarked(f"{tmp_path}/books/**/*")
+    assert text == "A\nB\n"
+    assert len(said) == 1
+
+
+def test_texts_of_tables_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
+    table = arrow.table({"text": arrow.array([b"abc", b"\xff"]).view(arrow.string())})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with arrow.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    for name, form in (("a.parquet", "Parquet"), ("a.arrow", "Arrow")):
+        with pytest.raises(UsageError, match=f"{name} is not a readable {form} file: 'utf-8' codec"):
+            read(tmp_path / name)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = arrow.table([["a"], ["b"]], names=["text", "text"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with arrow.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    (tmp_path / "a.csv").write_text("text,text\na,b\n")
+    for name in ("a.parquet", "a.arrow", "a.csv"):
+        with pytest.raises(UsageError, match=f"{name} has 2 columns 'text'; rename"):
+            read(tmp_path / name)
+
+
+def test_carriage_returns_of_records_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a"}) + "\n" + json.dumps({"text": "b\r\nc"}))
+    (tmp_path / "a.csv").write_bytes(b'text,id\r\na,1\r\n"b\r\nc",2\r\n')
+    for name in ("a.jsonl", "a.csv"):
+        text, said = remarked(tmp_path / name)
+        assert text == "a\nb\r\nc"
+        assert said == [
+            f"read as it is: 1 record, with carriage returns (\\r), which become tokens; {tmp_path / name}, record 2"
+        ]
+
+
+def test_an_array_may_begin_with_null(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[null, {"text": "a"}, null, "b"]')
+    text, said = remarked(tmp_path / "a.json")
+    assert text == "a\nb"
+    assert said == [f"left out: 2 records, null and no text; the first is {tmp_path / 'a.json'}, record 1"]

@@ -209,3 +209,11 @@ def test_characters_that_a_tokenizer_cannot_spell_are_counted(
 
 def test_a_vocabulary_of_all_bytes_knows_every_text(pairs: Tokenizer) -> None:
     assert sum(piece.unknown for piece in pairs.encode_long("é \u4e00 \x00 " * 9)) == 0
+
+
+def test_limits_of_a_models_inputs_do_not_cut_or_pad_a_text(tmp_path: Path) -> None:
+    cut = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    pad = {"strategy": {"Fixed": 7}, "direction": "Right", "pad_id": 1, "pad_type_id": 0, "pad_token": "b"}
+    tokenizer = _saved(tmp_path, _WORDS, truncation=cut, padding={**pad, "pad_to_multiple_of": None})
+    assert tokenizer.encode("a a a").tolist() == [0, 0, 0]
+    assert [piece.ids.tolist() for piece in tokenizer.encode_long("a a a")] == [[0, 0, 0]]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assay.config import Home
+from assay.config.run import OwnRows
 from assay.errors import StorageError, UsageError
 from assay.records.run import Environment
 from assay.records.status import Status
@@ -26,6 +27,19 @@ def test_ingested_runs_come_back(home: Home) -> None:
     entry = store.entries()["a"]
     assert (entry.status, entry.stamp, entry.preset, entry.corpus) == ("done", 5, "demo", "stdlib")
     assert (entry.n_layer, entry.context_length, entry.train_loss) == (1, 8, 2.5)
+
+
+def test_a_model_of_ones_own_has_no_shape_of_ours(home: Home) -> None:
+    result = result_of(home, "a")
+    model = result.config.model.model_copy(update={"own": "mine.py:model"})
+    rows = OwnRows(targets=1, validation=False)
+    ours, text, batches = (
+        entry_of(result.model_copy(update={"config": result.config.model_copy(update=change)}), 0)
+        for change in ({}, {"model": model}, {"model": model, "own_rows": rows})
+    )
+    assert (ours.n_layer, ours.corpus) == (1, "stdlib")
+    assert (text.n_layer, text.n_embd, text.corpus, text.context_length) == (None, None, "stdlib", 8)
+    assert (batches.n_layer, batches.corpus) == (None, None)
 
 
 def test_a_second_ingest_replaces_the_first(home: Home) -> None:
@@ -182,6 +196,7 @@ def test_a_disk_that_is_full_from_the_start_keeps_nobody_from_reading(
 WRITE = """
 import sys
 from assay.config import Home
+from assay.config.run import OwnRows
 from assay.records.status import Status
 from assay.store.index import Store
 from support.records import result_of
@@ -195,6 +210,7 @@ print("written")
 READ = """
 import sys, time
 from assay.config import Home
+from assay.config.run import OwnRows
 from assay.store.index import Store
 from support.records import result_of
 store, seen = Store(Home(sys.argv[1])), 0

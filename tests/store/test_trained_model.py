@@ -90,6 +90,32 @@ def test_another_tokenizer_takes_ids_and_templates_with_it(folder: Path, text: s
     assert "the tokenizer, which is the run's own, without chat template" in found.differs[-1]
 
 
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"pre_tokenizer": {"type": "WhitespaceSplit"}}, False),
+        ({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2}, "unk_token": "c"}}, False),
+        ({"truncation": {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}}, True),
+        ({"decoder": {"type": "Fuse"}}, True),
+    ],
+)
+def test_a_tokenizer_is_the_runs_if_it_gives_the_same_ids(folder: Path, change: dict[str, object], same: bool) -> None:
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    found = kept_parts(started(folder), text_of("a", "b", "c"), "bfloat16")
+    assert bool(found.kept) is same
+    assert any("tokenizer" in one for one in found.differs) is not same
+
+
+def test_further_chat_templates_are_kept(folder: Path, tmp_path: Path) -> None:
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tools.jinja").write_text("theirs")
+    found = kept_parts(started(folder), text_of("a", "b", "c"), "bfloat16")
+    assert "additional_chat_templates/tools.jinja" in found.kept
+    save_hf(random_model(started(folder)).state_dict(), started(folder), tmp_path / "out", found.files)
+    assert (tmp_path / "out" / "additional_chat_templates" / "tools.jinja").read_text() == "theirs"
+
+
 def test_a_run_that_began_with_none_keeps_none(tmp_path: Path) -> None:
     assert kept_parts(ModelConfig(), None, "float32").files == {}
     gone = ModelConfig(init_from=str(tmp_path / "gone"))

@@ -153,6 +153,12 @@ def test_a_run_of_few_steps_is_a_run(corpus: Prepared, tmp_path: Path, steps: in
     assert (result.first_step_seconds is None) is (steps < 2)
 
 
+def test_a_run_of_one_step_may_make_tables_in_it(corpus: Prepared, tmp_path: Path) -> None:
+    rotations = {"position": "rotary", "rotary_base": 12345.0}  # of no other test, whose tables would be there
+    result = ended(run_folder(tmp_path / "run", corpus, {"steps": 1}, model=rotations))
+    assert (result.status, result.reason) == (Status.DONE, None)
+
+
 def test_a_mixtures_routers_are_put_on_record_at_each_evaluation(corpus: Prepared, tmp_path: Path) -> None:
     model = {"n_expert": 4, "expert_capacity": 0.5}
     folder = run_folder(tmp_path / "run", corpus, {"steps": 10, "eval_interval": 4}, model=model)

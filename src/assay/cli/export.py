@@ -39,7 +39,8 @@ def export(
     kept, complaint = done.kept, done.complaint
     place = Path(folder).absolute()
     if as_json:
-        files = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
+        written = sorted(path for path in place.rglob("*") if path.is_file())
+        files = {path.relative_to(place).as_posix(): path.stat().st_size for path in written}
         facts = {"run": found.run, "steps": found.steps, "notes": list(found.notes), "folder": str(place)}
         origin = {"source": kept.source and str(kept.source), "kept": list(kept.kept), "differs": list(kept.differs)}
         print_json({**facts, "format": form, "files_bytes": files, "merged_adapters": done.adapters, **origin})

@@ -6,14 +6,16 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from assay.errors import UsageError
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+_Decompressor = bz2.BZ2Decompressor | lzma.LZMADecompressor
+_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # it begins as the mark of UTF-16 does
     codecs.BOM_UTF32_BE: "utf-32",
@@ -46,11 +48,51 @@ def open_decompressed(path: Path) -> Iterator[IO[bytes]]:
 def _stream(path: Path, suffix: str) -> IO[bytes]:
     if suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
-    if suffix == ".bz2":
-        return bz2.open(path, "rb")
-    if suffix == ".xz":
-        return lzma.open(path, "rb")
+    if suffix in _DECOMPRESSORS:
+        return io.BufferedReader(_Decompressed(path, _DECOMPRESSORS[suffix]))
     return _zstandard(path) if suffix == ".zst" else path.open("rb")
+
+
+class _Decompressed(io.RawIOBase):
+    """Decompresses a file of one stream or several. What follows and is none is a fault; Python's readers drop it."""
+
+    def __init__(self, path: Path, new: Callable[[], _Decompressor]) -> None:
+        self._file, self._new, self._stream = path.open("rb"), new, new()
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as a part of the file goes; 0 at the end. Raises `EOFError` if a stream is cut off."""
+        found = b""
+        while not found:
+            part = self._next_part()
+            if part is None:
+                return 0
+            found = self._stream.decompress(part, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def _next_part(self) -> bytes | None:
+        """Return what the stream needs; a new one follows one that has ended. None at the end of the file."""
+        ended, part = self._stream.eof, self._stream.unused_data
+        if not ended and not self._stream.needs_input:
+            return b""
+        while not (part := part.lstrip(b"\0") if ended else part):  # streams may be padded
+            part = self._file.read(io.DEFAULT_BUFFER_SIZE)
+            if not part:
+                if self._file.tell() and not ended:
+                    raise EOFError("the file ends within a stream")
+                return None
+        if ended:
+            self._stream = self._new()
+        return part
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
 
 
 def _zstandard(path: Path) -> IO[bytes]:

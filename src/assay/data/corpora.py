@@ -43,10 +43,13 @@ HIDDEN = Reason("hidden", what="name")
 NOT_REGULAR = Reason("a link without its file, or no file", what="name")
 METADATA = Reason("metadata of a data set and no text")
 OTHER_SPLIT = Reason("of a split that is not read")
+LINKED_FOLDER = Reason("a link to a folder, which is not followed", what="name")
+FOLDER = Reason("a folder; the pattern **/* matches its files too", what="name")
 NULL = Reason("null and no text", what="record")
 CARRIAGE_RETURNS = Reason(
     "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
 )
+CARRIAGE_RETURNS_OF_RECORDS = Reason("with carriage returns (\\r), which become tokens", "read as it is", "record")
 MARKED = Reason("with a byte order mark, which becomes tokens; data.encoding=utf-8-sig leaves it out", "read as it is")
 
 
@@ -115,6 +118,11 @@ def files_at(path: str, tally: Tally) -> list[Path]:
         found = [match for match in matches if match.is_file()]
         if not found:
             raise UsageError(f"no file matches {path!r}; correct the pattern")
+        for rest in (match for match in matches if not match.is_file()):
+            if not rest.is_dir():
+                tally.add(NOT_REGULAR, rest)
+            elif "**" not in path:  # that pattern matches the files of a folder too
+                tally.add(FOLDER, rest)
         return found
     raise UsageError(f"there is no file or folder {path!r}; correct the path")
 
@@ -130,6 +138,8 @@ def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> 
         for hidden in sorted(name for name in (*folders, *names) if name.startswith(".")):
             tally.add(HIDDEN, Path(place, hidden))
         folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
+        for linked in sorted(Path(place, name) for name in folders if Path(place, name).is_symlink()):
+            tally.add(LINKED_FOLDER, linked)
         saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
         for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
             if not path.is_file():
@@ -163,7 +173,7 @@ def saved_splits(folder: Path) -> dict[str, Path]:
 CORPORA = ("stdlib", "files", *PUBLISHED)
 
 _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
-_WAY_OF_READING = b"3"
+_WAY_OF_READING = b"4"
 """It must change whenever the same files give another text, or other remarks."""
 _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 

@@ -63,8 +63,8 @@ class SplitRecord(Frozen):
 
     @property
     def unknown_share(self) -> float:
-        """Return unknown tokens and dropped characters by token; 0 if they were not counted."""
-        return (self.unknown or 0) / max(1, self.tokens)
+        """Return the share of unknown tokens and dropped characters; 0 if they were not counted, 1 if all are."""
+        return min(1.0, (self.unknown or 0) / max(1, self.tokens))
 
 
 class Source(Frozen):

@@ -7,14 +7,14 @@ record is named by its number.
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.data.compressed import COMPRESSED, form_of, marked_encoding, open_decompressed
-from assay.data.corpora import NULL, Tally
+from assay.data.corpora import CARRIAGE_RETURNS_OF_RECORDS, NULL, Tally
 from assay.errors import UsageError
 
 _LARGEST_CELL = 2**31 - 1
@@ -47,15 +47,17 @@ def record_texts(path: Path, reading: ReadingRules, tally: Tally) -> Iterator[st
     faulty record.
     """
     found = _READERS[form_of(path)](path, reading)
-    return _without_nulls(found, path, tally)
+    return _tallied(found, path, tally)
 
 
-def _without_nulls(found: Iterable[str | None], path: Path, tally: Tally) -> Iterator[str]:
+def _tallied(found: Iterable[str | None], path: Path, tally: Tally) -> Iterator[str]:
     for number, text in enumerate(found, start=1):
         if text is None:
             tally.add(NULL, f"{path}, record {number}")
-        else:
-            yield text
+            continue
+        if "\r" in text:
+            tally.add(CARRIAGE_RETURNS_OF_RECORDS, f"{path}, record {number}")
+        yield text
 
 
 def _lines(path: Path, reading: ReadingRules) -> Iterator[str | None]:
@@ -112,7 +114,7 @@ def _array(path: Path, reading: ReadingRules) -> Iterator[str | None]:
             raise NoRecords(f"it is not JSON ({error})") from None
         return _lines(path, reading)
     records = [value] if isinstance(value, dict) else value
-    if not isinstance(records, list) or (records and not _holds_text(records[0], reading)):
+    if not isinstance(records, list) or not _holds_text(_first(records), reading):
         raise NoRecords(f"it has no field {reading.text_field!r} ({_described(value)})")
     return (_entry(one, reading, f"{path}, record {number}") for number, one in enumerate(records, start=1))
 
@@ -124,13 +126,18 @@ def _begins_as_lines(content: str) -> bool:
         return False
 
 
+def _first(records: list[Any]) -> Any:
+    """Return the first record that is not null; None if all are."""
+    return next((record for record in records if record is not None), None)
+
+
 def _holds_text(record: Any, reading: ReadingRules) -> bool:
-    return isinstance(record, str) or (isinstance(record, dict) and reading.text_field in record)
+    return record is None or isinstance(record, str) or (isinstance(record, dict) and reading.text_field in record)
 
 
 def _described(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return f"its first record has {_listed(value[0])}"
+    if isinstance(value, list) and isinstance(first := _first(value), dict):
+        return f"its first record has {_listed(first)}"
     return f"it is one object with {_listed(value)}" if isinstance(value, dict) else "it is no array of records"
 
 
@@ -144,6 +151,7 @@ def _table(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     separator = _separator(path, reading)
     rows = _rows(path, reading, separator)
     header = next(rows, [])
+    _check_one_column(header, path, reading)
     return _column(rows, header, header.index(reading.text_field), path)
 
 
@@ -183,22 +191,20 @@ def _rows(path: Path, reading: ReadingRules, separator: str) -> Iterator[list[st
 
 
 def _parquet(path: Path, reading: ReadingRules) -> Iterator[str | None]:
-    from pyarrow import ArrowInvalid, BufferReader, parquet
+    from pyarrow import BufferReader, parquet
 
-    try:
+    with _readable(path, "Parquet"):
         file = parquet.ParquetFile(BufferReader(_whole(path)) if path.suffix.lower() in COMPRESSED else path)
         _check_column(file.schema_arrow, path, reading)
         for batch in file.iter_batches(columns=[reading.text_field]):
             yield from batch.column(0).to_pylist()
-    except ArrowInvalid as error:
-        raise _unreadable(path, "Parquet", error) from error
 
 
 def _arrow(path: Path, reading: ReadingRules) -> Iterator[str | None]:
     """Return the texts of an Arrow stream, which `datasets` writes, or of an Arrow file."""
     from pyarrow import ArrowInvalid, BufferReader, ipc, memory_map
 
-    try:
+    with _readable(path, "Arrow"):
         source = BufferReader(_whole(path)) if path.suffix.lower() in COMPRESSED else memory_map(str(path))
         with source:
             try:
@@ -210,8 +216,6 @@ def _arrow(path: Path, reading: ReadingRules) -> Iterator[str | None]:
             _check_column(schema, path, reading)
             for batch in batches:
                 yield from batch.column(reading.text_field).to_pylist()
-    except ArrowInvalid as error:
-        raise _unreadable(path, "Arrow", error) from error
 
 
 def _check_column(schema: Any, path: Path, reading: ReadingRules) -> None:
@@ -220,9 +224,16 @@ def _check_column(schema: Any, path: Path, reading: ReadingRules) -> None:
         raise UsageError(
             f"{path} lacks the column {name!r} (it has {_listed(schema.names)}); name it in data.text_field"
         )
+    _check_one_column(schema.names, path, reading)
     kind = schema.field(name).type
     if not _holds_strings(kind):
         raise UsageError(f"{path}: the column {name!r} has {kind}, not text; name another in data.text_field")
+
+
+def _check_one_column(names: Sequence[str], path: Path, reading: ReadingRules) -> None:
+    count = names.count(reading.text_field)
+    if count > 1:
+        raise UsageError(f"{path} has {count} columns {reading.text_field!r}; rename all but the one to read")
 
 
 def _holds_strings(kind: Any) -> bool:
@@ -238,9 +249,16 @@ def _whole(path: Path) -> bytes:
         return stream.read()
 
 
-def _unreadable(path: Path, form: str, error: Exception) -> UsageError:
-    reason = str(error).split("\n")[0]
-    return UsageError(f"{path} is not a readable {form} file: {reason}; write it again")
+@contextmanager
+def _readable(path: Path, form: str) -> Iterator[None]:
+    """Raise `UsageError` for what pyarrow cannot read, also for texts that are not UTF-8."""
+    from pyarrow import ArrowInvalid
+
+    try:
+        yield
+    except (ArrowInvalid, UnicodeDecodeError) as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(f"{path} is not a readable {form} file: {reason}; write it again") from error
 
 
 @contextmanager

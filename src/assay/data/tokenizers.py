@@ -231,6 +231,8 @@ class LibraryTokenizer:
     """A tokenizer of Hugging Face's `tokenizers`. Special tokens in a text are recognized, and none are added."""
 
     def __init__(self, library: "Library", name: str, vocab_size: int | None = None) -> None:
+        library.no_truncation()  # of a model's inputs, which would leave out the rest of a text
+        library.no_padding()
         self._library = library
         self.name = name
         # Ids may have holes, and an embedding needs a row for each number up to the largest.

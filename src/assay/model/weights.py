@@ -172,7 +172,8 @@ def write_safetensors(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def write_beside(content: Mapping[str, object] | bytes, path: Path) -> None:
-    """Write a file beside weights."""
+    """Write a file beside weights, or in a folder there."""
+    path.parent.mkdir(exist_ok=True)
     if isinstance(content, bytes):
         write_file(path, content)
     else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _ENDED = {
     "done": "It trained",
     "running": "It still trains",
-    "budget_reached": "It trained until its budget of time ended",
+    "budget_reached": "It trained until its budget ended",
     "out_of_memory": "It ran out of memory",
     "no_effect": "Do not use it: an optimization took no effect",
     "wrong_values": "Do not use it: its values are wrong",

@@ -102,16 +102,16 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
     """Make a run's entry. Raises `ValueError` if a number or a text cannot be stored."""
     config, here = result.config, result.provenance.environment
     named = ("assay", "torch", "device", "processor", "threads", "corpus_digest")
-    shape = ("n_layer", "n_head", "n_embd", "context_length")
+    shape = ("n_layer", "n_head", "n_embd") if config.model.own is None else ()  # one's own has another
     figures = ("steps", "tokens", "train_loss", "val_loss", "val_targets", "tokens_per_second")
     values: dict[str, Any] = {
-        "corpus": config.data.path or config.data.corpus,
+        "corpus": None if config.own_rows is not None else config.data.path or config.data.corpus,
         "optimizations": json.dumps([str(spec) for spec in config.optimizations]),
         "nudge": config.nudge,
         "blocks": len(result.speed.blocks),
         "disturbed_blocks": sum(block.disturbed for block in result.speed.blocks),
         **{name: getattr(result, name) for name in ("run", "reason", "created", "identity", "preset", *figures)},
-        **{name: getattr(config.model, name) for name in shape},
+        **{name: getattr(config.model, name) for name in (*shape, "context_length")},
         **{name: getattr(result.memory, name) for name in ("tensors_peak_bytes", "process_peak_bytes")},
         **{name: getattr(here, name, None) for name in named},
     }
@@ -123,7 +123,7 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
     return Entry(status=result.status.value, stamp=stamp, **values)
 
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the layout. Raise it if a column or its meaning changes; older stores are then filled from the folders."""
 
 _WAIT_SECONDS = 20.0

@@ -37,12 +37,19 @@ _OF_TOKENIZER = (
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "vocab.txt",
     "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
 )
 """Files whose meaning depends on the ids of tokens."""
+_TEMPLATES = "additional_chat_templates/*.jinja"
+_OF_ADDED = ("id", "content", "single_word", "lstrip", "rstrip")
+_WITHOUT_EFFECT: tuple[Any, ...] = (None, "")
+"""Values of a tokenizer's settings that are written for none."""
 _OF_TRAINING = {"resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "initializer_range"}
 """Keys that say how a model was trained, and not what it computes."""
 _CONTEXT = "max_position_embeddings"
@@ -89,7 +96,8 @@ def kept_parts(config: ModelConfig, tokenizer: str | None, dtype: str) -> Kept:
     same = _same_tokenizer(source / _TOKENIZER, tokenizer)
     if not same:
         changed |= {key: values[key] for key in ("bos_token_id", "eos_token_id") if theirs.get(key) is not None}
-    names = [name for name in _OF_TOKENIZER if same and (source / name).is_file()]
+    templates = sorted(path.relative_to(source).as_posix() for path in source.glob(_TEMPLATES))
+    names = [name for name in (*_OF_TOKENIZER, *templates) if same and (source / name).is_file()]
     differs = [f"{key} {_plain(theirs.get(key))} → {_plain(value)}" for key, value in changed.items()]
     if not same:
         differs.append("the tokenizer, which is the run's own, without chat template and generation_config.json")
@@ -128,12 +136,13 @@ def _same_tokenizer(path: Path, ours: str | None) -> bool:
 
 
 def _pieces(text: str) -> list[Any]:
+    """Return what decides the ids of a text: not what is added to it or cut off, and not how ids become text."""
     content = json.loads(text)
     if "model" not in content:
         return [text]
-    model = content["model"]
-    added = sorted((one["id"], one["content"]) for one in content.get("added_tokens", ()))
-    return [model.get("vocab"), model.get("merges"), content.get("normalizer"), added]
+    model = {key: value for key, value in content["model"].items() if value not in _WITHOUT_EFFECT}
+    added = [sorted(str((key, one[key])) for key in _OF_ADDED) for one in content.get("added_tokens", ())]
+    return [model, content.get("normalizer"), content.get("pre_tokenizer"), sorted(added)]
 
 
 def _plain(value: object) -> str:
