@@ -325,7 +325,7 @@ class Check:
         return close
 
     def _initial(self) -> list[str]:
-        """Compare the first recorded weights with a folder's, or the seed's, as a reference has before its first step."""
+        """Compare the first recorded weights with those of the named folder, or else of the seed."""
         found = self.recorded.tensors("weight", 0)
         own, source = self.references.near.weights(), self.run.model.init_from
         own = own if source is None else named_weights(self.run, own)
