@@ -12,8 +12,9 @@ Groups are then summed one by one, the outermost first.
 
 Replicas are the same engine with undivided weights: these are copied, and nothing is gathered. If gradients are summed
 in a wider dtype, those of the first of several micro-batches are widened after the group's backward. Later ones are
-added to them. Shards in the host's memory are copied to the device while their message is made. The shard of a sum is
-moved to the host as soon as it is computed (read off torch; not measured).
+added to them. This rank's shards are then first cast to the narrow dtype, into one copy that lives until its message
+has been gathered (`_get_param_all_gather_inputs`). Shards in the host's memory are copied to the device in its place.
+The shard of a sum is moved to the host as soon as it is computed (both of the host read off torch; not measured).
 """
 
 from dataclasses import dataclass, field
@@ -153,16 +154,16 @@ class Gathered:
     def _message(self, group: ShardedGroup, phase: str) -> Storage | None:
         if group.ranks == 1:
             return None
-        if group.on_host:
-            own = self.ledger.take(group.whole_bytes // group.ranks, Category.MESSAGE)
+        passing = []
+        if group.on_host or group.widens:
+            passing.append(self.ledger.take(group.whole_bytes // group.ranks, Category.MESSAGE))
         message = self.ledger.take(group.whole_bytes, Category.MESSAGE)
-        if group.on_host:
-            self.ledger.mark(phase, "all_gather", group.sites[0])
-            self.ledger.drop(own)
         if self.copied:
-            copy = self.ledger.take(group.whole_bytes, Category.MESSAGE)
+            passing.append(self.ledger.take(group.whole_bytes, Category.MESSAGE))
+        if passing:
             self.ledger.mark(phase, "all_gather", group.sites[0])
-            self.ledger.drop(copy)
+        for one in passing:
+            self.ledger.drop(one)
         return message
 
     def _free_last(self) -> None:
