@@ -138,10 +138,16 @@ class Gathered:
             return
         self.summed = self.ledger.take(group.summed_bytes, Category.MESSAGE)
         self.ledger.mark("backward", "gradient message", group.sites[0])
-        for gradient in gradients:
+        # Where several ranks sum, a loop's variable holds the last gradient, and gloo copies the message.
+        held = gradients[-1:] if group.ranks > 1 else []
+        for gradient in gradients[: len(gradients) - len(held)]:
             self.ledger.drop(gradient)
         own = self.ledger.take(group.summed_bytes // group.ranks, Category.GRADIENT)
+        if self.copied and group.ranks > 1:
+            held.append(self.ledger.take(group.summed_bytes, Category.MESSAGE))
         self.ledger.mark("backward", "reduce_scatter", group.sites[0])
+        for one in held:
+            self.ledger.drop(one)
         if group.on_host:
             self.ledger.drop(own)
 
