@@ -27,7 +27,6 @@ def stacked(text: str, model: ModelConfig = SHAPE, ranks: int = 2) -> ResolvedRu
     ("text", "changes", "ranks", "says"),
     [
         (f"{LOW}+bf16_mixed", {}, 2, "both choose the precision"),
-        (f"lora:rank=4+{LOW}", {}, 2, "use bf16_mixed instead"),
         (f"{LOW}+pipeline_parallel", {}, 4, "communicate in float32"),
         (LOW, {"n_expert": 4}, 2, "must stay in float32"),
     ],

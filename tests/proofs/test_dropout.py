@@ -1,13 +1,15 @@
 """Masks of dropout: counted, with the share of zeros that p asks for, and drawn again as they were."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
 
 from assay.config import Run, Spec
 from assay.model import Block
-from assay.proofs.dropout import fault, unequal_again
-from assay.records.trace import Trace
+from assay.proofs.dropout import common_masks, fault, unequal_again
+from assay.records.trace import Masks, Trace
 from support.runs import SHAPE, run_with
 from support.steps import traced
 from support.swapped import proof_of, traced_after
@@ -75,3 +77,19 @@ def test_a_checkpoint_that_draws_other_masks_is_no_proof() -> None:
     evidence = proof_of(run, trace)
     assert not evidence.verdict
     assert evidence.observed.endswith("differ from the forward's")
+
+
+@pytest.mark.parametrize(
+    ("stream", "other", "drawn", "said"),
+    [
+        (0, 1, (7, 5, 4), "1 of 3 dropout masks of rank 1 equal those of rank 0"),
+        (0, 1, (5, 6, 7), ""),
+        (0, 1, (), ""),
+        (0, 0, (4, 5, 6), ""),
+    ],
+)
+def test_ranks_of_other_streams_have_no_mask_in_common(
+    stream: int, other: int, drawn: tuple[int, ...], said: str
+) -> None:
+    trace = traced(run_with()).model_copy(update={"masks": Masks(digests=(4, 5, 6))})
+    assert common_masks(trace, stream, lambda own: [own, json.dumps([other, drawn])]) == said

@@ -9,9 +9,11 @@ import torch
 
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
+from assay.model.weights import save_weights
 from assay.optimizations import expected_of, resolve_run
 from assay.records.evidence import ValueProof
 from assay.step.program import Step
+from assay.training.initial import named_weights
 from assay.values.baseline import References
 from assay.values.check import Checker, check_values
 from assay.values.recorded import Recorded
@@ -199,3 +201,23 @@ def test_all_checks_together_cost_the_time_so_far_in_steps_of_the_median(tmp_pat
     assert first + (references.baseline_steps(8.0) or 0.0) == 20.0
     references.near.seconds, references.truth.seconds = 6.0, 5.0
     assert references.replay_steps == 1 + (20 - 6 - 5) / 2
+
+
+@pytest.mark.parametrize("nudge", [0, 1])
+def test_weights_that_the_named_folder_does_not_have_are_found(tmp_path: Path, nudge: int) -> None:
+    plain = run_with(CHECKPOINTED)
+    given = {name: 0.5 * one.detach() for name, one in build_step(plain).named_parameters()}
+    save_weights(given, SHAPE, tmp_path / "given")
+    named = SHAPE.model_copy(update={"init_from": str(tmp_path / "given")})
+    run = run_with(CHECKPOINTED, model=named).model_copy(update={"nudge": nudge})
+    weights = named_weights(run, given)
+
+    def begin(step: Step, off: float) -> None:
+        with torch.no_grad():
+            for name, one in step.named_parameters():
+                one.copy_(weights[name] * (off if name == "blocks.1.mlp.up.weight" else 1.0))
+
+    honest = proof_of_values(run, tmp_path / "honest", lambda step: begin(step, 1.0))
+    assert honest.verdict, honest.failures
+    (said, *_) = proof_of_values(run, tmp_path / "wrong", lambda step: begin(step, 1.001)).failures
+    assert said == f"the initial weights of blocks.1.mlp.up.weight are not those of {named.init_from}"

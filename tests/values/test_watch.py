@@ -11,6 +11,7 @@ from torch import Tensor
 from assay.config import ModelConfig, Run
 from assay.config.run import Spec
 from assay.optimizations import resolve_run
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.program import Step
 from assay.training.loop import read, take_step
 from assay.training.stops import WrongValues
@@ -25,14 +26,16 @@ BY_ELEMENT = ("fused_adamw", "foreach_adamw", "adam", "sgd", "sgd:nesterov=true"
 OTHERS = ("muon", "adafactor", "adamw_bf16_state", "optimizer_in_backward", "bf16_mixed", "fp16_mixed")
 
 
-def watched(name: str, change: Change | None = None, model: ModelConfig = SHAPE, **training: Any) -> UpdateWatch:
+def watched(
+    name: str, change: Change | None = None, model: ModelConfig = SHAPE, ranks: Ranks = ALONE, **training: Any
+) -> UpdateWatch:
     """Watch a run's steps; before the faulty one, `change` spoils it."""
     run = run_with(Spec.parse(name), model=model)
     training = {"steps": STEPS, "warmup_steps": 2, "learning_rate": 1e-2, **training}
     run = resolve_run(run.model_copy(update={"training": run.training.model_copy(update=training)}))
     torch.manual_seed(run.seed)
     step = build_step(run)
-    watch = UpdateWatch(run, step)
+    watch = UpdateWatch(run, step, ranks=ranks)
     take = watch.taking(take_step)
     for index in range(STEPS):
         if index == FAULTY and change is not None:
@@ -139,3 +142,19 @@ def test_a_run_whose_values_are_not_checked_is_not_watched() -> None:
     assert watched("sgd", _left_out, check_values=False).updates == 0
     run = resolve_run(Run(model=SHAPE))
     assert UpdateWatch(run, build_step(run)).taking(take_step) is take_step
+
+
+class SecondOfTwo(Ranks):
+    """A rank that never waits, as the other one says nothing."""
+
+    world = 2  # type: ignore[assignment]
+
+    def gather(self, text: str) -> list[str]:
+        return ["", text]
+
+
+def test_one_of_several_ranks_keeps_its_first_fault_until_all_ask_for_it() -> None:
+    watched("sgd", ranks=SecondOfTwo()).conclude()
+    watch = watched("sgd", _moved_between, ranks=SecondOfTwo())
+    with pytest.raises(WrongValues, match=f"changed before its update in step {FAULTY} on rank 1"):
+        watch.conclude()

@@ -88,8 +88,7 @@ class FullySharded(Optimization):
         )
         both = "fully_sharded:mixed_precision=true and {other} both choose the precision; leave out one of them"
         stages = "the stages of {other} communicate in float32; use bf16_mixed instead of mixed_precision"
-        frozen = "the peak of mixed_precision beside {other} is not known to 1 %; use bf16_mixed instead"
-        low = {"forward precision": both, "stages": stages, "frozen weights": frozen} if self.mixed_precision else {}
+        low = {"forward precision": both, "stages": stages} if self.mixed_precision else {}
         return {**low, **({"exchanged experts": away} if self.offload else {})}
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:

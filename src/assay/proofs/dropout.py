@@ -2,10 +2,14 @@
 
 The number of zeros among n draws has a standard deviation of sqrt(n * p * (1 - p)), and may be off by five of
 them. Masks drawn inside compiled code, a CUDA graph or a fused attention kernel are not seen, so they are not
-checked.
+checked. Ranks that draw from random streams of their own have no mask in common.
 """
 
+import json
+from collections.abc import Callable
+from itertools import combinations
 from math import sqrt
+from operator import eq
 
 from assay.config import ResolvedRun
 from assay.records.trace import Trace
@@ -37,6 +41,21 @@ def repeated_masks(first: Trace, last: Trace) -> str:
     if not again:
         return ""
     return f"{again} of {last.masks.drawn} dropout masks of the step at the end equal masks of the one at the beginning"
+
+
+def common_masks(trace: Trace, stream: int, gather: Callable[[str], list[str]]) -> str:
+    """Say how many masks of a step two ranks have in common, place by place; empty if none has.
+
+    `stream` numbers this rank's random stream; ranks of one stream must draw equal masks. All ranks must call it,
+    because `gather` returns the texts of all ranks.
+    """
+    everyone = [json.loads(said) for said in gather(json.dumps([stream, trace.masks.digests]))]
+    for one, other in combinations(range(len(everyone)), 2):
+        (here, masks), (there, others) = everyone[one], everyone[other]
+        again = sum(map(eq, masks, others))
+        if again and here != there:
+            return f"{again} of {len(masks)} dropout masks of rank {other} equal those of rank {one}"
+    return ""
 
 
 def unequal_again(trace: Trace) -> str:

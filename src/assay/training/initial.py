@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from assay.config import ModelConfig
+from assay.config import ModelConfig, ResolvedRun
 
 Initialize = Callable[[str, torch.Size], Tensor]
 
@@ -50,3 +50,14 @@ def nudge_weights(initialize: Initialize, draw: int) -> Initialize:
         return torch.where(value == 0, value, torch.nextafter(value, towards))
 
     return moved
+
+
+def named_weights(run: ResolvedRun, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the first weights of a run that names a folder, by the names and shapes of those that its seed draws.
+
+    Raises `UsageError` like `initial_weights`.
+    """
+    begin = given_weights(initial_weights(Path(run.model.init_from or ""), run.model))
+    if run.nudge:
+        begin = nudge_weights(begin, run.nudge)
+    return {name: begin(name, one.shape) for name, one in drawn.items()}

@@ -22,6 +22,7 @@ from assay.model.adapted_linear import initial_adapter
 from assay.optimizations import expected_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding, lossy
+from assay.training.initial import named_weights
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
 from assay.values.baseline import (
@@ -324,14 +325,15 @@ class Check:
         return close
 
     def _initial(self) -> list[str]:
-        """Compare the first recorded weights with the seed's, which a reference has before its first step."""
+        """Compare the first recorded weights with those of the named folder, or else of the seed."""
         found = self.recorded.tensors("weight", 0)
-        own = self.references.near.weights() if self.run.model.init_from is None else {}
+        own, source = self.references.near.weights(), self.run.model.init_from
+        own = own if source is None else named_weights(self.run, own)
         adapters, factors = self.expected.adapters, self.expected.initial_factors
         shapes = {} if adapters is None else adapters.shapes(self.expected.model)
         own |= {name: initial_adapter(name, torch.Size(shape), self.run.seed) for name, shape in shapes.items()}
         return [
-            f"the initial weights of {name} are not those of seed {self.run.seed}"
+            f"the initial weights of {name} are not those of {source or f'seed {self.run.seed}'}"
             for name, one in own.items()
             if name not in found or not torch.equal((one * factors.get(name, 1.0)).to(found[name]), found[name])
         ][:1]

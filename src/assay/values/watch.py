@@ -9,6 +9,9 @@ So an update that is left out, made twice, at another rate or from another momen
 rounded afterwards is seen, too. A fault in few elements of a tensor, or in its gradient, is not.
 
 With dropout the generator's state is kept, too: two steps that begin with the same state draw the same masks.
+
+Over ranks each watches the shards that it updates. One that stopped alone would leave the others waiting. So it keeps
+its first fault until all ranks ask for it.
 """
 
 import hashlib
@@ -27,7 +30,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from assay.config import ResolvedRun
 from assay.optimizations import expected_of
-from assay.parallel.dtensor import is_spread
+from assay.parallel.dtensor import local
+from assay.parallel.process_rank import ALONE, Ranks
 from assay.step.host_copies import copied_to
 from assay.step.program import Step
 from assay.training.loop import TakeStep
@@ -72,19 +76,23 @@ class UpdateWatch:
     """Watches the steps of one process, of which `updates` were replayed so far. Reads in the context `aside`."""
 
     def __init__(
-        self, run: ResolvedRun, step: Step, aside: Callable[[], AbstractContextManager[object]] = nullcontext
+        self,
+        run: ResolvedRun,
+        step: Step,
+        aside: Callable[[], AbstractContextManager[object]] = nullcontext,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.updates = 0
-        self._off_the_clock = aside
+        self._off_the_clock, self._ranks, self._kept_fault = aside, ranks, ""
         self._run, self._step, self._expected = run, step, expected_of(run)
         self._draws_masks = run.model.dropout > 0 and run.model.own is None
         watched = [
             (step.stored_name(name), one)
             for name, one in step.optimized
-            if not is_spread(one) and one.numel() and one.layout == torch.strided
+            if local(one).numel() and one.layout == torch.strided
         ]
         proven = bool(run.optimizations) and run.training.check_values and not self._expected.unstated
-        self._parameters = watched if run.ranks == 1 and proven else []
+        self._parameters = watched if proven else []
         self._began_with: dict[bytes, int] = {}
         self._read: dict[int, list[_Elements]] = {}
         """Elements of steps whose figures are not read yet, by step."""
@@ -122,7 +130,10 @@ class UpdateWatch:
         self._read, self._next = {}, (-1, [])
 
     def stepped(self, record: StepRecord) -> None:
-        """Replay the watched elements of a step, once it is known that it made its update. Raises `WrongValues`."""
+        """Replay the watched elements of a step, once it is known that it made its update.
+
+        Raises `WrongValues` if a value is wrong, and over ranks leaves that to `conclude`.
+        """
         elements = self._read.pop(record.step, [])
         if record.skipped or not record.finite or not elements:
             return
@@ -130,11 +141,22 @@ class UpdateWatch:
         if not any(one.before is not None for one in elements) and now > 0:
             unmoved = [one for one in elements if one.after is not None and torch.equal(one.after, one.carried)]
             if unmoved and all(self._expected.trains(one.name) for one in unmoved):
-                raise WrongValues(f"step {record.step} made no update of {unmoved[0].name}")
+                self._hold(f"step {record.step} made no update of {unmoved[0].name}")
         for one in elements:
             if fault := self._fault(one, now):
-                raise WrongValues(f"{fault} in step {record.step}")
+                self._hold(f"{fault} in step {record.step}")
         self.updates += 1
+
+    def conclude(self) -> None:
+        """Raise `WrongValues` on every rank if one of them saw a fault. All ranks must call it."""
+        for rank, fault in enumerate(self._ranks.gather(self._kept_fault)):
+            if fault:
+                raise WrongValues(f"{fault} on rank {rank}")
+
+    def _hold(self, fault: str) -> None:
+        if self._ranks.world == 1:
+            raise WrongValues(fault)
+        self._kept_fault = self._kept_fault or fault
 
     def _fault(self, one: _Elements, now: float) -> str:
         """Describe what is wrong with the update of the elements of one parameter; empty if nothing is."""
@@ -171,7 +193,7 @@ class UpdateWatch:
         return _WEIGHT_ROUNDOFFS * unit_roundoff(one.before.dtype) * replayed.double().abs() + relative * moved
 
     def _note_noise(self, index: int) -> None:
-        """Keep a digest of the generator's state before a step. Raises `WrongValues` if a step began with it before."""
+        """Keep a digest of the generator's state before a step, and hold it against those of earlier ones."""
         if not self._draws_masks:
             return
         device = self._step.program.device
@@ -179,9 +201,7 @@ class UpdateWatch:
         digest = hashlib.blake2b(state.numpy().tobytes(), digest_size=16).digest()
         earlier = self._began_with.setdefault(digest, index)
         if earlier != index:
-            raise WrongValues(
-                f"steps {earlier} and {index} begin with one random state, so their dropout masks are equal"
-            )
+            self._hold(f"steps {earlier} and {index} begin with one random state, so their dropout masks are equal")
 
     def _before_update(self, elements: list[_Elements], optimizer: Any, *_: Any) -> None:
         began = time.perf_counter()
@@ -199,7 +219,7 @@ class UpdateWatch:
         rng = random.Random(f"watched elements, seed {self._run.seed}, step {index}")
         found = []
         for name, one in rng.sample(self._parameters, min(_TENSORS, len(self._parameters))):
-            places = copied_to(one.device, torch.tensor(rng.choices(range(one.numel()), k=_ELEMENTS)))
+            places = copied_to(one.device, torch.tensor(rng.choices(range(local(one).numel()), k=_ELEMENTS)))
             elements = _Elements(name, one, places, one, {})
             with torch.no_grad():
                 elements.carried, elements.carried_state = self._weight(elements), self._state(elements)
@@ -231,7 +251,7 @@ def _aside() -> Iterator[None]:
 
 def _sampled(one: _Elements, tensor: Tensor) -> Tensor:
     """Return a copy of the elements of a tensor of the parameter's shape: a column of a matrix, or else a vector."""
-    found = tensor.detach().reshape(-1)[one.places]
+    found = local(tensor).detach().reshape(-1)[one.places]
     return found[:, None] if one.parameter.ndim > 1 else found
 
 

@@ -105,6 +105,7 @@ class Session:
             with check_unchanged("the last checkpoint", loop.step, self.ranks):
                 loop.checkpoint()
         self.counters.conclude(loop.position, self.findings)
+        self.observer.watch.conclude()
         has_trained(loop, self.initial, self.ranks, self.observer.watch.updates)
         self.findings.documents = documents_seen(loop)
         self.findings.notes += [one for one in documents_left_out(loop) if one not in self.findings.notes]
@@ -151,7 +152,7 @@ class Session:
         self.observer.counters = self.counters = Counters(self.run, built.data, self.ranks, loop.position)
         self.counters.watch(loop)
         self.observer.routers = RouterStatistics(loop.step)
-        self.observer.watch = UpdateWatch(self.run, loop.step, self.phases.aside)
+        self.observer.watch = UpdateWatch(self.run, loop.step, self.phases.aside, self.ranks)
         count_tensors(self.phases, loop.step.program.device)
         findings.position, findings.environment, findings.notes = loop.position, built.environment, list(built.notes)
         findings.parameters, findings.split_tokens = built.parameters, built.split_tokens

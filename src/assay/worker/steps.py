@@ -159,7 +159,7 @@ class ProvenSteps:
 
     def _prove(self) -> None:
         """Verify every optimization in the trace. Raises `NoEffect` if one shows no effect, or if dropout is wrong."""
-        trace, run = self._findings.trace, self._loop.run
+        trace, run, ranks = self._findings.trace, self._loop.run, self._loop.ranks
         if trace is None:
             raise RuntimeError("there is no trace for a proof")
         with self._phases.aside():
@@ -168,7 +168,9 @@ class ProvenSteps:
         own = [
             f"{one.optimization} took no effect: {one.observed}" for one in self._findings.evidence if not one.verdict
         ]
-        own += [text for text in (dropout.fault(trace, run), left_settings(trace, run)) if text]
-        missing = [said for said in self._loop.ranks.gather(own[0] if own else "") if said]
+        stream = ranks.noise(self._loop.step.program.parallel.sequence_parts)
+        common = dropout.common_masks(trace, stream, ranks.gather)
+        own += [text for text in (dropout.fault(trace, run), common, left_settings(trace, run)) if text]
+        missing = [said for said in ranks.gather(own[0] if own else "") if said]
         if missing:
             raise NoEffect(missing[0])

@@ -110,7 +110,7 @@ def _beginning(step: Step, run: Run, ranks: Ranks, found: Account) -> Trace:
     tracer, last = _traced(step, LATE - 1)
     records = read(step, [*taken, last])
     _checked(found, VALUES, record, records)
-    return _judged(run, found, VERIFY, records, tracer)
+    return _judged(step, run, ranks, found, VERIFY, records, tracer)
 
 
 def _end(step: Step, run: Run, ranks: Ranks, found: Account, first: Trace, initial: dict[str, int]) -> None:
@@ -128,7 +128,7 @@ def _end(step: Step, run: Run, ranks: Ranks, found: Account, first: Trace, initi
     tracer, last = record.take(done + 1, _traced)
     records = read(step, [*taken, last])
     _checked(found, f"{SECOND}, {VALUES}", record, records)
-    trace = _judged(run, found, SECOND, records, tracer)
+    trace = _judged(step, run, ranks, found, SECOND, records, tracer)
     found.fail(SECOND, differences(first, trace, mixture=run.model.n_expert is not None))
 
 
@@ -147,13 +147,17 @@ def _traced(step: Step, index: int) -> tuple[StepTracer, StepRecord | Taken]:
     return tracer, taken
 
 
-def _judged(run: Run, found: Account, part: str, records: Sequence[StepRecord], tracer: StepTracer) -> Trace:
+def _judged(
+    step: Step, run: Run, ranks: Ranks, found: Account, part: str, records: Sequence[StepRecord], tracer: StepTracer
+) -> Trace:
     """What each technique of the run says of a trace."""
     trace = tracer.trace(records[-1].loss, records[-1].tokens)
     evidence = [one.verify(trace, run) for one in optimizations_of(run)]
     found.fail(part, *(one.observed for one in evidence if not one.verdict))
     found.fail(part, dropout.fault(trace, run), left_settings(trace, run))
     found.fail(part, *_wrong_rates(run, records))
+    stream = ranks.noise(step.program.parallel.sequence_parts)
+    found.fail(part, dropout.common_masks(trace, stream, ranks.gather))
     found.seen[part] = [(one.loss, one.log_gradient_norm, one.learning_rate, one.loss_scale) for one in records]
     found.seen[f"{part}, operations"] = json.loads(trace.model_dump_json(exclude=_UNSTEADY))
     return trace

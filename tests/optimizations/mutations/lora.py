@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from assay.model.adapted_linear import AdaptedLinear
+from optimizations.mutations.lora_over_ranks import OVER_RANKS
 from optimizations.mutations.mutant import LAST, Mutant, applied, rewritten
 
 _ADAPT, _FORWARD, _BEGIN = (
@@ -148,4 +149,5 @@ MUTANTS = (
         rewritten(_FORWARD, ("* self.scale", "* (1.02 * self.scale)"), late=True, since=LAST),
         late=True,
     ),
+    *OVER_RANKS,
 )

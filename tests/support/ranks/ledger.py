@@ -25,9 +25,11 @@ FAR = {"pipeline_parallel+fully_sharded": 0.01}
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "many-tokens": {"n_layer": 2, "n_embd": 128, "context_length": 4, "vocab_size": 2001},
+    "most-tokens": {"n_embd": 128, "context_length": 4, "vocab_size": 8001},
     "post-norm": {"n_layer": 1, "norm_position": "post"},
 }
-"""What is highest is then the sum of the tied weight's two gradients; a sum behind a pair, in forward."""
+"""What is highest is then the sum of the tied weight's two gradients, of most tokens even beside copies of gathered
+weights; a sum behind a pair, in forward."""
 
 
 def run_with(stack: str, ranks: int) -> dict[str, Any]:

@@ -12,8 +12,9 @@ Groups are then summed one by one, the outermost first.
 
 Replicas are the same engine with undivided weights: these are copied, and nothing is gathered. If gradients are summed
 in a wider dtype, those of the first of several micro-batches are widened after the group's backward. Later ones are
-added to them. Shards in the host's memory are copied to the device while their message is made. The shard of a sum is
-moved to the host as soon as it is computed (read off torch; not measured).
+added to them. This rank's shards are then first cast to the narrow dtype, into one copy that lives until its message
+has been gathered (`_get_param_all_gather_inputs`). Shards in the host's memory are copied to the device in its place.
+The shard of a sum is moved to the host as soon as it is computed (both of the host read off torch; not measured).
 """
 
 from dataclasses import dataclass, field
@@ -137,10 +138,16 @@ class Gathered:
             return
         self.summed = self.ledger.take(group.summed_bytes, Category.MESSAGE)
         self.ledger.mark("backward", "gradient message", group.sites[0])
-        for gradient in gradients:
+        # Where several ranks sum, a loop's variable holds the last gradient, and gloo copies the message.
+        held = gradients[-1:] if group.ranks > 1 else []
+        for gradient in gradients[: len(gradients) - len(held)]:
             self.ledger.drop(gradient)
         own = self.ledger.take(group.summed_bytes // group.ranks, Category.GRADIENT)
+        if self.copied and group.ranks > 1:
+            held.append(self.ledger.take(group.summed_bytes, Category.MESSAGE))
         self.ledger.mark("backward", "reduce_scatter", group.sites[0])
+        for one in held:
+            self.ledger.drop(one)
         if group.on_host:
             self.ledger.drop(own)
 
@@ -153,16 +160,16 @@ class Gathered:
     def _message(self, group: ShardedGroup, phase: str) -> Storage | None:
         if group.ranks == 1:
             return None
-        if group.on_host:
-            own = self.ledger.take(group.whole_bytes // group.ranks, Category.MESSAGE)
+        passing = []
+        if group.on_host or group.widens:
+            passing.append(self.ledger.take(group.whole_bytes // group.ranks, Category.MESSAGE))
         message = self.ledger.take(group.whole_bytes, Category.MESSAGE)
-        if group.on_host:
-            self.ledger.mark(phase, "all_gather", group.sites[0])
-            self.ledger.drop(own)
         if self.copied:
-            copy = self.ledger.take(group.whole_bytes, Category.MESSAGE)
+            passing.append(self.ledger.take(group.whole_bytes, Category.MESSAGE))
+        if passing:
             self.ledger.mark(phase, "all_gather", group.sites[0])
-            self.ledger.drop(copy)
+        for one in passing:
+            self.ledger.drop(one)
         return message
 
     def _free_last(self) -> None:

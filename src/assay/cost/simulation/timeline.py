@@ -55,26 +55,28 @@ def replay(cost: Cost, ledger: Ledger | None = None) -> Timeline:
 def play(cost: Cost, ledger: Ledger, *, update: bool = True) -> int:
     """Play a step into a ledger; return the bytes saved for backward, as in `Timeline`.
 
-    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Each leaves the norms of
-    its blocks' outputs, and the second is played with those of all. Without `update` the step ends before the
-    optimizer's update.
+    Only two micro-batches are played: later ones repeat the second, so its counts are scaled. Where ranks sum gradients
+    after the last one, three are: those between have all gradients whole. Each leaves the norms of its blocks' outputs,
+    and the second is played with those of all that it stands for. Without `update` the step ends before the optimizer's
+    update.
     """
     step, figures, saved = PlayedStep(cost, ledger), StepNumbers(ledger), 0
     # A batch in the host's memory is not torch's; on a GPU the step holds the whole of it until it ends.
     for one in cost.batch.tensors if cost.kernels.gpu is not None else ():
         ledger.take(0 if one.batched else one.nbytes, Category.BATCH)
-    for index in range(min(cost.micro_batches, 2)) if not cost.order else ():
+    played = min(cost.micro_batches, 3 if cost.sharding.groups else 2)
+    for index in range(played) if not cost.order else ():
         since = (ledger.allocations, ledger.allocated_bytes)
-        passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == min(cost.micro_batches, 2))
+        passing = Pass(step, step.stages[0], first=index == 0, last=index + 1 == played)
         if index == 1:
-            figures.take((cost.micro_batches - 2) * len(step.stages[0].watched))
+            figures.take((cost.micro_batches - played) * len(step.stages[0].watched))
         passing.forward()
         saved = _together(step, [passing])
         figures.begin_backward()
         passing.backward()
         figures.end_backward()
         if index == 1:
-            ledger.repeat(since, cost.micro_batches - 2)
+            ledger.repeat(since, cost.micro_batches - played)
     if cost.order:
         saved = _in_order(step)
     if cost.replayed:

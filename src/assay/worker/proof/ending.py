@@ -108,7 +108,9 @@ def prove_at_end(
     was = "took no effect" if first else "was proven at the beginning and not at the end"
     lost = [f"{one.optimization} {was}: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
-    faults += [text for text in (dropout.fault(found, run), left_settings(found, run)) if text]
+    stream = ranks.noise(loop.step.program.parallel.sequence_parts)
+    common = dropout.common_masks(found, stream, ranks.gather)
+    faults += [text for text in (dropout.fault(found, run), common, left_settings(found, run)) if text]
     if findings.trace is not None and not faults:
         after_another = findings.first_step_seconds is not None  # a first step also pays for one-time costs
         changed = after_another and differences(findings.trace, found, mixture=run.model.n_expert is not None)
