@@ -266,7 +266,7 @@ def test_a_folder_that_was_prepared_before_its_reading_changed_is_prepared_anew(
     path.write_text(json.dumps([{"text": "one two three"}] * 9))
     config = DataConfig(path=str(path))
     with pytest.MonkeyPatch.context() as earlier:  # such as a version that trained on the syntax of a .json
-        earlier.setattr("assay.data.sources.FORMS", frozenset())
+        earlier.setattr("assay.data.sources.RECORD_FORMS", frozenset())
         earlier.setattr("assay.data.corpora._WAY_OF_READING", b"1")
         before = prepare(config, home)
     after = prepare(config, home)

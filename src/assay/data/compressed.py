@@ -13,6 +13,8 @@ from typing import IO, Any, cast
 
 from assay.errors import UsageError
 
+RECORD_FORMS = frozenset((".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow"))
+"""Suffixes of files of records."""
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 _Decompressor = bz2.BZ2Decompressor | lzma.LZMADecompressor
 _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}

@@ -1,9 +1,6 @@
-"""The files of a corpus, listed before they are read, and a tally of what is not read or should be known.
+"""The files of a corpus, listed before they are read.
 
-A listing is stamped by sizes and times, which is cheap. Folders are listed recursively in the order of their paths,
-without hidden names. A data set that `datasets` saved with several splits has a folder for each.
-
-Every byte of a corpus is read, or is in the tally with its reason. Parts with one reason are one remark.
+A listing is stamped by sizes and times, which is cheap. [`folders`](folders.py) tells which files a path has.
 
 `stdlib` is the source text of the running Python's standard library. It needs no download, but differs between versions
 of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`) is therefore
@@ -12,168 +9,25 @@ different code from the training part, as with any text that is split at its end
 A corpus is held in memory whole, as text, while it is prepared.
 """
 
-import glob
 import hashlib
-import json
 import os
 import platform
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from assay.config import DataConfig, Home
 from assay.config.base import absolute
+from assay.data.folders import OTHER_SPLIT, Tally, files_at, files_by_split, folder_files
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, ensure, folder_of
 from assay.errors import UsageError, suggestion
 from assay.records.corpus import Remark
 
-
-@dataclass(frozen=True)
-class Reason:
-    """A reason, and what happens to the parts to which it applies."""
-
-    text: str
-    kind: Literal["left out", "read as it is"] = "left out"
-    what: str = "file"
-
-
-HIDDEN = Reason("hidden", what="name")
-NOT_REGULAR = Reason("a link without its file, or no file", what="name")
-METADATA = Reason("metadata of a data set and no text")
-OTHER_SPLIT = Reason("of a split that is not read")
-LINKED_FOLDER = Reason("a link to a folder, which is not followed", what="name")
-FOLDER = Reason("a folder; the pattern **/* matches its files too", what="name")
-NULL = Reason("null and no text", what="record")
-CARRIAGE_RETURNS = Reason(
-    "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
-)
-CARRIAGE_RETURNS_OF_RECORDS = Reason("with carriage returns (\\r), which become tokens", "read as it is", "record")
-MARKED = Reason("with a byte order mark, which becomes tokens; data.encoding=utf-8-sig leaves it out", "read as it is")
-
-
-class Tally:
-    """Counts parts of a corpus by reason, in the order in which they were first met."""
-
-    def __init__(self) -> None:
-        self._remarks: dict[Reason, Remark] = {}
-
-    def add(self, reason: Reason, place: object, size_bytes: int | None = None, count: int = 1) -> None:
-        """Count parts of a reason. `place` names the first of them; `size_bytes` is the size of all."""
-        before = self._remarks.get(reason)
-        if before is None:
-            self._remarks[reason] = Remark(
-                kind=reason.kind,
-                reason=reason.text,
-                what=reason.what,
-                count=count,
-                size_bytes=size_bytes,
-                first=str(place),
-            )
-            return
-        size = None if size_bytes is None else size_bytes + (before.size_bytes or 0)
-        self._remarks[reason] = before.model_copy(update={"count": before.count + count, "size_bytes": size})
-
-    def add_files(self, reason: Reason, paths: Iterable[Path]) -> None:
-        """Count whole files of a reason."""
-        for path in paths:
-            self.add(reason, path, path.stat().st_size)
-
-    @property
-    def parts(self) -> int:
-        """Number of all parts that were counted."""
-        return sum(remark.count for remark in self._remarks.values())
-
-    def remarks(self) -> tuple[Remark, ...]:
-        """Return a remark per reason."""
-        return tuple(self._remarks.values())
-
-
-_METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
-"""Files that `datasets` writes beside the data of `save_to_disk`."""
-_CACHE = "cache-"
-"""Start of the name of a file that `datasets` keeps beside them for itself."""
-_SPLITS = "dataset_dict.json"
-_VALIDATION = ("validation", "valid", "val", "dev")
-
-
-def files_at(path: str, tally: Tally) -> list[Path]:
-    """Return the files of a path, folder or glob, sorted; names of a folder that are left out go to the tally.
-
-    Raises `UsageError` if there are none.
-    """
-    place = absolute(path)
-    if os.path.isdir(place):
-        found = folder_files(place, tally)
-        if not found:
-            raise UsageError(f"the folder {path} contains no files; name one with text")
-        return found
-    if os.path.isfile(place):
-        return [place]
-    if os.path.lexists(place):
-        raise UsageError(f"{path} is not a regular file; name a text file, a folder or a pattern")
-    if glob.has_magic(path):
-        matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
-        found = [match for match in matches if match.is_file()]
-        if not found:
-            raise UsageError(f"no file matches {path!r}; correct the pattern")
-        for rest in (match for match in matches if not match.is_file()):
-            if not rest.is_dir():
-                tally.add(NOT_REGULAR, rest)
-            elif "**" not in path:  # that pattern matches the files of a folder too
-                tally.add(FOLDER, rest)
-        return found
-    raise UsageError(f"there is no file or folder {path!r}; correct the path")
-
-
-def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
-    """Return every file below a folder, sorted by relative path, without folders in `left_out`.
-
-    Hidden names, and metadata beside a data set that `datasets` saved, go to the tally.
-    """
-    found: list[tuple[str, Path]] = []
-    root = folder.absolute()
-    for place, folders, names in os.walk(root):
-        for hidden in sorted(name for name in (*folders, *names) if name.startswith(".")):
-            tally.add(HIDDEN, Path(place, hidden))
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
-        for linked in sorted(Path(place, name) for name in folders if Path(place, name).is_symlink()):
-            tally.add(LINKED_FOLDER, linked)
-        saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
-        for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
-            if not path.is_file():
-                tally.add(NOT_REGULAR, path)
-            elif path.name in saved or (saved and path.name.startswith(_CACHE)):
-                tally.add_files(METADATA, [path])
-            else:
-                found.append((path.relative_to(root).as_posix(), path))
-    return [path for _, path in sorted(found)]
-
-
-def saved_splits(folder: Path) -> dict[str, Path]:
-    """Return the folder of each split, by its name here: `train`, `validation` or `test`, or else its own name.
-
-    Empty if the folder is no such data set. Raises `UsageError` if its list of splits is damaged or has no `train`.
-    """
-    try:
-        names = json.loads((folder / _SPLITS).read_bytes())["splits"]
-        found = {str(name): folder / str(name) for name in names}
-    except OSError:
-        return {}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder / _SPLITS} is damaged; save the data set again") from error
-    if "train" not in found:
-        there = ", ".join(found) or "none"
-        raise UsageError(f"{folder} is a data set without a split 'train' (it has {there}); name the folder of a split")
-    validation = next((name for name in _VALIDATION if name in found), None)
-    return {"validation" if name == validation else name: place for name, place in found.items()}
-
-
 CORPORA = ("stdlib", "files", *PUBLISHED)
 
 _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
-_WAY_OF_READING = b"4"
+_WAY_OF_READING = b"5"
 """It must change whenever the same files give another text, or other remarks."""
 _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 
@@ -246,9 +100,9 @@ def _list_path(path: str, *, tested: bool) -> CorpusListing:
     train, validation, test = (folder / f"{name}.txt" for name in ("train", "valid", "test"))
     if os.path.isfile(train) and os.path.isfile(validation):
         return _list_texts(path, train, validation, test if tested else None)
-    if splits := saved_splits(folder):
-        return _list_splits(path, splits, tested=tested)
     tally = Tally()
+    if splits := files_by_split(path, tally):
+        return _list_splits(path, splits, tally, tested=tested)
     found = tuple(files_at(path, tally))
     return CorpusListing(path, found, lenient=os.path.isdir(folder), remarks=tally.remarks())
 
@@ -262,10 +116,9 @@ def _list_texts(path: str, train: Path, validation: Path, test: Path | None) -> 
     return CorpusListing(path, (train,), (validation,), tests, remarks=tally.remarks())
 
 
-def _list_splits(path: str, splits: dict[str, Path], *, tested: bool) -> CorpusListing:
-    """List a data set of several splits, of which `datasets` saved each in a folder."""
-    tally = Tally()
-    listed = {name: tuple(files_at(str(place), tally)) for name, place in splits.items()}
+def _list_splits(path: str, splits: dict[str, list[Path]], tally: Tally, *, tested: bool) -> CorpusListing:
+    """List a data set of several splits."""
+    listed = {name: tuple(files) for name, files in splits.items()}
     test = listed.pop("test", None)
     train, validation = listed.pop("train"), listed.pop("validation", None)
     rest = [one for files in listed.values() for one in files] + list(() if tested else test or ())

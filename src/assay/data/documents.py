@@ -18,9 +18,9 @@ from typing import Any
 
 from assay.config import DataConfig
 from assay.config.base import absolute
-from assay.data.compressed import form_of
-from assay.data.corpora import NULL, OTHER_SPLIT, Tally, files_at, saved_splits
-from assay.data.records import FORMS, ReadingRules
+from assay.data.compressed import RECORD_FORMS, form_of
+from assay.data.folders import NULL, OTHER_SPLIT, Tally, files_at, files_by_split
+from assay.data.records import ReadingRules
 from assay.data.sources import documents
 from assay.errors import UsageError, first_line
 from assay.records.corpus import Remark
@@ -63,10 +63,10 @@ class FileDocuments:
 
     def __init__(self, path: str, config: DataConfig, limit_bytes: int | None = None) -> None:
         place, listed = absolute(path), Tally()
-        splits = saved_splits(place)
-        self._files = files_at(str(splits.pop("train", path)), listed)
+        splits = files_by_split(path, listed)
+        self._files = splits.pop("train", None) or files_at(path, listed)
         for other in splits.values():
-            listed.add_files(OTHER_SPLIT, files_at(str(other), listed))
+            listed.add_files(OTHER_SPLIT, other)
         self._listed = listed.remarks()
         self._reading = ReadingRules(config.text_field, config.encoding, os.path.isdir(place), limit_bytes)
         self._passes = DocumentPasses()
@@ -83,13 +83,13 @@ class FileDocuments:
         """Return what the names and the beginnings of plain files tell; no records are read."""
         tally, begun = Tally(), replace(self._reading, limit_bytes=_BEGINNING_BYTES)
         if self._reading.lenient:
-            deque(documents((one for one in self._files if form_of(one) not in FORMS), begun, tally), maxlen=0)
+            deque(documents((one for one in self._files if form_of(one) not in RECORD_FORMS), begun, tally), maxlen=0)
         return (*self._listed, *tally.remarks())
 
     def glance_at_records(self) -> tuple[Remark, ...]:
         """Return what the first records tell."""
         tally = Tally()
-        records = (one for one in self._files if form_of(one) in FORMS)
+        records = (one for one in self._files if form_of(one) in RECORD_FORMS)
         return _first_documents(documents(records, self._reading, tally), tally)
 
 

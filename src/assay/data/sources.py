@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.config import DataConfig, Home
-from assay.data.compressed import form_of, marked_encoding, open_decompressed
-from assay.data.corpora import CARRIAGE_RETURNS, MARKED, CorpusListing, Reason, Tally, in_parts
+from assay.data.compressed import RECORD_FORMS, form_of, marked_encoding, open_decompressed
+from assay.data.corpora import CorpusListing, in_parts
+from assay.data.folders import CARRIAGE_RETURNS, MARKED, Reason, Tally
 from assay.data.published import check
-from assay.data.records import FORMS, NoRecords, ReadingRules, record_texts
+from assay.data.records import NoRecords, ReadingRules, record_texts
 from assay.errors import UsageError
 from assay.records.corpus import Remark
 
@@ -71,7 +72,7 @@ def documents(paths: Iterable[Path], reading: ReadingRules, tally: Tally) -> Ite
 
 
 def _documents_of(path: Path, reading: ReadingRules, tally: Tally) -> Iterator[str]:
-    if form_of(path) in FORMS:
+    if form_of(path) in RECORD_FORMS:
         try:
             yield from record_texts(path, reading, tally)
             return
