@@ -64,7 +64,7 @@ class FileDocuments:
     def __init__(self, path: str, config: DataConfig, limit_bytes: int | None = None) -> None:
         place, listed = absolute(path), Tally()
         splits = files_by_split(path, listed)
-        self._files = splits.pop("train", None) or files_at(path, listed)
+        self._files = splits.pop("train", []) or files_at(path, listed)
         for other in splits.values():
             listed.add_files(OTHER_SPLIT, other)
         self._listed = listed.remarks()
