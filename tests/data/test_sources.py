@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from assay.data.folders import Tally, files_at
+from assay.data.corpora import Tally, files_at
 from assay.data.records import ReadingRules
 from assay.data.sources import cut_utf8, documents, join_documents
 from assay.errors import UsageError

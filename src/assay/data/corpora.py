@@ -1,6 +1,12 @@
-"""The files of a corpus, listed before they are read.
+"""The files of a corpus, listed before they are read, and a tally of what is not read or should be known.
 
-A listing is stamped by sizes and times, which is cheap. [`folders`](folders.py) tells which files a path has.
+A listing is stamped by sizes and times, which is cheap. Folders are listed recursively in the order of their paths,
+without hidden names. Every byte of a corpus is read, or is in the tally with its reason. Parts with one reason are one
+remark.
+
+A data set has its splits in files of their own, and beside them metadata that is no text. `datasets` writes a folder
+for each split (`save_to_disk`), and tells the splits of other folders by the names of files and folders
+(huggingface.co/docs/datasets/repository_structure): so do we, where all other files are a card and its kind.
 
 `stdlib` is the source text of the running Python's standard library. It needs no download, but differs between versions
 of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`) is therefore
@@ -9,20 +15,219 @@ different code from the training part, as with any text that is split at its end
 A corpus is held in memory whole, as text, while it is prepared.
 """
 
+import glob
 import hashlib
+import json
 import os
 import platform
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Literal
 
 from assay.config import DataConfig, Home
 from assay.config.base import absolute
-from assay.data.folders import OTHER_SPLIT, Tally, files_at, files_by_split, folder_files
+from assay.data.compressed import RECORD_FORMS, form_of
 from assay.data.progress import Progress, silent
 from assay.data.published import PUBLISHED, Published, ensure, folder_of
 from assay.errors import UsageError, suggestion
 from assay.records.corpus import Remark
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason, and what happens to the parts to which it applies."""
+
+    text: str
+    kind: Literal["left out", "read as it is"] = "left out"
+    what: str = "file"
+
+
+HIDDEN = Reason("hidden", what="name")
+NOT_REGULAR = Reason("a link without its file, or no file", what="name")
+METADATA = Reason("metadata of a data set and no text")
+OTHER_SPLIT = Reason("of a split that is not read")
+LINKED_FOLDER = Reason("a link to a folder, which is not followed", what="name")
+FOLDER = Reason("a folder; the pattern **/* matches its files too", what="name")
+NULL = Reason("null and no text", what="record")
+CARRIAGE_RETURNS = Reason(
+    "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
+)
+CARRIAGE_RETURNS_OF_RECORDS = Reason("with carriage returns (\\r), which become tokens", "read as it is", "record")
+MARKED = Reason("with a byte order mark, which becomes tokens; data.encoding=utf-8-sig leaves it out", "read as it is")
+
+
+class Tally:
+    """Counts parts of a corpus by reason, in the order in which they were first met."""
+
+    def __init__(self) -> None:
+        self._remarks: dict[Reason, Remark] = {}
+
+    def add(self, reason: Reason, place: object, size_bytes: int | None = None, count: int = 1) -> None:
+        """Count parts of a reason. `place` names the first of them; `size_bytes` is the size of all."""
+        before = self._remarks.get(reason)
+        if before is None:
+            self._remarks[reason] = Remark(
+                kind=reason.kind,
+                reason=reason.text,
+                what=reason.what,
+                count=count,
+                size_bytes=size_bytes,
+                first=str(place),
+            )
+            return
+        size = None if size_bytes is None else size_bytes + (before.size_bytes or 0)
+        self._remarks[reason] = before.model_copy(update={"count": before.count + count, "size_bytes": size})
+
+    def add_files(self, reason: Reason, paths: Iterable[Path]) -> None:
+        """Count whole files of a reason."""
+        for path in paths:
+            self.add(reason, path, path.stat().st_size)
+
+    def join(self, other: "Tally") -> None:
+        """Take the remarks of a tally that has no reason of this one's."""
+        self._remarks |= other._remarks
+
+    @property
+    def parts(self) -> int:
+        """Number of all parts that were counted."""
+        return sum(remark.count for remark in self._remarks.values())
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return a remark per reason."""
+        return tuple(self._remarks.values())
+
+
+_METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
+"""Files that `datasets` writes beside the data of `save_to_disk`."""
+_CACHE = "cache-"
+"""Start of the name of a file that `datasets` keeps beside them for itself."""
+_SPLITS = "dataset_dict.json"
+_VALIDATION = ("validation", "valid", "val", "dev")
+_SPLIT_WORDS = {
+    "train": ("train", "training"),
+    "validation": (*_VALIDATION, "validate"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+_SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(word for words in _SPLIT_WORDS.values() for word in words)})(?![a-z])")
+_CARD = re.compile(
+    r"README(\.\w+)?|LICEN[SC]E(\.\w+)?|NOTICE(\.\w+)?|CITATION\.cff|dataset_infos?\.json|.*\.py", re.IGNORECASE
+)
+"""Files that a data set of the hub has beside its records: a card, a license, and what once loaded it."""
+
+
+def files_at(path: str, tally: Tally) -> list[Path]:
+    """Return the files of a path, folder or glob, sorted; names of a folder that are left out go to the tally.
+
+    Raises `UsageError` if there are none.
+    """
+    place = absolute(path)
+    if os.path.isdir(place):
+        found = folder_files(place, tally)
+        if not found:
+            raise UsageError(f"the folder {path} contains no files; name one with text")
+        return found
+    if os.path.isfile(place):
+        return [place]
+    if os.path.lexists(place):
+        raise UsageError(f"{path} is not a regular file; name a text file, a folder or a pattern")
+    if glob.has_magic(path):
+        matches = sorted(Path(match).absolute() for match in glob.glob(str(place), recursive=True))
+        found = [match for match in matches if match.is_file()]
+        if not found:
+            raise UsageError(f"no file matches {path!r}; correct the pattern")
+        for rest in (match for match in matches if not match.is_file()):
+            if not rest.is_dir():
+                tally.add(NOT_REGULAR, rest)
+            elif "**" not in path:  # that pattern matches the files of a folder too
+                tally.add(FOLDER, rest)
+        return found
+    raise UsageError(f"there is no file or folder {path!r}; correct the path")
+
+
+def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
+    """Return every file below a folder, sorted by relative path, without folders in `left_out`.
+
+    Hidden names, and metadata beside a data set that `datasets` saved, go to the tally.
+    """
+    found: list[tuple[str, Path]] = []
+    root = folder.absolute()
+    for place, folders, names in os.walk(root):
+        for hidden in sorted(name for name in (*folders, *names) if name.startswith(".")):
+            tally.add(HIDDEN, Path(place, hidden))
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
+        for linked in sorted(Path(place, name) for name in folders if Path(place, name).is_symlink()):
+            tally.add(LINKED_FOLDER, linked)
+        saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
+        for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
+            if not path.is_file():
+                tally.add(NOT_REGULAR, path)
+            elif path.name in saved or (saved and path.name.startswith(_CACHE)):
+                tally.add_files(METADATA, [path])
+            else:
+                found.append((path.relative_to(root).as_posix(), path))
+    return [path for _, path in sorted(found)]
+
+
+def files_by_split(path: str, tally: Tally) -> dict[str, list[Path]]:
+    """Return the files of each split of a data set: of `train`, `validation` and `test`, or else by its own name.
+
+    Empty if the path is no folder with splits. Raises `UsageError` if a list of splits is damaged or has no `train`.
+    """
+    folder = absolute(path)
+    if saved := _saved_splits(folder):
+        return {name: files_at(str(place), tally) for name, place in saved.items()}
+    return _named_splits(folder, tally) if os.path.isdir(folder) else {}
+
+
+def _saved_splits(folder: Path) -> dict[str, Path]:
+    """Return the folder of each split that `datasets` saved."""
+    try:
+        names = json.loads((folder / _SPLITS).read_bytes())["splits"]
+        found = {str(name): folder / str(name) for name in names}
+    except OSError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder / _SPLITS} is damaged; save the data set again") from error
+    if "train" not in found:
+        there = ", ".join(found) or "none"
+        raise UsageError(f"{folder} is a data set without a split 'train' (it has {there}); name the folder of a split")
+    validation = next((name for name in _VALIDATION if name in found), None)
+    return {"validation" if name == validation else name: place for name, place in found.items()}
+
+
+def _named_splits(folder: Path, tally: Tally) -> dict[str, list[Path]]:
+    """Return the records of each split by their names; without names, all records beside a card are `train`.
+
+    Empty unless all other files are a card and its kind.
+    """
+    root, seen = folder.absolute(), Tally()
+    files = folder_files(folder, seen)
+    records = [one for one in files if form_of(one) in RECORD_FORMS and not _CARD.fullmatch(one.name)]
+    beside = sorted(set(files) - set(records))
+    if not records or not all(_CARD.fullmatch(one.name) for one in beside):
+        return {}
+    found: dict[str, list[Path]] = {}
+    for one in records:
+        found.setdefault(_split_of(one.relative_to(root)) or "", []).append(one)
+    if found.keys() == {""} and beside:
+        found = {"train": records}
+    if "train" not in found or "" in found or not (beside or len(found) > 1):
+        return {}
+    tally.join(seen)
+    tally.add_files(METADATA, beside)
+    return found
+
+
+def _split_of(path: PurePath) -> str | None:
+    """Return the split that the name of a file tells, or else that of its folder; None if they tell none."""
+    for name in (path.name, *(one.name for one in path.parents)):
+        told = _SPLIT_WORD.search(name.lower())
+        if told is not None:
+            return next(split for split, words in _SPLIT_WORDS.items() if told[1] in words)
+    return None
+
 
 CORPORA = ("stdlib", "files", *PUBLISHED)
 

@@ -19,7 +19,7 @@ from typing import Any
 from assay.config import DataConfig
 from assay.config.base import absolute
 from assay.data.compressed import RECORD_FORMS, form_of
-from assay.data.folders import NULL, OTHER_SPLIT, Tally, files_at, files_by_split
+from assay.data.corpora import NULL, OTHER_SPLIT, Tally, files_at, files_by_split
 from assay.data.records import ReadingRules
 from assay.data.sources import documents
 from assay.errors import UsageError, first_line

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.data.compressed import COMPRESSED, form_of, marked_encoding, open_decompressed
-from assay.data.folders import CARRIAGE_RETURNS_OF_RECORDS, NULL, Tally
+from assay.data.corpora import CARRIAGE_RETURNS_OF_RECORDS, NULL, Tally
 from assay.errors import UsageError
 
 _LARGEST_CELL = 2**31 - 1

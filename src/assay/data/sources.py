@@ -26,8 +26,7 @@ from pathlib import Path
 
 from assay.config import DataConfig, Home
 from assay.data.compressed import RECORD_FORMS, form_of, marked_encoding, open_decompressed
-from assay.data.corpora import CorpusListing, in_parts
-from assay.data.folders import CARRIAGE_RETURNS, MARKED, Reason, Tally
+from assay.data.corpora import CARRIAGE_RETURNS, MARKED, CorpusListing, Reason, Tally, in_parts
 from assay.data.published import check
 from assay.data.records import NoRecords, ReadingRules, record_texts
 from assay.errors import UsageError

@@ -6,8 +6,8 @@ import pytest
 
 from assay.config import DataConfig, Home
 from assay.data import prepare
+from assay.data.corpora import Tally, files_by_split
 from assay.data.documents import FileDocuments
-from assay.data.folders import Tally, files_by_split
 
 CARD = "---\ndataset_info: {}\n---\n# A data set\n"
 
