@@ -5,8 +5,8 @@ without hidden names. Every byte of a corpus is read, or is in the tally with it
 remark.
 
 A data set has its splits in files of their own, and beside them metadata that is no text. `datasets` writes a folder
-for each split (`save_to_disk`), and tells the splits of other folders by the names of files and folders
-(huggingface.co/docs/datasets/repository_structure): so do we, where all other files are a card and its kind.
+for each split (`save_to_disk`). Of other folders it tells the splits by the names of files and folders
+(huggingface.co/docs/datasets/repository_structure). So do we, where all other files are a card and its kind.
 
 `stdlib` is the source text of the running Python's standard library. It needs no download, but differs between versions
 of Python, and so does the corpus digest. Caveat: files are ordered by name. The held-out part (`t` to `z`) is therefore
