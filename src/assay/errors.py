@@ -23,6 +23,10 @@ class UsageError(Exception):
     """Bad input. The command line prints the message and exits with code 2; nothing was written."""
 
 
+class Untrainable(UsageError):
+    """A model of the user's own whose loss trains nothing."""
+
+
 class ProcessKilled(RuntimeError):
     """A process that measures or traces was killed by a signal. The command line exits with code 3."""
 

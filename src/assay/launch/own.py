@@ -16,7 +16,7 @@ from assay.errors import UsageError, first_line
 from assay.hardware import Machine
 from assay.launch.outcome import check_alive
 from assay.records.evidence import ValueProof
-from assay.records.own import OwnStep, TracedPeak
+from assay.records.own import UNTRAINABLE, OwnStep, TracedPeak
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 
@@ -72,6 +72,8 @@ def inspect_own_model(run: ResolvedRun, machine: Machine) -> tuple[OwnRows | Non
     rows = OwnRows.model_validate_json(lines[0]) if lines and lines[0] != "null" else None
     if len(lines) < 2:
         return rows, Predicted(refused=refused)
+    if fault := json.loads(lines[1]).get(UNTRAINABLE):
+        raise UsageError(fault)
     peak = TracedPeak.model_validate_json(lines[1])
     return rows, Predicted(tensors_peak_bytes=peak.peak_bytes, tensors_peak_instant=peak.instant, traced=True)
 

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from assay.config.extensions import call_function
 from assay.config.run import ResolvedRun
-from assay.errors import UsageError
+from assay.errors import Untrainable, UsageError
 from assay.model.loss import Count, TargetTally
 from assay.model.own_batches import MakeBatches, MakeValidation, OwnBatches
 
@@ -202,12 +202,14 @@ def _empty(part: nn.Module) -> None:
 
 
 def _number(loss: Any) -> Tensor:
-    """Return a user's loss. Raises `UsageError` if it is no floating tensor of one element."""
+    """Return a user's loss. Raises `Untrainable` if it is no floating tensor of one element."""
     if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
         return loss
-    form = f" of {str(loss.dtype).removeprefix('torch.')}, shape {list(loss.shape)}" if isinstance(loss, Tensor) else ""
-    raise UsageError(
-        f"the loss of your assay.OwnModel is a {type(loss).__name__}{form}; return the mean over all targets, "
+    kind = type(loss).__name__
+    if isinstance(loss, Tensor):
+        kind = f"Tensor of {str(loss.dtype).removeprefix('torch.')}, shape {list(loss.shape)}"
+    raise Untrainable(
+        f"the loss of your assay.OwnModel is a {kind}; return the mean over all targets, "
         "a floating tensor of one element, or a pair of the summed loss and the number of targets that it counted"
     )
 
@@ -217,12 +219,12 @@ def _wide(loss: Tensor) -> Tensor:
 
 
 def _count(given: Any, device: torch.device) -> Count:
-    """Return the number of targets of a user's (sum, count). Raises `UsageError` if it is no number."""
+    """Return the number of targets of a user's (sum, count). Raises `Untrainable` if it is no number."""
     if isinstance(given, Tensor) and given.numel() == 1 and given.dtype is not torch.bool and not given.is_complex():
         return given.detach().reshape(()).to(device)
     if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given) and given >= 0:
         return given
-    raise UsageError(
+    raise Untrainable(
         f"the loss of your assay.OwnModel counted {given!r:.60} targets; return (sum, count) with a number of them"
     )
 
@@ -238,7 +240,7 @@ def _labelled(targets: Tensor) -> Count:
 def _mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     if (found := number_among(model(inputs, targets))) is not None:
         return found
-    raise UsageError(
+    raise Untrainable(
         "model(inputs, targets) returned no loss; return assay.OwnModel(model, loss) with a function of it"
     )
 

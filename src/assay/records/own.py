@@ -16,6 +16,9 @@ from assay.records.status import Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import OperationClass, TracedMemory, TracedOperation
 
+UNTRAINABLE = "untrainable"
+"""Key of the fault of a model whose loss trains nothing, in the place of its traced peak."""
+
 
 class TracedPeak(Record):
     """Highest instant of one optimizer step, in which the optimizer's state exists."""

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 import torch
 from torch import Tensor
 
-from assay.errors import UsageError
+from assay.errors import Untrainable, UsageError
 from assay.model.loss import Count
 from assay.parallel.dtensor import local
 from assay.step.program import MicroBatch, Program, Step
@@ -52,7 +52,8 @@ def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: Count) ->
     """Run forward and backward of every micro-batch → the summed loss of all, detached.
 
     Gradients accumulate in `parameter.grad`, divided by the number of targets that the loss counts. That is `tokens`,
-    the number of targets of the whole step, unless the program has a tally.
+    the number of targets of the whole step, unless the program has a tally. Raises `Untrainable` if a loss has no
+    gradient.
     """
     program, tally = step.program, step.program.figures.tally
     total: Tensor | None = None
@@ -62,6 +63,8 @@ def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: Count) ->
             for context in program.step_contexts:
                 contexts.enter_context(context())
             loss = summed_loss(step, micro_batch)
+            if not loss.requires_grad:
+                raise Untrainable("the model's loss has no gradient; compute it without detach() and torch.no_grad()")
             if tally is not None:
                 counted = counted + tally.last
                 tokens = tokens if len(micro_batches) > 1 else counted
