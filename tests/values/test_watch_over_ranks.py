@@ -1,4 +1,4 @@
-"""The watch of updates over two ranks: honest runs pass, and a fault of one rank in one step is seen by all."""
+"""The watch of updates over ranks: honest runs pass, and a fault of one rank in one step is seen by all."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,8 +28,10 @@ HONEST: Mapping[str, Mapping[str, Any]] = {
     "data_parallel+muon": {},
     "zero_optimizer+bf16_full": {},
     "data_parallel+fp16_mixed": {},
+    "fully_sharded+tensor_parallel:degree=2": {},
+    "pipeline_parallel:degree=2,micro_batches=2+data_parallel": {},
 }
-"""Changes of the model by stack."""
+"""Changes of the model by stack; those of a degree run over four ranks."""
 WRONG = [(stack, fault) for stack in ("fully_sharded", "zero_optimizer", "fully_sharded+lora") for fault in FAULTS]
 
 
@@ -38,7 +40,7 @@ def case(stack: str, fault: str = "") -> dict[str, Any]:
         "model": {**DEEP, "dropout": 0.1, **HONEST[stack]},
         "training": {"batch_size": 8, "steps": STEPS, "warmup_steps": 2, "learning_rate": 1e-2},
         "device": "cpu",
-        "ranks": 2,
+        "ranks": 4 if "degree" in stack else 2,
         "optimizations": stack.split("+"),
     }
     return {"answered_by": "support.ranks.watched:answer", "run": run, "dtype": "float32", "fault": fault}

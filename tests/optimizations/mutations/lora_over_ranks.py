@@ -62,7 +62,7 @@ def _finishing(change: Callable[[torch.Tensor], Any], matrix: str = "") -> Break
     return applied("lora", lambda program, run: replace(program, finish_gradients=(*program.finish_gradients, finish)))
 
 
-def _after_update(change: Callable[[str, torch.Tensor], Any], *, late: bool = False, every: int = 1) -> Break:
+def _after_update(change: Callable[[str, torch.Tensor], Any], *, late: bool = False) -> Break:
     """Have `change` alter this rank's weights after updates of the second rank."""
 
     def altered(program: Program, run: Run, clock: Any = None) -> Program:
@@ -71,7 +71,7 @@ def _after_update(change: Callable[[str, torch.Tensor], Any], *, late: bool = Fa
         @torch.no_grad()
         def update(step: Any) -> Any:
             norm = honest(step)
-            if second() and (clock is None or (clock.late and clock.step % every == 0)):
+            if second() and (clock is None or clock.late):
                 for name, one in step.named_parameters():
                     change(name, local(one).data)
             return norm
@@ -88,18 +88,23 @@ def _frozen_moves(name: str, piece: torch.Tensor) -> None:
         first.copy_(torch.nextafter(first, torch.ones_like(first)))
 
 
-def _skipped_now_and_then(program: Program, run: Run, clock: Any) -> Program:
-    honest = program.update
+def _taking_back(every: int) -> Break:
+    """Late in the run, put the second rank's weights back after every so many updates."""
 
-    def update(step: Any) -> Any:
-        kept = [local(one).detach().clone() for _, one in step.named_parameters()]
-        norm = honest(step)
-        if second() and clock.late and clock.step % 3 == 0:
-            for (_, one), was in zip(step.named_parameters(), kept, strict=True):
-                local(one).data.copy_(was)
-        return norm
+    def altered(program: Program, run: Run, clock: Any) -> Program:
+        honest = program.update
 
-    return replace(program, update=update)
+        def update(step: Any) -> Any:
+            kept = [local(one).detach().clone() for _, one in step.named_parameters()]
+            norm = honest(step)
+            if second() and clock.late and clock.step % every == 0:
+                for (_, one), was in zip(step.named_parameters(), kept, strict=True):
+                    local(one).data.copy_(was)
+            return norm
+
+        return replace(program, update=update)
+
+    return applied("lora", altered, late=True)
 
 
 def _merged_twice(program: Program, run: Run) -> Program:
@@ -212,14 +217,14 @@ OVER_RANKS = (
     Mutant(
         "one frozen late",
         "Late in the run the second rank updates no adapter.",
-        applied("lora", _skipped_now_and_then, late=True),
+        _taking_back(1),
         ZERO,
         late=True,
     ),
     Mutant(
         "every third update",
         "Late in the run the second rank's shards miss every third update.",
-        applied("lora", _skipped_now_and_then, late=True),
+        _taking_back(3),
         SHARDS,
         late=True,
     ),
