@@ -50,6 +50,14 @@ def test_a_figure_that_is_not_told_has_a_reason() -> None:
     assert all(told.values())
 
 
+def test_a_peak_that_linux_tells_was_replayed_away() -> None:
+    """Blocks of few steps, all of which the proof replays, leave no step in which the peak is read."""
+    (replayed,) = dict(missing_figures(Memory(tensors_peak_bytes=1), [WHOLE], ONE_RANK)).values()
+    (elsewhere, *_) = dict(missing_figures(Memory(tensors_peak_bytes=1), [POOR], ONE_RANK)).values()
+    assert "replayed by the proof" in replayed
+    assert "only Linux has" in elsewhere
+
+
 def test_a_heap_that_was_left_out_says_so() -> None:
     memory = MEASURED.model_copy(update={"heap_peak_bytes": None})
     (absent,) = dict(missing_figures(memory, [WHOLE], ONE_RANK)).values()

@@ -230,7 +230,8 @@ def missing_figures(
     counted on a CPU and on one rank only; a GPU has reserved memory instead. `heap` is false where it was left out.
     """
     if blocks and memory.process_peak_bytes is None:
-        yield "memory.process_peak_bytes", _OF_LINUX.format("/proc/self/status")
+        on_linux = any(one.load is not None for one in blocks)
+        yield "memory.process_peak_bytes", _ALL_REPLAYED if on_linux else _OF_LINUX.format("/proc/self/status")
     on_cpu = memory.library_scratch_bytes is not None and memory.reserved_peak_bytes is None
     if run.ranks == 1 and on_cpu and memory.heap_peak_bytes is None:
         yield "memory.heap_peak_bytes", _NO_MEMRAY if heap else _NO_TIMES
