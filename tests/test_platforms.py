@@ -102,7 +102,7 @@ def test_ctrl_c_saves_a_run_and_a_second_process_is_refused(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_comparison_ends(tmp_path: Path) -> None:
-    words = ("compare", "demo", *TINY, "training.steps=12", "--with", "sdpa_attention", "--seeds", "1")
+    words = ("compare", "demo", *TINY, "training.steps=12", "--with", "sdpa_attention", "--seeds", "1", "--full")
     told, _ = said(tmp_path / "home", *words, "training.check_values=false")
     assert "1 of 1 call" in told
     assert "Not measured: process, peak" in told
