@@ -1,5 +1,6 @@
 """A model of the user's own as a part: what a loss returns and counts, and what is refused with a sentence."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,7 +8,25 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import UsageError
-from assay.model.own_model import OwnModel, OwnPart
+from assay.model.own_model import NoLossError, OwnModel, OwnPart
+
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients() -> Iterator[None]:
+    """Numbers stand for losses here, and have no gradient."""
+    with torch.no_grad():
+        yield
+
+
+@torch.enable_grad()
+def test_a_loss_that_trains_nothing_is_refused() -> None:
+    with pytest.raises(NoLossError, match="the loss has no gradient"):
+        summed(torch.tensor(0.5))
+    with pytest.raises(NoLossError, match="the loss has no gradient"):
+        summed((torch.tensor(0.5), 4))
+    assert summed(torch.tensor(0.5, requires_grad=True)) == 3
 
 
 def part_of(returned: Any) -> OwnPart:

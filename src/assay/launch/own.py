@@ -16,7 +16,7 @@ from assay.errors import UsageError, first_line
 from assay.hardware import Machine
 from assay.launch.outcome import check_alive
 from assay.records.evidence import ValueProof
-from assay.records.own import OwnStep, TracedPeak
+from assay.records.own import UNTRAINED, OwnStep, TracedPeak
 from assay.records.prediction import Predicted
 from assay.records.status import Status
 
@@ -72,7 +72,9 @@ def inspect_own_model(run: ResolvedRun, machine: Machine) -> tuple[OwnRows | Non
     rows = OwnRows.model_validate_json(lines[0]) if lines and lines[0] != "null" else None
     if len(lines) < 2:
         return rows, Predicted(refused=refused)
-    peak = TracedPeak.model_validate_json(lines[1])
+    if UNTRAINED in (found := json.loads(lines[1])):
+        raise UsageError(f"{run.model.own} cannot be trained: {found[UNTRAINED]}")
+    peak = TracedPeak.model_validate(found)
     return rows, Predicted(tensors_peak_bytes=peak.peak_bytes, tensors_peak_instant=peak.instant, traced=True)
 
 

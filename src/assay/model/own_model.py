@@ -58,6 +58,10 @@ class OwnModel:
     blocks: Sequence[nn.Module] = ()
 
 
+class NoLossError(UsageError):
+    """A model without a loss that trains it, whatever its batch."""
+
+
 class OwnPart(nn.Module):
     """The whole model as a part of a program. `batches` are the user's own; None: those of the corpus.
 
@@ -81,10 +85,10 @@ class OwnPart(nn.Module):
             targets = targets.to(torch.promote_types(targets.dtype, weights))
         returned = self._loss(self.model, inputs, targets)
         if isinstance(returned, tuple | list) and len(returned) == 2:
-            loss, self.tally.last = _wide(_number(returned[0])), _count(returned[1], targets.device)
+            loss, self.tally.last = _wide(_training(returned[0])), _count(returned[1], targets.device)
             return loss
         self.tally.last = _labelled(targets)
-        return _wide(_number(returned)) * self.tally.last
+        return _wide(_training(returned)) * self.tally.last
 
 
 @dataclass(frozen=True)
@@ -201,12 +205,20 @@ def _empty(part: nn.Module) -> None:
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype, device="meta"))
 
 
+def _training(returned: object) -> Tensor:
+    """Return a loss as a number. Raises `NoLossError` if it has no gradient where one is wanted."""
+    loss = _number(returned)
+    if torch.is_grad_enabled() and not loss.requires_grad:
+        raise NoLossError("the loss has no gradient, so nothing would be trained; return it without detach()")
+    return loss
+
+
 def _number(loss: Any) -> Tensor:
-    """Return a user's loss. Raises `UsageError` if it is no floating tensor of one element."""
+    """Return a user's loss. Raises `NoLossError` if it is no floating tensor of one element."""
     if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
         return loss
     form = f" of {str(loss.dtype).removeprefix('torch.')}, shape {list(loss.shape)}" if isinstance(loss, Tensor) else ""
-    raise UsageError(
+    raise NoLossError(
         f"the loss of your assay.OwnModel is a {type(loss).__name__}{form}; return the mean over all targets, "
         "a floating tensor of one element, or a pair of the summed loss and the number of targets that it counted"
     )
@@ -238,7 +250,7 @@ def _labelled(targets: Tensor) -> Count:
 def _mean_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     if (found := number_among(model(inputs, targets))) is not None:
         return found
-    raise UsageError(
+    raise NoLossError(
         "model(inputs, targets) returned no loss; return assay.OwnModel(model, loss) with a function of it"
     )
 

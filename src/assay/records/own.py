@@ -31,6 +31,8 @@ class TracedPeak(Record):
     `peak_bytes`, on a GPU to what was requested."""
 
 
+UNTRAINED = "untrained"
+"""Key of the sentence that a trace has in place of a peak if a model has no loss that trains it."""
 OTHERS = "other tensors"
 """Part of a peak that was alive before the step, and that nothing of the step owns."""
 

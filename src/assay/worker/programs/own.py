@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from assay.config.extensions import call_function, needed_parameters
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError, first_line
+from assay.records.own import UNTRAINED
 from assay.records.status import Status
 from assay.reference.expected import Kind
 from assay.worker.processes.channel import take_standard_output
@@ -51,7 +52,7 @@ def end_with(error: UsageError) -> NoReturn:
 def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
     """Yield what the rows of a user's batches have, or null without such batches; then a trace, if it is asked for."""
     from assay.fake.first_steps import check_program
-    from assay.model.own_model import own_batches
+    from assay.model.own_model import NoLossError, own_batches
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with blame_user(resolved.model.own, "model"):
@@ -60,7 +61,10 @@ def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
         check_program(resolved, with_techniques=trace and resolved.ranks == 1)
     yield "null" if rows is None else rows.model_dump_json()
     if trace:
-        yield from _traced(resolved.model_copy(update={"own_rows": rows}).model_dump(mode="json"))
+        try:
+            yield from _traced(resolved.model_copy(update={"own_rows": rows}).model_dump(mode="json"))
+        except NoLossError as error:
+            yield json.dumps({UNTRAINED: str(error)})
 
 
 def _traced(run: dict[str, Any]) -> Iterator[str]:
