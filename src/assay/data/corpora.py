@@ -133,8 +133,8 @@ def files_at(path: str, tally: Tally) -> list[Path]:
 def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
     """Return every file below a folder, sorted by relative path, without folders in `left_out`.
 
-    Hidden names, and what lies beside the data of a data set that `datasets` saved, go to the tally. Raises `UsageError`
-    if such data are missing.
+    Hidden names, and what lies beside the data of a data set that `datasets` saved, go to the tally. Raises
+    `UsageError` if such data are missing.
     """
     found: list[tuple[str, Path]] = []
     root = folder.absolute()
