@@ -376,3 +376,25 @@ def test_an_array_may_begin_with_null(tmp_path: Path) -> None:
     text, said = remarked(tmp_path / "a.json")
     assert text == "a\nb"
     assert said == [f"left out: 2 records, null and no text; the first is {tmp_path / 'a.json'}, record 1"]
+
+
+def test_the_data_of_a_saved_data_set_are_what_it_lists(tmp_path: Path) -> None:
+    table = arrow.table({"text": ["a", "b"]})
+    for name in ("data-0.arrow", "data-1.arrow", "stale.arrow"):
+        with arrow.ipc.new_stream(str(tmp_path / name), table.schema) as writer:
+            writer.write_table(table)
+    (tmp_path / "dataset_info.json").write_text("{}")
+    (tmp_path / "state.json").write_text(
+        json.dumps({"_data_files": [{"filename": "data-0.arrow"}, {"filename": "data-1.arrow"}]})
+    )
+    text, said = remarked(tmp_path)
+    assert text == "a\nb\na\nb"
+    assert any("that the data set beside it does not list; " in one and "stale.arrow" in one for one in said)
+    (tmp_path / "data-1.arrow").unlink()
+    with pytest.raises(UsageError, match=r"is a data set without its file data-1\.arrow; copy it whole"):
+        read(tmp_path)
+    for left in ("data-0.arrow", "stale.arrow"):
+        (tmp_path / left).unlink()
+    (tmp_path / "state.json").write_text('{"_data_files": []}')
+    with pytest.raises(UsageError, match="contains no files"):
+        read(tmp_path)

@@ -36,6 +36,23 @@ class Words(nn.Module):
         return functional.cross_entropy(self.head(self.embed(ids)).flatten(0, 1), targets.flatten())
 
 
+class Silent(Words):
+    def forward(self, ids, targets):
+        return self.head(self.embed(ids))
+
+
+def silent(config):
+    return Silent(config.vocab_size)
+
+
+def detached(config):
+    return assay.OwnModel(Words(config.vocab_size), lambda model, ids, targets: model(ids, targets).detach())
+
+
+def listed(config):
+    return assay.OwnModel(Words(config.vocab_size), lambda model, ids, targets: [1.0, 2.0, 3.0])
+
+
 class Frequent(Words):
     def forward(self, ids, targets):
         flat, wanted = ids.flatten(), targets.flatten()
@@ -128,15 +145,6 @@ def frozen(config):
     return model
 
 
-def lossless(config):
-    model = Words(config.vocab_size)
-    return assay.OwnModel(model, lambda model, inputs, targets: model.embed(inputs))
-
-
-def detached(config):
-    return assay.OwnModel(Words(config.vocab_size), lambda model, *batch: model(*batch).detach())
-
-
 def endless(config):
     model = Words(config.vocab_size)
     model.embed.weight.data[0, 0] = float("-inf")
@@ -209,10 +217,11 @@ def test_a_trace_that_fails_is_a_reason(folder: Path, name: str, says: str) -> N
         ("drifting", "batches of models.py:drifting returned two different batches for step 0"),
         ("alone", "has validation and no batches"),
         ("frozen", "embed.weight of models.py:frozen needs no gradient.* assay measure takes a training step"),
-        ("lossless", "the loss of your assay.OwnModel is a Tensor of float32, shape .*; return the mean"),
-        ("detached", "the model.s loss has no gradient; compute it without detach"),
         ("endless", "embed.weight of models.py:endless is NaN or infinite, so the run would diverge"),
         ("bare", "embed.weight of models.py:bare is on the meta device and has no value to start from"),
+        ("silent", "models.py:silent cannot be trained: model.* returned no loss; return assay.OwnModel"),
+        ("detached", "models.py:detached cannot be trained: the model.s loss has no gradient; compute it"),
+        ("listed", "models.py:listed cannot be trained: the loss of your assay.OwnModel is a list"),
         ("foreign", "blocks of models.py:foreign has a Layer that is no module of its model"),
     ],
 )

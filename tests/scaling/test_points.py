@@ -198,6 +198,18 @@ def test_size_tokens_and_flops_follow_from_each_other(size: float, power: float)
     assert found.parameters(1e10, flops) == pytest.approx(size)
 
 
+def test_a_factor_that_is_no_power_of_the_size_stays_among_those_of_the_points() -> None:
+    """The smaller half of the models counts its FLOPs otherwise."""
+    given = points(1.0)
+    assert given.counted_flops is not None
+    given = replace(given, counted_flops=given.counted_flops * np.where(given.parameters < 2e8, 1.6, 1.0))
+    found = accounting(given)
+    assert (found.factor(1e3), found.factor(1e12)) == (pytest.approx(1.6), pytest.approx(1.0))
+    assert "from 1.6 at 30.0M to 1 at 1.00B parameters" in found.warning
+    for size in (1e6, 3e7, 2e8, 9e8, 1e12):
+        assert found.parameters(1e10, found.flops(size, 1e10)) == pytest.approx(size)
+
+
 def test_beyond_the_sizes_the_factor_is_that_of_the_nearest() -> None:
     found = accounting(points(1.67, -0.1))
     assert found.factor(1e12) == pytest.approx(found.factor(1e9))

@@ -47,6 +47,7 @@ class Reason:
 HIDDEN = Reason("hidden", what="name")
 NOT_REGULAR = Reason("a link without its file, or no file", what="name")
 METADATA = Reason("metadata of a data set and no text")
+UNLISTED = Reason("that the data set beside it does not list")
 OTHER_SPLIT = Reason("of a split that is not read")
 LINKED_FOLDER = Reason("a link to a folder, which is not followed", what="name")
 FOLDER = Reason("a folder; the pattern **/* matches its files too", what="name")
@@ -101,6 +102,8 @@ class Tally:
 
 _METADATA = {"dataset_info.json", "state.json", "dataset_dict.json"}
 """Files that `datasets` writes beside the data of `save_to_disk`."""
+_STATE = "state.json"
+"""The one of them that lists the files with the data."""
 _CACHE = "cache-"
 """Start of the name of a file that `datasets` keeps beside them for itself."""
 _SPLITS = "dataset_dict.json"
@@ -149,7 +152,8 @@ def files_at(path: str, tally: Tally) -> list[Path]:
 def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> list[Path]:
     """Return every file below a folder, sorted by relative path, without folders in `left_out`.
 
-    Hidden names, and metadata beside a data set that `datasets` saved, go to the tally.
+    Hidden names, and what lies beside the data of a data set that `datasets` saved, go to the tally. Raises
+    `UsageError` if such data are missing.
     """
     found: list[tuple[str, Path]] = []
     root = folder.absolute()
@@ -159,15 +163,32 @@ def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> 
         folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
         for linked in sorted(Path(place, name) for name in folders if Path(place, name).is_symlink()):
             tally.add(LINKED_FOLDER, linked)
-        saved = _METADATA & set(names) if any(name.endswith(".arrow") for name in names) else set()
+        arrows, listed = {name for name in names if name.endswith(".arrow")}, _listed_data(Path(place))
+        saved = _METADATA & set(names) if arrows or listed is not None else set()
         for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
             if not path.is_file():
                 tally.add(NOT_REGULAR, path)
             elif path.name in saved or (saved and path.name.startswith(_CACHE)):
                 tally.add_files(METADATA, [path])
+            elif listed is not None and path.name in arrows - listed:
+                tally.add_files(UNLISTED, [path])
             else:
                 found.append((path.relative_to(root).as_posix(), path))
     return [path for _, path in sorted(found)]
+
+
+def _listed_data(folder: Path) -> set[str] | None:
+    """Return the names of the files with the data of a data set that `datasets` saved; None if it is none.
+
+    Raises `UsageError` if one of them is missing.
+    """
+    try:
+        found = {str(one["filename"]) for one in json.loads((folder / _STATE).read_bytes())["_data_files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if gone := sorted(name for name in found if not (folder / name).is_file()):
+        raise UsageError(f"{folder} is a data set without its file {gone[0]}; copy it whole, or save it again")
+    return found
 
 
 def files_by_split(path: str, tally: Tally) -> dict[str, list[Path]]:

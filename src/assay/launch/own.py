@@ -73,7 +73,7 @@ def inspect_own_model(run: ResolvedRun, machine: Machine) -> tuple[OwnRows | Non
     if len(lines) < 2:
         return rows, Predicted(refused=refused)
     if fault := json.loads(lines[1]).get(UNTRAINABLE):
-        raise UsageError(fault)
+        raise UsageError(f"{run.model.own} cannot be trained: {fault}")
     peak = TracedPeak.model_validate_json(lines[1])
     return rows, Predicted(tensors_peak_bytes=peak.peak_bytes, tensors_peak_instant=peak.instant, traced=True)
 

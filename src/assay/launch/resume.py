@@ -47,9 +47,20 @@ def run_to_resume(
         )
     asked = folder.spec().config.asked()
     run = _divided(load(asked, overrides), techniques)
-    _something_is_left(settle(folder), asked, run)
+    result = settle(folder)
+    _something_is_left(result, asked, run)
+    _has_a_place_to_go_on(folder, result)
     _goes_on_from_numbers(folder)
     return folder, run
+
+
+def _has_a_place_to_go_on(folder: RunFolder, result: RunResult) -> None:
+    """Raise `UsageError` for a run with results and without a checkpoint, which would silently begin again."""
+    if result.status in (Status.DONE, Status.BUDGET_REACHED) and folder.newest_checkpoint() is None:
+        raise UsageError(
+            f"the run {folder.id} has no checkpoint to continue from, and would begin again in place of its result; "
+            f"{START_AGAIN}"
+        )
 
 
 def _goes_on_from_numbers(folder: RunFolder) -> None:

@@ -301,8 +301,8 @@ class Accounting:
         return self.ends == (1.0, 1.0)
 
     def factor(self, parameters: "Floats | float") -> Floats:
-        """Return the FLOPs of a training of such a size over its 6·N·D."""
-        return np.asarray(self.level * np.clip(parameters, *self.sizes) ** self.power)
+        """Return the FLOPs of a training of such a size over its 6·N·D: one that is among those of the points."""
+        return np.clip(self.level * np.clip(parameters, *self.sizes) ** self.power, *self.ends)
 
     def flops(self, parameters: "Floats | float", tokens: "Floats | float") -> Floats:
         """Return the FLOPs of a training as the points count them."""
@@ -319,7 +319,8 @@ class Accounting:
         plain = np.asarray(flops) / FLOPS_PER_PARAMETER_AND_TOKEN / tokens
         first, last = (plain / self.factor(size) for size in self.sizes)
         between = (plain / self.level) ** (1 / (1 + self.power))
-        return np.where(first < self.sizes[0], first, np.where(last > self.sizes[1], last, between))
+        found = np.where(first < self.sizes[0], first, np.where(last > self.sizes[1], last, between))
+        return np.asarray(plain / np.clip(plain / found, *self.ends))
 
     @property
     def warning(self) -> str:

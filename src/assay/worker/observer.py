@@ -50,7 +50,7 @@ class RunObserver:
         self._channel, self._phases, self._findings, self._ranks = channel, phases, findings, ranks
         self._rates = LearningRates(findings.spec.config)
         self._trained: Callable[[], None] | None = trained
-        """Called after the first step of this process."""
+        """Called after the first step of this process that made a finite update."""
         self.evaluations = 0
         """Evaluations of this process."""
 
@@ -108,7 +108,7 @@ class RunObserver:
                 phase=phase,
                 **self._scaling(record),
             )
-            if self._trained is not None:
+            if self._trained is not None and record.finite and not record.skipped:
                 self._trained()
                 self._trained = None
 
