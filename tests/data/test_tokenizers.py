@@ -188,6 +188,8 @@ def test_a_vocabulary_with_holes_is_as_large_as_its_largest_id(tmp_path: Path) -
     tokenizer = _saved(tmp_path, words)
     assert tokenizer.vocab_size == 8
     assert max(tokenizer.encode("a b")) < tokenizer.vocab_size
+    with pytest.raises(ValueError, match="its largest id is 4,000,000,000, and an embedding needs a row for each"):
+        _saved(tmp_path, {**words, "vocab": {"a": 0, "b": 4_000_000_000}})
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,15 @@ class CharTokenizer(_CutAnywhere):
         return json.dumps({_KEY: self.name, "characters": self.characters})
 
 
+_MOST_IDS = 2**24
+"""Most ids of a tokenizer, many times those of any that is in use; the library writes a table with each number."""
+
+
 class LibraryTokenizer:
-    """A tokenizer of Hugging Face's `tokenizers`. Special tokens in a text are recognized, and none are added."""
+    """A tokenizer of Hugging Face's `tokenizers`. Special tokens in a text are recognized, and none are added.
+
+    Raises `ValueError` if its ids are too large.
+    """
 
     def __init__(self, library: "Library", name: str, vocab_size: int | None = None) -> None:
         library.no_truncation()  # of a model's inputs, which would leave out the rest of a text
@@ -237,6 +244,11 @@ class LibraryTokenizer:
         self.name = name
         # Ids may have holes, and an embedding needs a row for each number up to the largest.
         self.vocab_size = vocab_size or 1 + max(library.get_vocab().values(), default=-1)
+        if self.vocab_size > _MOST_IDS:
+            raise ValueError(
+                f"its largest id is {self.vocab_size - 1:,}, and an embedding needs a row for each number up to it; "
+                "number its tokens without holes"
+            )
 
     def encode(self, text: str) -> Ids:
         """Return the ids, uint32. Raises `UsageError` for half a surrogate pair, and for text that has no ids."""
