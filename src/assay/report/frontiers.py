@@ -72,7 +72,7 @@ def _powers(found: "Optima", published: str) -> Iterator[Block]:
     yield Table.of(columns, rows, columns[1:])
     counted = "C = 6·N·D" if found.accounting.plain else "C is as the runs count it"
     yield f"{counted}. Intervals are by a bootstrap of runs, {found.draws} draws. In Hoffmann et al. 2022 {published}."
-    yield from found.warnings
+    yield from (f"! {warning}" for warning in found.warnings)
 
 
 def _values(found: "Optima") -> dict[str, Any]:
