@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,15 @@ def test_an_absent_device_is_answered_by_its_datasheet(assay: Assay) -> None:
         "cpu_offload: copies",
     ):
         assert text in said.out
+
+
+def test_what_fits_nowhere_leaves_no_prepared_text(assay: Assay, home: Home, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("to be or not to be " * 200)
+    words = (*RUN, f"data.path={tmp_path / 'text.txt'}", "data.tokenizer=char")
+    refused = assay("recommend", *words, "--memory", "4")
+    assert refused.code == 2
+    assert "nothing fits into 4 B" in refused.err
+    assert not home.root.exists()
 
 
 def test_a_model_that_does_not_fit_is_refused_with_the_smallest_budget_that_would_do(assay: Assay, rated: Home) -> None:

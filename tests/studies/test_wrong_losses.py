@@ -15,10 +15,10 @@ from assay.model import loss
 
 whole = loss._InPieces.forward
 
-def forward(ctx, x, weight, targets, chunks):
+def forward(ctx, x, weight, targets, chunks, *rest):
     kept = targets.clone()
     kept.tensor_split(chunks)[-1].fill_(loss.NOT_COUNTED)
-    return whole(ctx, x, weight, kept, chunks)
+    return whole(ctx, x, weight, kept, chunks, *rest)
 
 loss._InPieces.forward = staticmethod(forward)
 from assay.worker.processes.exit import leave

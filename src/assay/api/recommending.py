@@ -1,7 +1,8 @@
 """Search of settings and of techniques that fit into some memory: by ledgers, timed steps and short runs."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -218,13 +219,13 @@ def recommend(
     _check_here({"--verify": verify, "--calibrate": calibrate}, device)
     calibrate = CALIBRATION_SECONDS if verify and calibrate is None else calibrate
     _check_hours(tokens, bool(device or machine or calibrate is not None))
-    run = _resolved(source, overrides, device, place)
-    here, name = _where(device, machine, run, None if calibrate is None else (place, on_progress))
-    limits = _limits(run, here, budget, of or _limited(device), max_loss_change)
-    if there is not None:
-        return place_layouts(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
-    words, seconds = " ".join(_words(source, overrides)), 0.0 if machine else calibrate or 0.0
-    found = _searched(run, here, limits, _Asked(words, name, device is not None, seconds, place, on_progress))
+    with _resolved(source, overrides, device, place) as run:
+        here, name = _where(device, machine, run, None if calibrate is None else (place, on_progress))
+        limits = _limits(run, here, budget, of or _limited(device), max_loss_change)
+        if there is not None:
+            return place_layouts(run, here, there, limits, " ".join(_words(source, overrides, run)), (tokens, price))
+        words, seconds = " ".join(_words(source, overrides)), 0.0 if machine else calibrate or 0.0
+        found = _searched(run, here, limits, _Asked(words, name, device is not None, seconds, place, on_progress))
     study = verify_advice(found, place, on_progress) if verify else None
     return Recommendation.from_value(found, verified=study, tokens=tokens, price=price)
 
@@ -328,8 +329,9 @@ def _check_hours(tokens: float | None, timed: bool) -> None:
         raise UsageError("hours are of a device; name a GPU with --device, or time steps here with --calibrate 90")
 
 
-def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "ResolvedRun":
-    """Return the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
+@contextmanager
+def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, home: Home) -> "Iterator[ResolvedRun]":
+    """Yield the run whose techniques are searched. A text is prepared if the vocabulary depends on it."""
     from assay.hardware.devices import device as device_named
     from assay.optimizations import resolve_run
 
@@ -341,7 +343,7 @@ def _resolved(source: Source, overrides: tuple[str, ...], device: str | None, ho
     if device is not None:
         device_named(device)
     with predictable(asked, home) as run:
-        return resolve_run(run if device is None else run.model_copy(update={"device": "cuda"}))
+        yield resolve_run(run if device is None else run.model_copy(update={"device": "cuda"}))
 
 
 def _words(source: Source, overrides: tuple[str, ...], planned: "ResolvedRun | None" = None) -> list[str]:
