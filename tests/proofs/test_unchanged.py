@@ -8,7 +8,7 @@ import torch
 from assay.config import Spec
 from assay.instruments.step_trace import StepTracer
 from assay.proofs.unchanged import differences, left_settings
-from assay.records.trace import Trace
+from assay.records.trace import ENDED, Trace
 from assay.training.loop import train_step
 from support.runs import run_with
 from support.steps import build_step, traced
@@ -34,6 +34,12 @@ def test_an_update_that_writes_less_is_named() -> None:
     less = altered(trace, updates=(first.model_copy(update={"written": {}}), *others))
     found = differences(trace, less)
     assert found.startswith("elements of embedding.token.weight written by aten.mul_.Tensor 1952 → 0")
+
+
+@pytest.mark.parametrize(("prepared", "found"), [(ENDED, ""), ("a loader", "sequences made by a loader 8 → 7")])
+def test_rows_in_which_a_document_ends_are_those_of_a_batch(prepared: str, found: str) -> None:
+    first, last = (altered(traced(run_with()), prepared={prepared: count}) for count in (8, 7))
+    assert differences(first, last) == found
 
 
 def test_compiled_calls_are_named_first() -> None:

@@ -3,8 +3,8 @@
 Only counts that do not depend on the batch are compared. These are operators outside the update, elements written into
 each parameter, compiled calls and graphs, collectives, batches and bytes held. Values and times are not compared. Nor
 are the operators of clipping, which run only if the norm is above the limit, and data movement, which caches reduce in
-later steps. The bytes that a mixture's experts save and exchange depend on the batch, so with a mixture saved and
-communicated bytes are not compared.
+later steps. How many rows end a document depends on the batch. So do the bytes that a mixture's experts save and
+exchange, so with a mixture saved and communicated bytes are not compared.
 
 A step must also leave torch's settings as they were before the run's first step. A setting that stays changes
 evaluations, and whatever else the process computes. A model of a user's own may set what it likes.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from assay.config import ResolvedRun
-from assay.records.trace import Trace
+from assay.records.trace import ENDED, Trace
 
 _MOST = 3
 """Number of differences that are listed one by one."""
@@ -46,7 +46,7 @@ def _calls(trace: Trace) -> Mapping[str, int]:
         "targets": trace.batch.targets,
         "sequences": trace.batch.sequences,
         "updates in backward": trace.optimizer.updates_in_backward,
-        **{f"sequences made by {who}": count for who, count in trace.batch.prepared.items()},
+        **{f"sequences made by {who}": count for who, count in trace.batch.prepared.items() if who != ENDED},
         **{f"makers of batches ({who})": count for who, count in trace.batch.makers.items()},
     }
 
