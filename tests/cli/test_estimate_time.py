@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from assay.config import Home
+from assay.hardware.rates import rates_file
 from assay.hardware.step_times import CalibrationReply, StepTimes, Task
 from assay.launch.step_times import Stopwatch
 from cli.conftest import Assay
@@ -40,6 +42,14 @@ def test_a_step_that_cannot_be_timed_says_why(assay: Assay) -> None:
     said = assay(*STEP, "--calibrate", "--nproc=2", "--with=data_parallel")
     assert said.code == 0
     assert "the step was not timed: several ranks are predicted by a roofline" in said.err
+
+
+def test_rates_that_are_damaged_are_named(assay: Assay, home: Home) -> None:
+    assert "step time\tnot predicted; `assay machine` measures the rates that it needs\n" in assay(*STEP).out
+    home.ready()
+    rates_file(home).write_text('{"cpu": 1}')
+    said = assay(*STEP).out
+    assert f"not predicted: {rates_file(home)} is damaged or has no digest; `assay machine` measures" in said
 
 
 def test_it_is_about_this_machine_only(assay: Assay) -> None:

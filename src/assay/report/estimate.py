@@ -202,13 +202,16 @@ def _time(every: EveryRank) -> dict[str, str]:
 
 def _unknown_time(every: EveryRank) -> str:
     """Return why no step time is predicted, and what to do."""
+    from assay.config import Home
+    from assay.hardware.rates import damaged_files
     from assay.launch.prepare import threads_of
 
     if every.fullest.sheet is not None:
         return f"not predicted; the datasheet has no product in {', '.join(every.fullest.unrated)}"
     threads = threads_of(every.run)
     option = "" if threads is None else f" --threads {threads}"
-    return f"not predicted; `assay machine{option}` measures the rates that it needs"
+    damaged = "".join(f": {path} is damaged or has no digest" for path in damaged_files(Home())[:1])
+    return f"not predicted{damaged}; `assay machine{option}` measures the rates that it needs"
 
 
 def _around(answer: "Estimate") -> dict[str, str]:
