@@ -45,11 +45,11 @@ def test_a_step_that_cannot_be_timed_says_why(assay: Assay) -> None:
 
 
 def test_rates_that_are_damaged_are_named(assay: Assay, home: Home) -> None:
-    assert "step time\tnot predicted; `assay machine` measures the rates that it needs\n" in assay(*STEP).out
+    assert "step time\tnot predicted; `assay machine --threads 1` measures the rates that it needs\n" in assay(*STEP).out
     home.ready()
     rates_file(home).write_text('{"cpu": 1}')
     said = assay(*STEP).out
-    assert f"not predicted: {rates_file(home)} is damaged or has no digest; `assay machine` measures" in said
+    assert f"not predicted: {rates_file(home)} is damaged or has no digest; `assay machine --threads 1`" in said
 
 
 def test_it_is_about_this_machine_only(assay: Assay) -> None:
