@@ -115,7 +115,7 @@ def test_an_absent_device_is_answered_by_its_datasheet(assay: Assay) -> None:
         assert text in said.out
 
 
-def test_what_fits_nowhere_leaves_no_prepared_text(assay: Assay, home: Home, tmp_path: Path) -> None:
+def test_a_recommendation_that_is_refused_leaves_no_prepared_text(assay: Assay, home: Home, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("to be or not to be " * 200)
     words = (*RUN, f"data.path={tmp_path / 'text.txt'}", "data.tokenizer=char")
     refused = assay("recommend", *words, "--memory", "4")
