@@ -192,8 +192,7 @@ def _time(every: EveryRank) -> dict[str, str]:
             host, device = map(format_seconds, found.apart)
             rows["host and device, at the same time"] = f"{host} to queue the step, {device} on the device"
         return rows
-    together = "" if len(every.ranks) == 1 else " of all ranks"
-    machine = every.fullest.machine
+    together, machine = "" if len(every.ranks) == 1 else " of all ranks", every.fullest.machine
     rates = machine.rates[machine.device(every.run.device)]
     time = with_factor(found.seconds, found.factor)
     rows = {f"step time{together}, a roofline at the rates measured here": time}
@@ -208,8 +207,7 @@ def _unknown_time(every: EveryRank) -> str:
 
     if every.fullest.sheet is not None:
         return f"not predicted; the datasheet has no product in {', '.join(every.fullest.unrated)}"
-    threads = threads_of(every.run)
-    option = "" if threads is None else f" --threads {threads}"
+    option = "" if (threads := threads_of(every.run)) is None else f" --threads {threads}"
     damaged = "".join(f": {path} is damaged or has no digest" for path in damaged_files(Home())[:1])
     return f"not predicted{damaged}; `assay machine{option}` measures the rates that it needs"
 
