@@ -6,8 +6,10 @@ import pytest
 
 from assay.config import DataConfig, Home
 from assay.data import prepare
+from assay.data.compressed import RECORD_FORMS
 from assay.data.corpora import Tally, files_by_split
 from assay.data.documents import FileDocuments
+from assay.data.records import _READERS
 
 CARD = "---\ndataset_info: {}\n---\n# A data set\n"
 
@@ -23,7 +25,7 @@ def folder(place: Path, *names: str) -> Path:
 def splits(place: Path) -> tuple[dict[str, list[str]], list[tuple[str, int]]]:
     tally = Tally()
     found = files_by_split(str(place), tally)
-    names = {split: [one.relative_to(place).as_posix() for one in files] for split, files in found.items()}
+    names = {split: [one.relative_to(place).as_posix() for one in files] for split, files in found.items() if split}
     return names, [(remark.reason, remark.count) for remark in tally.remarks()]
 
 
@@ -59,6 +61,10 @@ def test_names_of_files_and_folders_tell_splits(tmp_path: Path, names: tuple[str
 )
 def test_other_folders_have_none(tmp_path: Path, names: tuple[str, ...]) -> None:
     assert splits(folder(tmp_path, *names)) == ({}, [])
+
+
+def test_every_form_of_records_has_a_reader() -> None:
+    assert _READERS.keys() == RECORD_FORMS
 
 
 def test_a_clone_of_the_hub_is_trained_on_its_training_split_alone(home: Home, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
@@ -86,10 +86,6 @@ class Tally:
         for path in paths:
             self.add(reason, path, path.stat().st_size)
 
-    def join(self, other: "Tally") -> None:
-        """Take the remarks of a tally that has no reason of this one's."""
-        self._remarks |= other._remarks
-
     @property
     def parts(self) -> int:
         """Number of all parts that were counted."""
@@ -109,11 +105,11 @@ _CACHE = "cache-"
 _SPLITS = "dataset_dict.json"
 _VALIDATION = ("validation", "valid", "val", "dev")
 _SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "validation": (*_VALIDATION, "validate"),
-    "test": ("test", "testing", "eval", "evaluation"),
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys((*_VALIDATION, "validate"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
-_SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(word for words in _SPLIT_WORDS.values() for word in words)})(?![a-z])")
+_SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(_SPLIT_WORDS)})(?![a-z])")
 _CARD = re.compile(
     r"README(\.\w+)?|LICEN[SC]E(\.\w+)?|NOTICE(\.\w+)?|CITATION\.cff|dataset_infos?\.json|.*\.py", re.IGNORECASE
 )
@@ -163,7 +159,8 @@ def folder_files(folder: Path, tally: Tally, left_out: Collection[str] = ()) -> 
         folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
         for linked in sorted(Path(place, name) for name in folders if Path(place, name).is_symlink()):
             tally.add(LINKED_FOLDER, linked)
-        arrows, listed = {name for name in names if name.endswith(".arrow")}, _listed_data(Path(place))
+        arrows = {name for name in names if name.endswith(".arrow")}
+        listed = _listed_data(Path(place)) if _STATE in names else None
         saved = _METADATA & set(names) if arrows or listed is not None else set()
         for path in sorted(Path(place, name) for name in names if not name.startswith(".")):
             if not path.is_file():
@@ -194,12 +191,14 @@ def _listed_data(folder: Path) -> set[str] | None:
 def files_by_split(path: str, tally: Tally) -> dict[str, list[Path]]:
     """Return the files of each split of a data set: of `train`, `validation` and `test`, or else by its own name.
 
-    Empty if the path is no folder with splits. Raises `UsageError` if a list of splits is damaged or has no `train`.
+    Files of a path without splits have the empty name. Raises `UsageError` as `files_at`, and if a list of splits is
+    damaged or has no `train`.
     """
     folder = absolute(path)
     if saved := _saved_splits(folder):
         return {name: files_at(str(place), tally) for name, place in saved.items()}
-    return _named_splits(folder, tally) if os.path.isdir(folder) else {}
+    files = files_at(path, tally)
+    return (os.path.isdir(folder) and _named_splits(folder, files, tally)) or {"": files}
 
 
 def _saved_splits(folder: Path) -> dict[str, Path]:
@@ -218,13 +217,12 @@ def _saved_splits(folder: Path) -> dict[str, Path]:
     return {"validation" if name == validation else name: place for name, place in found.items()}
 
 
-def _named_splits(folder: Path, tally: Tally) -> dict[str, list[Path]]:
+def _named_splits(folder: Path, files: Sequence[Path], tally: Tally) -> dict[str, list[Path]]:
     """Return the records of each split by their names; without names, all records beside a card are `train`.
 
     Empty unless all other files are a card and its kind.
     """
-    root, seen = folder.absolute(), Tally()
-    files = folder_files(folder, seen)
+    root = folder.absolute()
     records = [one for one in files if form_of(one) in RECORD_FORMS and not _CARD.fullmatch(one.name)]
     beside = sorted(set(files) - set(records))
     if not records or not all(_CARD.fullmatch(one.name) for one in beside):
@@ -236,7 +234,6 @@ def _named_splits(folder: Path, tally: Tally) -> dict[str, list[Path]]:
         found = {"train": records}
     if "train" not in found or "" in found or not (beside or len(found) > 1):
         return {}
-    tally.join(seen)
     tally.add_files(METADATA, beside)
     return found
 
@@ -246,7 +243,7 @@ def _split_of(path: PurePath) -> str | None:
     for name in (path.name, *(one.name for one in path.parents)):
         told = _SPLIT_WORD.search(name.lower())
         if told is not None:
-            return next(split for split, words in _SPLIT_WORDS.items() if told[1] in words)
+            return _SPLIT_WORDS[told[1]]
     return None
 
 
@@ -327,10 +324,10 @@ def _list_path(path: str, *, tested: bool) -> CorpusListing:
     if os.path.isfile(train) and os.path.isfile(validation):
         return _list_texts(path, train, validation, test if tested else None)
     tally = Tally()
-    if splits := files_by_split(path, tally):
+    splits = files_by_split(path, tally)
+    if "" not in splits:
         return _list_splits(path, splits, tally, tested=tested)
-    found = tuple(files_at(path, tally))
-    return CorpusListing(path, found, lenient=os.path.isdir(folder), remarks=tally.remarks())
+    return CorpusListing(path, tuple(splits[""]), lenient=os.path.isdir(folder), remarks=tally.remarks())
 
 
 def _list_texts(path: str, train: Path, validation: Path, test: Path | None) -> CorpusListing:

@@ -19,7 +19,7 @@ from typing import Any
 from assay.config import DataConfig
 from assay.config.base import absolute
 from assay.data.compressed import RECORD_FORMS, form_of
-from assay.data.corpora import NULL, OTHER_SPLIT, Tally, files_at, files_by_split
+from assay.data.corpora import NULL, OTHER_SPLIT, Tally, files_by_split
 from assay.data.records import ReadingRules
 from assay.data.sources import documents
 from assay.errors import UsageError, first_line
@@ -64,7 +64,7 @@ class FileDocuments:
     def __init__(self, path: str, config: DataConfig, limit_bytes: int | None = None) -> None:
         place, listed = absolute(path), Tally()
         splits = files_by_split(path, listed)
-        self._files = splits.pop("train", []) or files_at(path, listed)
+        self._files = splits.pop("" if "" in splits else "train")
         for other in splits.values():
             listed.add_files(OTHER_SPLIT, other)
         self._listed = listed.remarks()

@@ -192,10 +192,10 @@ def _time(every: EveryRank) -> dict[str, str]:
             host, device = map(format_seconds, found.apart)
             rows["host and device, at the same time"] = f"{host} to queue the step, {device} on the device"
         return rows
-    together, machine = "" if len(every.ranks) == 1 else " of all ranks", every.fullest.machine
+    together = "" if len(every.ranks) == 1 else " of all ranks"
+    machine = every.fullest.machine
     rates = machine.rates[machine.device(every.run.device)]
-    time = with_factor(found.seconds, found.factor)
-    rows = {f"step time{together}, a roofline at the rates measured here": time}
+    rows = {f"step time{together}, a roofline at the rates measured here": with_factor(found.seconds, found.factor)}
     return {**rows, "caution, these rates": rates.caveat} if rates.caveat else rows
 
 

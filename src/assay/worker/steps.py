@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 from assay.instruments.memory.resident_memory import keep_freed_memory
 from assay.optimizations import Optimization
-from assay.proofs import dropout
-from assay.proofs.unchanged import left_settings
 from assay.step.program import Step
 from assay.training.loop import Loop, take_step
 from assay.training.probes import ActivationNorms
@@ -22,7 +20,7 @@ from assay.values.recorder import STEPS
 from assay.worker.blocks import PieceKind, plan, steps_left
 from assay.worker.observer import RunObserver
 from assay.worker.phases import Phases
-from assay.worker.proof.ending import traced_step
+from assay.worker.proof.ending import faults_of, traced_step
 from assay.worker.proof.middle import Middle
 from assay.worker.result import RunFindings
 
@@ -168,9 +166,7 @@ class ProvenSteps:
         own = [
             f"{one.optimization} took no effect: {one.observed}" for one in self._findings.evidence if not one.verdict
         ]
-        stream = ranks.noise(self._loop.step.program.parallel.sequence_parts)
-        common = dropout.common_masks(trace, stream, ranks.gather)
-        own += [text for text in (dropout.fault(trace, run), common, left_settings(trace, run)) if text]
+        own += faults_of(trace, self._loop.step, run, ranks)
         missing = [said for said in ranks.gather(own[0] if own else "") if said]
         if missing:
             raise NoEffect(missing[0])

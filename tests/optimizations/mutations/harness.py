@@ -23,8 +23,7 @@ from assay.instruments.step_trace import StepTracer
 from assay.optimizations import optimizations_of, resolve_run
 from assay.parallel.dtensor import local
 from assay.parallel.process_rank import ALONE, Ranks
-from assay.proofs import dropout
-from assay.proofs.unchanged import differences, left_settings
+from assay.proofs.unchanged import differences
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.build import baseline, build
@@ -35,6 +34,7 @@ from assay.training.queued_step import Taken
 from assay.training.step_record import StepRecord
 from assay.training.stops import WrongValues
 from assay.values.rate_rule import LearningRates
+from assay.worker.proof.ending import faults_of
 from assay.worker.proof.moved import digests, frozen_that_moved, state_fault, unmoved_parameters
 from optimizations.mutations.mutant import LATE, Break
 from optimizations.mutations.values import ValueRecord
@@ -154,10 +154,8 @@ def _judged(
     trace = tracer.trace(records[-1].loss, records[-1].tokens)
     evidence = [one.verify(trace, run) for one in optimizations_of(run)]
     found.fail(part, *(one.observed for one in evidence if not one.verdict))
-    found.fail(part, dropout.fault(trace, run), left_settings(trace, run))
+    found.fail(part, *faults_of(trace, step, resolve_run(run), ranks))
     found.fail(part, *_wrong_rates(run, records))
-    stream = ranks.noise(step.program.parallel.sequence_parts)
-    found.fail(part, dropout.common_masks(trace, stream, ranks.gather))
     found.seen[part] = [(one.loss, one.log_gradient_norm, one.learning_rate, one.loss_scale) for one in records]
     found.seen[f"{part}, operations"] = json.loads(trace.model_dump_json(exclude=_UNSTEADY))
     return trace

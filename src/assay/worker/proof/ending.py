@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from assay.config import ResolvedRun
 from assay.instruments.gradient_scale import noting
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Optimization
@@ -81,6 +82,16 @@ def has_trained(loop: Loop, initial: Mapping[str, int], ranks: Ranks, watched: i
     _raise_first(ranks, fault)
 
 
+def faults_of(trace: Trace, step: Step, run: ResolvedRun, ranks: Ranks) -> list[str]:
+    """Return what is wrong with a traced step beside its techniques: dropout, masks of ranks, settings that stay.
+
+    All ranks must call it.
+    """
+    stream = ranks.noise(step.program.parallel.sequence_parts)
+    common = dropout.common_masks(trace, stream, ranks.gather)
+    return [text for text in (dropout.fault(trace, run), common, left_settings(trace, run)) if text]
+
+
 def prove_at_end(
     loop: Loop, findings: RunFindings, optimizations: Sequence[Optimization], observer: RunObserver
 ) -> None:
@@ -108,9 +119,7 @@ def prove_at_end(
     was = "took no effect" if first else "was proven at the beginning and not at the end"
     lost = [f"{one.optimization} {was}: {one.observed}" for one in proofs]
     faults = [text for text, one in zip(lost, proofs, strict=True) if not one.verdict]
-    stream = ranks.noise(loop.step.program.parallel.sequence_parts)
-    common = dropout.common_masks(found, stream, ranks.gather)
-    faults += [text for text in (dropout.fault(found, run), common, left_settings(found, run)) if text]
+    faults += faults_of(found, loop.step, run, ranks)
     if findings.trace is not None and not faults:
         after_another = findings.first_step_seconds is not None  # a first step also pays for one-time costs
         changed = after_another and differences(findings.trace, found, mixture=run.model.n_expert is not None)
