@@ -72,11 +72,11 @@ def addresses(home: Path, base: str) -> Iterator[tuple[str, str]]:
 
 
 def small(picture: bytes) -> bytes:
-    """Return a picture with at most 256 colours, which is half as large."""
+    """Return a picture with 64 colours, which is a third as large."""
     from PIL import Image
 
     made = io.BytesIO()
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(256).save(made, "PNG", optimize=True)
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(64).save(made, "PNG", optimize=True)
     return made.getvalue()
 
 

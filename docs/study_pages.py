@@ -3,6 +3,7 @@
     python docs/study_pages.py [NAME …]              write it for all of them, or for some
     python docs/study_pages.py --check [NAME …]      name the files that differ
     python docs/study_pages.py --pages DIR [NAME …]  write each page, with its data, into DIR/NAME
+    python docs/study_pages.py --pack [NAME …]       write each record anew, with the digits that its page needs
 
 `docs/studies/NAME/study.tar.xz` has the sealed record of a study, from which all else comes. The part of its README
 below `MARK` is written from it, and so are its figures; the text above is ours. Two studies of scaling have no record:
@@ -17,7 +18,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,14 +26,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assay.api import scaling
-from assay.api.runs import import_archive
+from assay.api.runs import export_archive, import_archive
 from assay.api.study import show
 from assay.config import Home
+from assay.records.study import CellResult, ComparisonRecord
 from assay.report import view
 from assay.report.kit.drawing import LIGHT, PRINTED
 from assay.report.kit.view import write_page
 from assay.report.study.handout import Handout, answer_blocks, handout, markdown_block
 from assay.scaling.points import read_points
+from assay.studies.folder import find
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +51,8 @@ LAW = "droppo"
 """The law that both studies of scaling had chosen before they had results."""
 DOTS = 80
 """Dots an inch of a README's figures."""
+LOSS_DIGITS, TIME_DIGITS = 5, 4
+"""Digits of a step's loss and seconds in a packed record."""
 
 
 @contextmanager
@@ -64,6 +69,49 @@ def page_files(archive: Path) -> dict[str, bytes]:
     with _opened(archive) as (shown, home):
         place = write_page(shown, home).parent
         return {name: (place / name).read_bytes() for name in PAGE}
+
+
+def packed(archive: Path) -> bytes:
+    """Return the archive of a study with fewer digits in its curves, which are most of it.
+
+    Raises `ValueError` if its answer would be another one.
+    """
+    with _opened(archive) as (shown, home):
+        folder = find(home, shown.comparison.record.id)
+        whole = folder.record()
+        assert whole is not None
+        folder.write_record(_with_fewer_digits(whole))
+        again: StudyView = view(show(folder.id, home))  # type: ignore[assignment]
+        if list(_told(again.values())) != list(_told(shown.values())):
+            raise ValueError(f"{archive}: its answer needs more digits")
+        export_archive(home.root / ARCHIVE, studies=shown.comparison.record.id, without_runs=True, home=home)
+        return (home.root / ARCHIVE).read_bytes()
+
+
+def _with_fewer_digits(record: ComparisonRecord) -> ComparisonRecord:
+    cells, nudged = (tuple(map(_of_fewer_digits, some)) for some in (record.cells, record.nudged))
+    return record.model_copy(update={"cells": cells, "nudged": nudged})
+
+
+def _of_fewer_digits(one: CellResult) -> CellResult:
+    losses = tuple(loss if loss is None else float(f"{loss:.{LOSS_DIGITS}g}") for loss in one.curve.train_loss)
+    seconds = tuple(float(f"{spent:.{TIME_DIGITS}g}") for spent in one.curve.step_seconds)
+    return one.model_copy(
+        update={"curve": one.curve.model_copy(update={"train_loss": losses, "step_seconds": seconds})}
+    )
+
+
+def _told(answer: object) -> Iterator[object]:
+    """Yield what an answer says: its words, and its numbers to three digits."""
+    if isinstance(answer, Mapping):
+        for name, one in answer.items():
+            yield name
+            yield from _told(one)
+    elif isinstance(answer, list | tuple):
+        for one in answer:
+            yield from _told(one)
+    else:
+        yield f"{answer:.3g}" if isinstance(answer, float) else answer
 
 
 def readable(folder: Path) -> dict[str, bytes]:
@@ -181,6 +229,10 @@ def main(words: list[str]) -> int:
     folders = [STUDIES / name for name in names] or sorted(one.parent for one in STUDIES.glob("*/README.md"))
     if pages is not None:
         write_pages(folders, pages)
+        return 0
+    if "--pack" in words:
+        for archive in (folder / ARCHIVE for folder in folders if (folder / ARCHIVE).exists()):
+            archive.write_bytes(packed(archive))
         return 0
     different = []
     for folder in folders:

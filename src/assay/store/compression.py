@@ -15,6 +15,8 @@ _MOST_MEMORY = 128 << 20
 """Bytes that decompression may take; xz takes 65 MiB at its highest level."""
 _MAGIC = b"\xfd7zXZ\x00"
 _PIECE = 1 << 16
+_TEXT = ({"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0},)
+"""Records are text, whose bytes follow from the one before and not from their place among four."""
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """Errors of a compressed file that is damaged or cut off."""
@@ -29,7 +31,7 @@ def is_compressed(path: Path) -> bool:
 def compress_into(raw: IO[bytes], path: Path) -> IO[bytes]:
     """Return a stream that compresses into another, as the name of the file says. Equal bytes give equal bytes."""
     if path.suffix == ".xz":
-        return lzma.LZMAFile(raw, "wb")
+        return lzma.LZMAFile(raw, "wb", filters=_TEXT)
     return cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0))
 
 
