@@ -116,11 +116,16 @@ def test_a_law_that_rises_with_data_says_so() -> None:
     assert "The fitted loss rises with tokens" in " ".join(map(str, view(found).blocks()))
 
 
-def test_an_optimum_far_from_the_points_is_none_of_theirs() -> None:
-    alone = fit_law(replace(POINTS, loss=1.8 + 400 / POINTS.parameters**0.34), HOFFMANN, draws=20, hold_out=False)
+@pytest.mark.parametrize(
+    ("slope", "refusal"), [(1e-6, "no best size is near the sizes of your points"), (-1e-6, "no size is best under")]
+)
+def test_an_optimum_far_from_the_points_is_none_of_theirs(slope: float, refusal: str) -> None:
+    """A fit of losses that do not depend on data has any small slope: its sign differs from processor to processor."""
+    law = HOFFMANN.of(0.9, 400.0, 0.9, 0.34, slope)
+    alone = FittedLaw(FitResult(law, 0.0, replace(POINTS, loss=law.losses(POINTS))), (law,) * 20, dropped=0)
     assert not alone.supports_optimum
     assert "No best size is near" in " ".join(map(str, view(alone).blocks()))
-    with pytest.raises(UsageError, match="no best size is near the sizes of your points"):
+    with pytest.raises(UsageError, match=refusal):
         frontier_of(alone, "your points")
     assert fit_law(POINTS, HOFFMANN, draws=20, hold_out=False).supports_optimum
 

@@ -249,9 +249,9 @@ def _likelihood(found: FittedLaw) -> str:
 
 
 def _optimum(found: FittedLaw) -> Iterator[str]:
-    flops = float(found.fit.points.flops.max())
-    best = found.law.form.optimum(found.law.values, flops)
-    if best is not None and not found.supports_optimum:
+    flops, form = float(found.fit.points.flops.max()), found.law.form
+    best = form.optimum(found.law.values, flops)
+    if form.may_have_optimum and not found.supports_optimum:
         yield "No best size is near the sizes of these points, so they do not show how large a model should be."
     elif best is not None:
         parameters, tokens = best

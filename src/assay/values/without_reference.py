@@ -187,20 +187,37 @@ class _Sums:
     rounding: float = 0.0
     """Σ u·|w·X|"""
 
-    def add(self, error: Tensor, part: Tensor, rounding: Tensor) -> None:
-        """Take in the elements of a tensor, each with the largest error of its rounding."""
-        products, square = error * part, float(part.square().sum())
-        self.product += float(products.sum())
-        self.square += square
-        self.variance += float(products.square().sum())
-        self.structured += float(error.square().sum()) * square / min(part.shape, default=1)
-        self.rounding += float((rounding * part.abs()).sum())
+    @classmethod
+    def of(cls, error: Tensor, part: Tensor, rounding: Tensor) -> "_Sums":
+        """Return the sums over a tensor's elements, each with the largest error of its rounding."""
+        products, square = error * part, _square(part)
+        return cls(
+            product=float(products.sum()),
+            square=square,
+            variance=_square(products),
+            structured=_square(error) * square / min(part.shape, default=1),
+            rounding=float((rounding * part.abs()).sum()),
+        )
+
+    def add(self, more: "_Sums") -> None:
+        """Take in the sums over other elements."""
+        self.product += more.product
+        self.square += more.square
+        self.variance += more.variance
+        self.structured += more.structured
+        self.rounding += more.rounding
 
     def judged(self, part: str, name: str, step: int) -> Judged:
         """Judge the part's share of the error."""
         allowed = (_PART_DEVIATIONS * self.variance**0.5 + self.structured**0.5 + self.rounding) / self.square
         error, least = abs(self.product) / self.square, _SIZE_ERROR if part == "step" else _DECAY_ERROR
         return Judged("step" if part == "step" else "decay", name, step, error, over(error, least + allowed))
+
+
+def _square(tensor: Tensor) -> float:
+    """Return the sum of the squares of all elements, without a tensor of them."""
+    flat = tensor.reshape(-1)
+    return float(flat @ flat)
 
 
 class UpdateParts:
@@ -227,14 +244,15 @@ class UpdateParts:
         self._sums: dict[tuple[str, str, int], _Sums] = defaultdict(_Sums)
         """Sums by part, by the name of a tensor or of a kind, and by step."""
 
-    def add(self, name: str, step: int, rate: float, before: Tensor, found: Tensor, replayed: Tensor) -> None:
+    def add(self, name: str, step: int, rate: float, before: Tensor, after: Tensor, replayed: Tensor) -> None:
         """Take in the update of one tensor in one step, at its learning rate."""
         weight, wanted = before.double(), replayed.double()
-        error, rounding = found.double() - wanted, unit_roundoff(found.dtype) * wanted.abs()
+        error, rounding = after.double() - wanted, unit_roundoff(after.dtype) * wanted.abs()
         kind = "all tensors by element" if self._rule.by_element(name, before) else "all other tensors"
         for part, rest in _less_earlier(self._parts(weight, wanted - weight, rate)):
-            self._sums[part, name, self._first].add(error, rest, rounding)
-            self._sums[part, kind, step].add(error, rest, rounding)
+            found = _Sums.of(error, rest, rounding)
+            self._sums[part, name, self._first].add(found)
+            self._sums[part, kind, step].add(found)
 
     def judged(self) -> Iterator[Judged]:
         """Judge each part of each tensor, and of the tensors of a kind together."""
@@ -244,8 +262,10 @@ class UpdateParts:
     def _parts(self, weight: Tensor, moved: Tensor, rate: float) -> Iterator[tuple[str, Tensor]]:
         """Yield a replayed step, its decay, and what was spared of it; a cautious step never opposes its decay."""
         whole = -rate * self._rule.decay(weight) * weight
-        spared = moved * weight > 0
-        decay = whole.masked_fill(spared, 0.0) if self._rule.cautious else whole
+        if not self._rule.cautious:
+            yield from (("step", moved - whole), ("decay", whole))
+            return
+        decay = whole.masked_fill(moved * weight > 0, 0.0)
         yield from (("step", moved - decay), ("decay", decay), ("spared", whole - decay))
 
 
@@ -255,8 +275,8 @@ def _less_earlier(parts: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Te
     for name, part in parts:
         rest = part
         for one in earlier:
-            rest = rest - (rest * one).sum() / one.square().sum() * one
-        if float(rest.square().sum()) > _ALONG * float(part.square().sum()):
+            rest = rest - (rest * one).sum() / _square(one) * one
+        if _square(rest) > _ALONG * _square(part):
             earlier.append(rest)
             yield name, rest
 

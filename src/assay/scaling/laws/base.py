@@ -112,6 +112,11 @@ class Form(ABC):
         return None
 
     @property
+    def may_have_optimum(self) -> bool:
+        """True if a law of this form has such an optimum where its loss falls with both size and data."""
+        return type(self).optimum is not Form.optimum
+
+    @property
     def least_points(self) -> int:
         """Fewest points of a fit: one more than constants."""
         return len(self.constants) + 1
@@ -163,7 +168,7 @@ class Law:
         found = self.form.optimum(self.values, flops)
         if found is not None:
             return found
-        if type(self.form).optimum is Form.optimum:
+        if not self.form.may_have_optimum:
             raise UsageError(f"the law {self.form.name} has no best size for a compute; hoffmann has one")
         raise UsageError(
             f"no size is best under this fit of {self.form.name}, because its loss does not fall with both size and "
