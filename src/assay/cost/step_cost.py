@@ -64,6 +64,8 @@ class Backward:
     """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
     frozen: frozenset[str] = frozenset()
     """Names of the parameters that are not trained: they have no gradient, and no optimizer state."""
+    packed: Mapping[str, Tensor] = field(default_factory=dict)
+    """Frozen weights that are kept in fewer bits, by name, in the shape and dtype of their numbers."""
     accumulated_together: tuple[str, ...] = ()
     """Modules whose weight gradients are all accumulated when the module's backward has finished."""
 
@@ -303,7 +305,8 @@ class Cost:
     @property
     def spared_bytes(self) -> int:
         """Bytes of the gradients and of the optimizer state that frozen weights would have."""
-        frozen = {name: one for name, one in self.pieces.items() if name in self.backward.frozen}
+        whole = {**self.pieces, **self.backward.packed}
+        frozen = {name: one for name, one in whole.items() if name in self.backward.frozen}
         return sum(one.nbytes for one in (*frozen.values(), *self.optimizer.rule.state(frozen)))
 
     @cached_property

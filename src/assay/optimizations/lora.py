@@ -58,6 +58,10 @@ class Lora(Optimization):
     """Linear layers of the blocks that have an adapter: `attention` as in the paper, `mlp`, or both (PEFT's
     `target_modules=all-linear`)."""
 
+    base: Literal["model", "nf4"] = "model"
+    """Form of the weights that have an adapter: as the model's, or `nf4`, in 4 bits a number and a scale for each block
+    of 64 (QLoRA)."""
+
     title: ClassVar = "low-rank adapters (LoRA)"
     stage: ClassVar = Stage.ADAPTER
     numerics: ClassVar = Numerics.DIFFERENT_TRAINING
@@ -75,6 +79,10 @@ class Lora(Optimization):
     def scale(self) -> float:
         """Factor on an adapter's result."""
         return self.alpha / self.rank
+
+    @property
+    def _packs(self) -> bool:
+        return self.base == "nf4"
 
     def excludes(self, run: ResolvedRun) -> Mapping[str, str]:
         wide = max(prod(one) for one in self._adapters(run.model).shapes(run.model).values())
@@ -102,17 +110,19 @@ class Lora(Optimization):
         return ("lora trains adapters beside random weights, which learns little; set model.init_from to trained ones",)
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        return adapt_ledger(cost, adapted_layers(run.model, self.targets), self.rank)
+        return adapt_ledger(cost, adapted_layers(run.model, self.targets), self.rank, packs=self._packs)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.model.adapted_linear import adapt, begin_adapters
+        from assay.model.adapted_linear import adapt, begin_adapters, pack_frozen
 
         for part in program.parts:
             adapt(part, adapted_layers(run.model, self.targets), self.rank, self.scale)
         names = (name for part in program.parts for name, _ in part.named_parameters())
         initialize = begin_adapters(program.weights.initialize, run.seed)
         frozen = frozenset(name for name in names if not is_adapter(name))
-        return replace(program, weights=replace(program.weights, initialize=initialize, frozen=frozen))
+        packed = {name: one for part in program.parts for name, one in pack_frozen(part).items()} if self._packs else {}
+        weights = replace(program.weights, initialize=initialize, frozen=frozen, packed=packed)
+        return replace(program, weights=weights)
 
     def expect(self, expected: Expected, run: ResolvedRun) -> Expected:
         return expected.changed(adapters=self._adapters(run.model)).loosened(gradients=REASSOCIATED)
@@ -132,4 +142,5 @@ class Lora(Optimization):
         return self.evidence(observed, right == shapes.keys() == trained == updated)
 
     def _adapters(self, model: ModelConfig) -> Adapters:
-        return Adapters(layers=adapted_layers(model, self.targets), rank=self.rank, scale=self.scale)
+        layers = adapted_layers(model, self.targets)
+        return Adapters(layers=layers, rank=self.rank, scale=self.scale, packs=self._packs)
