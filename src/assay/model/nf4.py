@@ -39,7 +39,6 @@ class Packing:
             _pack_into(ours, theirs)
         return packed
 
-    @torch.no_grad()
     def unpack(self, packed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the matrix; numbers are float32, and then rounded to `dtype`."""
         values = torch.empty(self.shape, dtype=dtype, device=packed.device)
@@ -79,8 +78,10 @@ def packed_linear(x: Tensor, packed: Tensor, bias: Tensor | None, packing: Packi
     device, dtype = x.device.type, x.dtype
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
-    narrow = None if bias is None else bias.to(dtype)
-    return UnpackedProduct.apply(packing.unpack(packed, dtype), packed, packing, x.to(dtype), narrow)
+    # Nothing but the call holds the matrix and the casts, which are made in this order.
+    return UnpackedProduct.apply(
+        packing.unpack(packed, dtype), packed, packing, x.to(dtype), None if bias is None else bias.to(dtype)
+    )
 
 
 class UnpackedProduct(torch.autograd.Function):

@@ -66,8 +66,15 @@ def adapt_ledger(cost: "Cost", adapted: Iterable[str], rank: int, *, packs: bool
     def rewritten() -> Iterator[Operation]:
         for one in cost.tape:
             layer = layers_of.get(one.inputs[1]) if len(one.inputs) > 1 and one.kind == "contraction" else None
-            number_bytes = cost.kernels.number_bytes
-            yield from (one,) if layer is None else _beside(one, layer, values, number_bytes, packs=packs)
+            if layer is None:
+                yield one
+                continue
+            x = values[one.inputs[0]]
+            rows = alter(x, name=f"{x.name} as rows", view_of=x.name)
+            if rows.name not in values:
+                values[rows.name] = rows
+                yield _flatten(one.site, rows)
+            yield from _beside(one.reading({x.name: rows.name}), layer, values, cost.kernels.number_bytes, packs=packs)
 
     tape, pieces = tuple(rewritten()), _with_adapters(cost.pieces, layers_of, rank)
     whole = {name: cost.pieces[name] for name in layers_of} if packs else {}
@@ -90,6 +97,19 @@ def _with_adapters(named: dict[str, Tensor], layers_of: dict[str, str], rank: in
                 found[bias.name] = bias
             found |= _adapter(layer, tensor, rank)
     return found
+
+
+def _flatten(site: str, rows: Tensor) -> Operation:
+    """The view of an input as rows, at which gradients of all its layers are added up before any other."""
+    return Operation(
+        name="aten.view",
+        site=site,
+        kind="movement",
+        inputs=(rows.view_of or "",),
+        outputs=(rows,),
+        gradients=(layers.ALIAS,),
+        backward="ViewBackward",
+    )
 
 
 def _beside(
