@@ -7,6 +7,7 @@ The paper rounds the scales to 8 bits as well (double quantization, 0.37 bits a 
 change them, so a checkpoint would need the packed form.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -35,17 +36,20 @@ class Packing:
         """Return the nearest packed matrix: codes of the levels nearest to each number over its block's largest."""
         packed = torch.empty(self.packed_shape, dtype=torch.uint8, device=values.device)
         blocks = values.float().reshape(-1, BLOCK)
-        for theirs, ours in zip(blocks.split(BLOCKS_AT_ONCE), packed.split(BLOCKS_AT_ONCE), strict=True):
+        for ours, theirs in _some_at_once(packed, blocks):
             _pack_into(ours, theirs)
         return packed
 
     def unpack(self, packed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the matrix; numbers are float32, and then rounded to `dtype`."""
         values = torch.empty(self.shape, dtype=dtype, device=packed.device)
-        blocks = values.view(-1, BLOCK)
-        for theirs, ours in zip(packed.split(BLOCKS_AT_ONCE), blocks.split(BLOCKS_AT_ONCE), strict=True):
+        for ours, theirs in _some_at_once(values.view(-1, BLOCK), packed):
             _unpack_into(ours, theirs)
         return values
+
+
+def _some_at_once(ours: Tensor, theirs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(*(torch.split(one, BLOCKS_AT_ONCE) for one in (ours, theirs)), strict=True)
 
 
 def _pack_into(packed: Tensor, blocks: Tensor) -> None:
@@ -79,7 +83,7 @@ def packed_linear(x: Tensor, packed: Tensor, bias: Tensor | None, packing: Packi
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
     # Nothing but the call holds the matrix and the casts, which are made in this order.
-    return UnpackedProduct.apply(
+    return UnpackedProduct.apply(  # type: ignore[no-untyped-call]
         packing.unpack(packed, dtype), packed, packing, x.to(dtype), None if bias is None else bias.to(dtype)
     )
 
@@ -94,7 +98,7 @@ class UnpackedProduct(torch.autograd.Function):
         return F.linear(x, whole, bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, Tensor, None]:
         """Return the input's gradient; matrix and bias are frozen."""
         (packed,) = ctx.saved_tensors
         return None, None, None, gradient @ ctx.packing.unpack(packed, gradient.dtype), None

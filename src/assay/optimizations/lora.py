@@ -27,7 +27,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config import ModelConfig, ResolvedRun
-from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers, is_adapter
+from assay.cost.operation import Tensor as Matrix
+from assay.cost.rewrites.four_bits import BLOCK, INDEXED, LOOKUP, packed, unpackings
+from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers, is_adapter, matrices
+from assay.cost.step_cost import baseline
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 
 _REPLICAS = "use data_parallel, zero_optimizer or fully_sharded"
+_NARROW = "{other} keeps all weights in 16 bits, and lora:base=nf4 packs float32 ones; use bf16_mixed"
 _CODED = 4096
 """Numbers from which torchao keeps a moment in 8 bits."""
 
@@ -95,14 +99,28 @@ class Lora(Optimization):
             "exchanged experts": f"lora adapts a model with all its experts, and {{other}} divides them; {_REPLICAS}",
             "tied weights": "lora keeps given weights frozen, and {other} replaces the head's; leave one of them out",
             "weights of another kind": "lora adapts plain linear layers, and {other} replaces them; use bf16_mixed",
+            **({"16-bit state": _NARROW} if self._packs else {}),
         }
 
     def check(self, run: ResolvedRun, machine: "Machine") -> None:
         if run.model.n_expert is not None and self.targets != "attention":
             raise Conflict("experts are stacks of matrices without adapters; use lora:targets=attention")
+        if self._packs:
+            self._check_packed(run)
         smallest = min(run.model.n_embd, run.model.hidden, run.model.heads_width)
         if self.rank > smallest:
             raise Conflict(f"lora:rank={self.rank} is no low rank for layers of {smallest}; choose at most {smallest}")
+
+    def _check_packed(self, run: ResolvedRun) -> None:
+        """Raise `Conflict` if the run's base cannot be packed."""
+        if run.ranks > 1:
+            raise Conflict("lora:base=nf4 runs on one device only; over several ranks use lora:base=model")
+        if run.model.n_expert is not None:
+            raise Conflict("most weights of a mixture are experts, which lora:base=nf4 does not pack; use base=model")
+        for name, one in self._base(run.model).items():
+            if one.elements % BLOCK:
+                sides = "×".join(map(str, one.shape))
+                raise Conflict(f"lora:base=nf4 packs blocks of {BLOCK} numbers, and {name} of {sides} is no multiple")
 
     def remarks(self, run: ResolvedRun) -> tuple[str, ...]:
         if run.model.init_from is not None:
@@ -110,7 +128,7 @@ class Lora(Optimization):
         return ("lora trains adapters beside random weights, which learns little; set model.init_from to trained ones",)
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        return adapt_ledger(cost, adapted_layers(run.model, self.targets), self.rank, packs=self._packs)
+        return self._adapt(cost, run.model)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.model.adapted_linear import adapt, begin_adapters, pack_frozen
@@ -131,7 +149,11 @@ class Lora(Optimization):
         return {name: one.to(weights[name].dtype) for name, one in self._adapters(model).merged(weights).items()}
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        numbers, total = (sum(prod(one.whole_shape) for one in some) for some in (trace.trained, trace.parameters))
+        whole = {name: prod(one.shape) for name, one in self._base(run.model).items()}
+        numbers, total = (
+            sum(whole.get(one.name) or prod(one.whole_shape) for one in some)
+            for some in (trace.trained, trace.parameters)
+        )
         trained, updated = ({one.name for one in some} for some in (trace.trained, trace.optimizer.updates))
         shapes = self._adapters(run.model).shapes(run.model)
         right = {one.name for one in trace.trained if one.whole_shape == shapes.get(one.name)}
@@ -139,7 +161,32 @@ class Lora(Optimization):
             f"{numbers} of {total} parameters trained, in {len(right)} of {len(shapes)} matrices of adapters of rank "
             f"{self.rank}; {len((trained | updated) - right)} other weights trained or updated"
         )
-        return self.evidence(observed, right == shapes.keys() == trained == updated)
+        verdict = right == shapes.keys() == trained == updated
+        if self._packs:
+            said, packs = self._packed(trace, run)
+            observed, verdict = f"{observed}; {said}", verdict and packs
+        return self.evidence(observed, verdict)
+
+    def _packed(self, trace: Trace, run: ResolvedRun) -> tuple[str, bool]:
+        """Return what the trace shows of the packed matrices: their bytes, and how often they were unpacked."""
+        due = {name: packed(one).nbytes for name, one in self._base(run.model).items()}
+        held = {one.name: one.held_bytes for one in trace.parameters if one.dtype == "uint8"}
+        forward, backward = (count * trace.forwards for count in unpackings(self._adapt(baseline(run), run.model).tape))
+        found, again = (trace.count(LOOKUP, phase=phase, dtype=INDEXED) for phase in ("forward", "backward"))
+        said = (
+            f"{len(held)} of {len(due)} matrices in {sum(held.values())} of {sum(due.values())} bytes; {found} of "
+            f"{forward} lookups in forward and {again} of {backward} in backward"
+        )
+        return said, held == due and (found, again) == (forward, backward)
+
+    def _base(self, model: ModelConfig) -> "Mapping[str, Matrix]":
+        """Return the matrices that are packed, by name, in their own shapes; none if they stay as they are."""
+        names = (f"{layer}.weight" for layer in adapted_layers(model, self.targets)) if self._packs else ()
+        every = matrices(model)
+        return {name: every[name] for name in names}
+
+    def _adapt(self, cost: "Cost", model: ModelConfig) -> "Cost":
+        return adapt_ledger(cost, adapted_layers(model, self.targets), self.rank, packs=self._packs)
 
     def _adapters(self, model: ModelConfig) -> Adapters:
         layers = adapted_layers(model, self.targets)

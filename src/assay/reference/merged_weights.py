@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from assay.config.base import Frozen
 from assay.config.model import ModelConfig
-from assay.cost.rewrites.four_bits import BLOCK, LARGEST_BYTES, LEVELS
+from assay.cost.operation import Tensor as Matrix
+from assay.cost.rewrites.four_bits import BLOCK, LARGEST_BYTES, LEVELS, packed
 from assay.cost.rewrites.low_rank import A, B, adapters, is_adapter, matrices
 
 if TYPE_CHECKING:
@@ -47,12 +48,9 @@ class Adapters(Frozen):
         """Return the numbers of all weights, of which some are packed."""
         if not self.packs:
             return weights
-        shapes = matrices(model)
-        names = {f"{layer}.weight" for layer in self.layers}
-        return {
-            name: _numbers(weights[name]).reshape(shapes[name].shape) if name in names else weights[name]
-            for name in weights
-        }
+        every = matrices(model)
+        whole = {name: every[name] for name in (f"{layer}.weight" for layer in self.layers)}
+        return {name: _numbers(one, whole[name]) if name in whole else one for name, one in weights.items()}
 
     def merged(self, weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
         """Return the weights of the plain model that computes the same, with the merged ones in float64."""
@@ -77,7 +75,8 @@ def _nearest(weight: "Tensor") -> "Tensor":
     """Return each number's nearest level times the largest number of its block, in float32."""
     found = weight.detach().float().clone().reshape(-1, BLOCK)
     levels = found.new_tensor(LEVELS)
-    for blocks in found.split(_ROWS):
+    for start in range(0, len(found), _ROWS):
+        blocks = found[start : start + _ROWS]
         largest = blocks.abs().amax(1, keepdim=True)
         largest = largest * (largest >= _LEAST)
         scaled = blocks / (largest + (largest == 0))
@@ -86,10 +85,15 @@ def _nearest(weight: "Tensor") -> "Tensor":
     return found.reshape(weight.shape)
 
 
-def _numbers(packed: "Tensor") -> "Tensor":
-    """Return the float32 numbers of packed blocks, 64 a row: the first of a byte's two codes is in its high bits."""
-    largest, octets = packed[:, :LARGEST_BYTES], packed[:, LARGEST_BYTES:].long()
+def _numbers(kept: "Tensor", whole: Matrix) -> "Tensor":
+    """Return the float32 numbers of packed blocks; a weight that is not packed so stays, and is then a wrong one.
+
+    A block has its largest number, and the first of a byte's two codes is in its high bits.
+    """
+    if kept.shape != packed(whole).shape:
+        return kept
+    largest, octets = kept[:, :LARGEST_BYTES], kept[:, LARGEST_BYTES:].long()
     scales = largest.contiguous().view(dtype=largest.float().dtype)
     codes = octets.new_empty(len(octets), BLOCK)
     codes[:, ::2], codes[:, 1::2] = octets // len(LEVELS), octets % len(LEVELS)
-    return scales.new_tensor(LEVELS)[codes] * scales
+    return (scales.new_tensor(LEVELS)[codes] * scales).reshape(whole.shape)

@@ -8,6 +8,7 @@ A product unpacks its whole matrix first, in the dtype in which it multiplies, a
 it again. The codes of some blocks at a time become 32-bit indices, and each index two float32 numbers.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -37,7 +38,8 @@ PAIRS = 256
 """Values of a byte, each of which stands for two levels."""
 LOOKUP = "aten.index_select"
 """Torch's operator by which a byte's two levels are looked up."""
-_PAIR_BYTES = 8
+INDEXED = "int64"
+"""Dtype of the table, in which a byte's two levels are the bits of one number."""
 
 
 def packed(weight: Tensor) -> Tensor:
@@ -45,14 +47,20 @@ def packed(weight: Tensor) -> Tensor:
     return alter(weight, shape=(prod(weight.shape) // BLOCK, PACKED_BYTES), dtype="uint8")
 
 
-def lookups(weight: Tensor) -> int:
-    """Return the number of lookups in which a matrix is unpacked."""
-    return -(-prod(weight.shape) // (BLOCK * BLOCKS_AT_ONCE))
+def unpackings(tape: Iterable[Operation]) -> tuple[int, int]:
+    """Return how many lookups unpack the matrices of a tape in its forward, and in its backward."""
+    lookups = [one for one in tape if one.name == LOOKUP]
+    forward = [one.outputs[0] for one in lookups if one.scratch.forward]
+    return _count(forward), _count(one.scratch.backward[0] for one in lookups if one.scratch.backward)
+
+
+def _count(whole: Iterable[Tensor]) -> int:
+    return sum(-(-prod(one.shape) // (BLOCK * BLOCKS_AT_ONCE)) for one in whole)
 
 
 def with_pairs(cost: "Cost") -> "Cost":
     """Return the ledger with the table of all bytes' levels, which stays on the device."""
-    return replace(cost, buffers=(*cost.buffers, Tensor("levels of a byte", (PAIRS, _PAIR_BYTES), "uint8", False)))
+    return replace(cost, buffers=(*cost.buffers, Tensor("levels of a byte", (PAIRS,), INDEXED, False)))
 
 
 def unpacked_product(linear: Operation, weight: Tensor, tape: Writer) -> list[Operation]:
@@ -64,9 +72,7 @@ def unpacked_product(linear: Operation, weight: Tensor, tape: Writer) -> list[Op
     whole, out = tape.made("unpacked", weight.shape, weight.dtype, batched=False), linear.outputs[0]
     product = tape.made("product", out.shape, out.dtype)
     inside, label = _inside(whole), "UnpackedProductBackward"
-    tape.write(
-        LOOKUP, "movement", (weight,), (whole,), (Gradient.NONE,), scratch=Scratch(inside), autocast="low"
-    )
+    tape.write(LOOKUP, "movement", (weight,), (whole,), (Gradient.NONE,), scratch=Scratch(inside), autocast="low")
     x, _, *bias = linear.inputs
     multiply = alter(
         linear,
