@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from assay.cost.rewrites.four_bits import BLOCK, BLOCKS_AT_ONCE, LARGEST_BYTES, LEVELS, PACKED_BYTES
@@ -95,7 +94,9 @@ class UnpackedProduct(torch.autograd.Function):
     def forward(ctx: Any, whole: Tensor, packed: Tensor, packing: Packing, x: Tensor, bias: Tensor | None) -> Tensor:
         ctx.packing = packing
         ctx.save_for_backward(packed)
-        return F.linear(x, whole, bias)
+        rows = x.flatten(0, -2)
+        out = torch.mm(rows, whole.t()) if bias is None else torch.addmm(bias, rows, whole.t())
+        return out.view(*x.shape[:-1], len(whole))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, Tensor, None]:

@@ -119,8 +119,8 @@ class Lora(Optimization):
             raise Conflict("most weights of a mixture are experts, which lora:base=nf4 does not pack; use base=model")
         for name, one in self._base(run.model).items():
             if one.elements % BLOCK:
-                sides = "×".join(map(str, one.shape))
-                raise Conflict(f"lora:base=nf4 packs blocks of {BLOCK} numbers, and {name} of {sides} is no multiple")
+                sides, layer = "×".join(map(str, one.shape)), name.removesuffix(".weight")
+                raise Conflict(f"lora:base=nf4 packs blocks of {BLOCK} numbers, and {layer} of {sides} is no multiple")
 
     def remarks(self, run: ResolvedRun) -> tuple[str, ...]:
         if run.model.init_from is not None:

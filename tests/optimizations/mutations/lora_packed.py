@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.cost.rewrites.four_bits import BLOCK, LARGEST_BYTES, LEVELS
-from assay.model.nf4 import Packing, UnpackedProduct
+from assay.model.nf4 import Packing
 from assay.step.program import Program
 from optimizations.mutations.mutant import LAST, Break, Mutant, applied, replaced, rewritten, together
 

@@ -38,6 +38,7 @@ PAIRS = 256
 """Values of a byte, each of which stands for two levels."""
 LOOKUP = "aten.index_select"
 """Torch's operator by which a byte's two levels are looked up."""
+_NODE = "UnpackedProductBackward"
 INDEXED = "int64"
 """Dtype of the table, in which a byte's two levels are the bits of one number."""
 
@@ -47,15 +48,26 @@ def packed(weight: Tensor) -> Tensor:
     return alter(weight, shape=(prod(weight.shape) // BLOCK, PACKED_BYTES), dtype="uint8")
 
 
+def unpacked_by(operation: Operation, *, backward: bool) -> Tensor | None:
+    """Return the matrix that an operation unpacks in its forward or in its backward; None if it unpacks none."""
+    if operation.name != LOOKUP or operation.backward != _NODE:
+        return None
+    whole = operation.scratch.backward[:1] if backward else operation.outputs if operation.scratch.forward else ()
+    return whole[0] if whole else None
+
+
+def lookups(whole: Tensor) -> int:
+    """Return the number of lookups that unpack a matrix."""
+    return -(-whole.elements // (BLOCK * BLOCKS_AT_ONCE))
+
+
 def unpackings(tape: Iterable[Operation]) -> tuple[int, int]:
     """Return how many lookups unpack the matrices of a tape in its forward, and in its backward."""
-    lookups = [one for one in tape if one.name == LOOKUP]
-    forward = [one.outputs[0] for one in lookups if one.scratch.forward]
-    return _count(forward), _count(one.scratch.backward[0] for one in lookups if one.scratch.backward)
-
-
-def _count(whole: Iterable[Tensor]) -> int:
-    return sum(-(-prod(one.shape) // (BLOCK * BLOCKS_AT_ONCE)) for one in whole)
+    forward, backward = (
+        sum(lookups(whole) for one in tape if (whole := unpacked_by(one, backward=direction)))
+        for direction in (False, True)
+    )
+    return forward, backward
 
 
 def with_pairs(cost: "Cost") -> "Cost":
@@ -71,8 +83,17 @@ def unpacked_product(linear: Operation, weight: Tensor, tape: Writer) -> list[Op
     """
     whole, out = tape.made("unpacked", weight.shape, weight.dtype, batched=False), linear.outputs[0]
     product = tape.made("product", out.shape, out.dtype)
-    inside, label = _inside(whole), "UnpackedProductBackward"
-    tape.write(LOOKUP, "movement", (weight,), (whole,), (Gradient.NONE,), scratch=Scratch(inside), autocast="low")
+    inside = _inside(whole)
+    tape.write(
+        LOOKUP,
+        "movement",
+        (weight,),
+        (whole,),
+        (Gradient.NONE,),
+        backward=_NODE,
+        scratch=Scratch(inside),
+        autocast="low",
+    )
     x, _, *bias = linear.inputs
     multiply = alter(
         linear,
@@ -81,7 +102,7 @@ def unpacked_product(linear: Operation, weight: Tensor, tape: Writer) -> list[Op
         gradients=(Gradient.FRESH, Gradient.NONE, *linear.gradients[2:]),
         saves=(weight.name,),
         scratch=Scratch(backward=(whole,)),
-        backward=label,
+        backward=_NODE,
         autocast="low",
     )
     again = alter(out, view_of=product.name)
@@ -92,7 +113,7 @@ def unpacked_product(linear: Operation, weight: Tensor, tape: Writer) -> list[Op
         (product,),
         (again,),
         (Gradient.ALIAS,),
-        backward=label,
+        backward=_NODE,
         scratch=Scratch(backward=(whole, *inside)),
         autocast="low",
     )
