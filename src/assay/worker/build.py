@@ -29,7 +29,7 @@ from assay.training.initial import initial_weights
 from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 from assay.worker.environment import environment
-from assay.worker.proof.moved import digests
+from assay.worker.proof.moved import digests, frozen_digests
 
 NUDGED_NOISE = 1_000_003
 """Distance between the dropout seeds of two nudges: a CPU's generator reads the low 32 bits of a seed."""
@@ -67,6 +67,8 @@ def build_loop(
     initial = digests(step)
     torch.manual_seed(run.seed + ranks.noise(step.program.parallel.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
+    if run.model.init_from is not None and not fresh:  # its first weights are not read again, and these are still there
+        initial |= frozen_digests(step)
     own = _same_batches(run, step)
     windows, sample = validation_batches(run, data, device) if own is None else own_validation(own, device)
     loop = Loop(
