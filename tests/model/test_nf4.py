@@ -40,7 +40,7 @@ def test_levels_are_quantiles_of_a_normal_distribution() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_unpacked_packs_to_the_same_bytes(seed: int) -> None:
+def test_unpacked_numbers_pack_to_the_same_bytes(seed: int) -> None:
     packing = Packing(torch.Size([40, BLOCK]))
     packed = packing.pack(blocks(seed))
     values = packing.unpack(packed)

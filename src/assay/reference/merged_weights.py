@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assay.config.base import Frozen
 from assay.config.model import ModelConfig
 from assay.cost.operation import Tensor as Matrix
-from assay.cost.rewrites.four_bits import BLOCK, LARGEST_BYTES, LEVELS, packed
+from assay.cost.rewrites.four_bits import BLOCK, LARGEST_BYTES, LEVELS, packed_form
 from assay.cost.rewrites.low_rank import A, B, adapters, is_adapter, matrices
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _numbers(kept: "Tensor", whole: Matrix) -> "Tensor":
 
     A block has its largest number, and the first of a byte's two codes is in its high bits.
     """
-    if kept.shape != packed(whole).shape:
+    if kept.shape != packed_form(whole).shape:
         return kept
     largest, octets = kept[:, :LARGEST_BYTES], kept[:, LARGEST_BYTES:].long()
     scales = largest.contiguous().view(dtype=largest.float().dtype)

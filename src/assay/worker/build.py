@@ -47,7 +47,8 @@ class Built:
     split_tokens: int | None
     """Tokens of the training text; None for batches of a user's own."""
     initial: Mapping[str, int]
-    """Digest of every parameter's initial value."""
+    """Digest of every parameter's initial value. A resumed run does not read the weights again that it began with.
+    Frozen ones are then those of its checkpoint."""
     data: Prepared
     """The corpus, from which counters hold the rows that were read."""
 
@@ -67,8 +68,6 @@ def build_loop(
     initial = digests(step)
     torch.manual_seed(run.seed + ranks.noise(step.program.parallel.sequence_parts) + NUDGED_NOISE * run.nudge)
     position, notes = checkpoint.resume(folder.checkpoints, step, ranks, run.seed)
-    if run.model.init_from is not None and not fresh:  # its first weights are not read again, and these are still there
-        initial |= frozen_digests(step)
     own = _same_batches(run, step)
     windows, sample = validation_batches(run, data, device) if own is None else own_validation(own, device)
     loop = Loop(
@@ -90,7 +89,7 @@ def build_loop(
         notes=(*spec.bends, *spec.origin, *notes, *_notes(data, ranks, own), *_unread(run, optimizations)),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
-        initial=initial,
+        initial=initial if fresh or run.model.init_from is None else initial | frozen_digests(step),
         data=data,
     )
 

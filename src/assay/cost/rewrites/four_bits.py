@@ -43,7 +43,7 @@ INDEXED = "int64"
 """Dtype of the table, in which a byte's two levels are the bits of one number."""
 
 
-def packed(weight: Tensor) -> Tensor:
+def packed_form(weight: Tensor) -> Tensor:
     """Return the matrix as its packed blocks, one a row of bytes."""
     return alter(weight, shape=(prod(weight.shape) // BLOCK, PACKED_BYTES), dtype="uint8")
 
@@ -76,48 +76,46 @@ def with_pairs(cost: "Cost") -> "Cost":
 
 
 def unpacked_product(linear: Operation, weight: Tensor, tape: Writer) -> list[Operation]:
-    """Return the operations of a linear layer whose frozen `weight`, of the matrix's own shape, is packed.
-
-    Its backward is one function with two instants: the matrix is unpacked, and then multiplied. The first is that of an
-    operation which does nothing in forward.
-    """
-    whole, out = tape.made("unpacked", weight.shape, weight.dtype, batched=False), linear.outputs[0]
+    """Return the operations of a linear layer whose frozen `weight`, of the matrix's own shape, is packed."""
+    out = linear.outputs[0]
+    whole = tape.made("unpacked", weight.shape, weight.dtype, batched=False)
     product = tape.made("product", out.shape, out.dtype)
-    inside = _inside(whole)
-    tape.write(
-        LOOKUP,
-        "movement",
-        (weight,),
-        (whole,),
-        (Gradient.NONE,),
-        backward=_NODE,
-        scratch=Scratch(inside),
-        autocast="low",
-    )
-    x, _, *bias = linear.inputs
-    multiply = alter(
+    again = Scratch(backward=(whole, *_inside(whole)))
+    tape.operations += [
+        _lookup(tape.site, weight.name, whole, Gradient.NONE, Scratch(_inside(whole))),
+        _multiplied(linear, whole, product),
+        # Its backward is one function with two instants. This is the first, in which the matrix is unpacked.
+        _lookup(tape.site, product.name, alter(out, view_of=product.name), Gradient.ALIAS, again),
+    ]
+    return tape.operations
+
+
+def _multiplied(linear: Operation, whole: Tensor, product: Tensor) -> Operation:
+    x, weight, *bias = linear.inputs
+    return alter(
         linear,
         inputs=(x, whole.name, *bias),
         outputs=(product,),
         gradients=(Gradient.FRESH, Gradient.NONE, *linear.gradients[2:]),
-        saves=(weight.name,),
+        saves=(weight,),
         scratch=Scratch(backward=(whole,)),
         backward=_NODE,
         autocast="low",
     )
-    again = alter(out, view_of=product.name)
-    tape.operations.append(multiply)
-    tape.write(
-        LOOKUP,
-        "movement",
-        (product,),
-        (again,),
-        (Gradient.ALIAS,),
+
+
+def _lookup(site: str, of: str, out: Tensor, how: Gradient, scratch: Scratch) -> Operation:
+    return Operation(
+        name=LOOKUP,
+        site=site,
+        kind="movement",
+        inputs=(of,),
+        outputs=(out,),
+        gradients=(how,),
         backward=_NODE,
-        scratch=Scratch(backward=(whole, *inside)),
+        scratch=scratch,
         autocast="low",
     )
-    return tape.operations
 
 
 def _inside(whole: Tensor) -> tuple[Tensor, Tensor]:

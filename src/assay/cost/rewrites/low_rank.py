@@ -13,7 +13,7 @@ from assay.cost import layers
 from assay.cost.gpt_tape import parameters
 from assay.cost.layers import Writer
 from assay.cost.operation import Operation, Tensor, alter
-from assay.cost.rewrites.four_bits import packed, unpacked_product, with_pairs
+from assay.cost.rewrites.four_bits import packed_form, unpacked_product, with_pairs
 
 if TYPE_CHECKING:
     from assay.cost.step_cost import Cost
@@ -84,7 +84,7 @@ def adapt_ledger(cost: "Cost", adapted: Iterable[str], rank: int, *, packs: bool
 
 
 def _packed(named: dict[str, Tensor], whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: packed(one) if name in whole else one for name, one in named.items()}
+    return {name: packed_form(one) if name in whole else one for name, one in named.items()}
 
 
 def _with_adapters(named: dict[str, Tensor], layers_of: dict[str, str], rank: int) -> dict[str, Tensor]:
