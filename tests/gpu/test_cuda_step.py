@@ -3,6 +3,7 @@
 Tests without `device_values` run on an absent GPU as well.
 """
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ from assay.instruments.memory.memory_pass import memory_pass
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Unavailable, check, optimizations_of, resolve, resolve_run
 from assay.training.loop import read, take_step, train_step
+from assay.training.probes import ActivationNorms
 from assay.values.watch import UpdateWatch
 from optimizations.mutations.harness import Corpus
 from support.random_data import RandomData
 from support.runs import ON_ONE_DEVICE, SHAPE, run_with
-from support.steps import build_step, losses, traced
+from support.steps import build_step, forget_tables, losses, traced
 
 pytestmark = [
     pytest.mark.gpu,
@@ -99,6 +101,28 @@ def test_a_device_without_weights_is_proven_and_holds_what_is_predicted(beside: 
     assert evidence.verdict, evidence.observed
     measured = memory_pass(CUDA, lambda: _train(step), 0).tensors_peak_bytes - others
     assert measured == pytest.approx(estimate(run, detect()).timeline.peak.nbytes, rel=0.01)
+
+
+@pytest.mark.parametrize("stack", ["lora:base=nf4", "lora:base=nf4+bf16_mixed+activation_checkpointing"])
+@pytest.mark.parametrize("model", [{}, {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}])
+def test_packed_weights_are_proven_and_take_what_is_predicted(stack: str, model: dict[str, object]) -> None:
+    run = on_cuda(*(resolve(one).spec() for one in Spec.parse_stack(stack)), **model)
+    run = run.model_copy(update={"training": run.training.model_copy(update={"read_every": 1})})
+    forget_tables()
+    gc.collect()  # of tests before, in the same process
+    torch._C._cuda_clearCublasWorkspaces()
+    others = torch.cuda.memory_stats().get("requested_bytes.all.current", 0)
+    step = build_step(run)
+    probes = ActivationNorms(step)
+    for index in range(2):
+        train_step(step, index, probes)
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.reset_peak_memory_stats()
+    train_step(step, 2, probes)
+    measured = torch.cuda.memory_stats()["requested_bytes.all.peak"] - others
+    assert measured == estimate(run, detect()).timeline.requested.nbytes
+    evidence = optimizations_of(run)[0].verify(traced(run), run)
+    assert evidence.verdict, evidence.observed
 
 
 @pytest.mark.parametrize("name", ["bf16_mixed", "fp8"])

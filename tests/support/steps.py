@@ -15,7 +15,7 @@ from assay.data import Prepared, validation_windows
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.step_trace import StepTracer
-from assay.model import attention, balance
+from assay.model import attention, balance, nf4
 from assay.optimizations import optimizations_of
 from assay.optimizations.vocab_padding import padded_model as padding
 from assay.records.trace import Trace
@@ -111,7 +111,7 @@ def measured_peak(run: Run, data: RandomData | None = None) -> tuple[Step, int, 
 def forget_tables() -> None:
     """Masks, tables and a gradient that an earlier step left would be missing from what the next one makes."""
     balance._factor.noted = None
-    for table in (attention.future, padding._barred, attention._tables):
+    for table in (attention.future, padding._barred, attention._tables, nf4._pairs):
         table.cache_clear()
 
 

@@ -64,6 +64,8 @@ class Backward:
     """Bytes of generator state that each recomputed module saves, to draw the same noise in recompute."""
     frozen: frozenset[str] = frozenset()
     """Names of the parameters that are not trained: they have no gradient, and no optimizer state."""
+    packed: Mapping[str, Tensor] = field(default_factory=dict)
+    """Frozen weights that are kept in fewer bits, by name, in the shape and dtype of their numbers."""
     accumulated_together: tuple[str, ...] = ()
     """Modules whose weight gradients are all accumulated when the module's backward has finished."""
 
@@ -246,8 +248,7 @@ class Cost:
 
     def recomputing(self, sites: Iterable[str], *, noise: bool) -> Self:
         """The ledger with these modules recomputed in backward; `noise` is true if they draw random numbers."""
-        kept = self.kernels.generator_bytes if noise else 0
-        return replace(self, backward=self.backward.recomputing(sites, kept))
+        return replace(self, backward=self.backward.recomputing(sites, self.kernels.generator_bytes if noise else 0))
 
     def rewrite(self, inside: Callable[[str], bool], change: Callable[[Tape], Iterable[Operation]]) -> Self:
         """The ledger in which `change` rewrites each run of operations at a site that satisfies `inside`."""
@@ -303,15 +304,15 @@ class Cost:
     @property
     def spared_bytes(self) -> int:
         """Bytes of the gradients and of the optimizer state that frozen weights would have."""
-        frozen = {name: one for name, one in self.pieces.items() if name in self.backward.frozen}
+        whole = {**self.pieces, **self.backward.packed}
+        frozen = {name: one for name, one in whole.items() if name in self.backward.frozen}
         return sum(one.nbytes for one in (*frozen.values(), *self.optimizer.rule.state(frozen)))
 
     @cached_property
     def optimizer_state(self) -> tuple[Tensor, ...]:
         """Tensors that the optimizer keeps between steps on the device."""
-        rule = self.optimizer.rule
-        state = rule.state(self.updated)
-        if self.kernels.gpu is None or rule.counts_on_gpu:
+        state = self.optimizer.rule.state(self.updated)
+        if self.kernels.gpu is None or self.optimizer.rule.counts_on_gpu:
             return state
         return tuple([one for one in state if one is not COUNT])
 
@@ -352,8 +353,7 @@ class Cost:
 
     def _copied_for_norm(self, gradient: Tensor) -> int:
         """Bytes of the float32 copy that a CPU makes of a 16-bit gradient."""
-        narrow = gradient.dtype in ("bfloat16", "float16")
-        return gradient.cast("float32").nbytes if narrow else 0
+        return gradient.cast("float32").nbytes if gradient.dtype in ("bfloat16", "float16") else 0
 
     @cached_property
     def gradient_bytes(self) -> int:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.cost.rewrites.low_rank import B, is_adapter
+from assay.model.nf4 import Packing, packed_linear
 
 Initialize = Callable[[str, torch.Size], Tensor]
 
@@ -25,11 +26,18 @@ class AdaptedLinear(nn.Linear):
         self.weight, self.bias, self.scale = layer.weight, layer.bias, scale
         self.lora_A = nn.Parameter(layer.weight.new_empty(rank, layer.in_features))
         self.lora_B = nn.Parameter(layer.weight.new_empty(layer.out_features, rank))
+        self.packing: Packing | None = None
+        """Form in which the weight is kept; None: as its numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's result and the adapter's."""
-        plain = F.linear(x, self.weight, self.bias)
+        plain = self._plain(x)
         return plain + F.linear(F.linear(x, self.lora_A) * self.scale, self.lora_B)
+
+    def _plain(self, x: Tensor) -> Tensor:
+        if self.packing is None:
+            return F.linear(x, self.weight, self.bias)
+        return packed_linear(x, self.weight, self.bias, self.packing)
 
 
 def adapt(part: nn.Module, layers: Collection[str], rank: int, scale: float) -> None:
@@ -40,6 +48,17 @@ def adapt(part: nn.Module, layers: Collection[str], rank: int, scale: float) -> 
         if name in layers and isinstance(layer, nn.Linear):
             parent, _, own = name.rpartition(".")
             setattr(part.get_submodule(parent), own, AdaptedLinear(layer, rank, scale))
+
+
+def pack_frozen(part: nn.Module) -> dict[str, Packing]:
+    """Let adapted layers of a part keep their matrices in 4 bits a number, before it is built; return how, by name."""
+    packings: dict[str, Packing] = {}
+    for name, layer in part.named_modules():
+        if isinstance(layer, AdaptedLinear):
+            layer.packing = packings[f"{name}.weight"] = Packing(layer.weight.shape)
+            empty = layer.weight.new_empty(layer.packing.packed_shape, dtype=torch.uint8)
+            layer.weight = nn.Parameter(empty, requires_grad=False)
+    return packings
 
 
 def begin_adapters(initialize: Initialize, seed: int) -> Initialize:

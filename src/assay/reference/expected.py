@@ -12,7 +12,7 @@ reference where its rounding has to show.
 
 import math
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import ConfigDict
 
@@ -20,6 +20,9 @@ from assay.config.base import Frozen
 from assay.config.model import ModelConfig
 from assay.reference.merged_weights import Adapters
 from assay.reference.rules import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Kind = Literal["exact", "reassociated", "lossy"]
 
@@ -144,6 +147,10 @@ class Expected(Frozen):
     def trains(self, name: str) -> bool:
         """True for a parameter that is trained, and not frozen."""
         return self.adapters is None or self.adapters.trains(name)
+
+    def numbers(self, weights: "Mapping[str, Tensor]") -> "Mapping[str, Tensor]":
+        """Return the numbers of recorded weights, of which some may be packed."""
+        return weights if self.adapters is None else self.adapters.unpacked(weights, self.model)
 
     def loosened(self, *, gradients: Closeness = EXACT, updates: Closeness = EXACT) -> Self:
         """Return a copy with looser bounds."""

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from assay.model.loss import TargetTally
+from assay.model.nf4 import Packing
 
 
 def settings() -> Mapping[str, object]:
@@ -115,12 +116,21 @@ class Weights:
     """(alias, owner) parameter names, tied again after the parts are materialised."""
     frozen: frozenset[str] = frozenset()
     """Names of the parameters that are not trained, and have no gradient."""
+    packed: Mapping[str, Packing] = field(default_factory=dict)
+    """Frozen weights that are kept in fewer bits, by name. A checkpoint has their numbers."""
     rows_at_rest: Mapping[str, int] = field(default_factory=dict)
     """Number of rows before the always-zero rows of a weight, by its name. A checkpoint has only these rows."""
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     """Values of buffers by name; the GPT has none."""
     rest: torch.device | None = None
     """Device that stores weights, gradients and optimizer state between uses; None: the program's."""
+
+    def first(self, name: str, parameter: Tensor) -> Tensor:
+        """Return the initial value of a parameter, as the program keeps it; a tied weight has its owner's."""
+        owner, packing = dict(self.tied).get(name, name), self.packed.get(name)
+        if packing is None:
+            return self.initialize(owner, parameter.shape)
+        return packing.pack(self.initialize(owner, packing.shape))
 
 
 @dataclass(frozen=True)
@@ -234,6 +244,11 @@ class Step:
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return this rank's distinct parameters by their names in the whole model; a tied one has its owner's name."""
         return self._named_parameters
+
+    def numbers_of(self, name: str, parameter: Tensor) -> Tensor:
+        """Return the numbers of a parameter: itself, or what it packs, in the host's memory."""
+        packing = self.program.weights.packed.get(name)
+        return parameter if packing is None else packing.unpack(parameter.detach().cpu())
 
     def stored_name(self, name: str) -> str:
         """Return a parameter's name in a checkpoint: a copy of a tied weight has its owner's."""

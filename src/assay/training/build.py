@@ -120,13 +120,12 @@ def _spent(name: str, shape: torch.Size) -> Tensor:
 @torch.no_grad()
 def _initialize(part: nn.Module, weights: Weights) -> None:
     """Fill every parameter by its name. A tied weight uses its owner's name, also if the owner is on another rank."""
-    owners = dict(weights.tied)
     for name, buffer in part.named_buffers():
         if name not in weights.buffers:
             raise ValueError(f"the buffer {name!r} would stay uninitialised: the program has no value for it")
         buffer.copy_(weights.buffers[name])
     for name, parameter in part.named_parameters():
-        fill(parameter, weights.initialize(owners.get(name, name), parameter.shape))
+        fill(parameter, weights.first(name, parameter))
 
 
 def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:

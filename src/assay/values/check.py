@@ -228,7 +228,7 @@ class Check:
         rounded_at = partial(self.references.near.rounded_at, rounding=rounding, draw=draw)
         if windows is None:
             return rounded_at(*self._given(step), dropout=dropout)
-        weights, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "buffer"))
+        weights, buffers = self._weights(step), self.recorded.tensors("buffer", step)
         return rounded_at(weights, windows, self.recorded.noise(step), dropout=False, buffers=buffers)
 
     def _evaluated(self) -> list[Judged]:
@@ -239,7 +239,7 @@ class Check:
         step, close, judged = self.recorded.first, self.expected.gradients, list[Judged]()
         if self.run.model.n_expert is not None:  # rounding sends some tokens to other experts
             close = close.model_copy(update={"loss": _ROUTED * close.loss})
-        weights, buffers = (self.recorded.tensors(kind, step) for kind in ("weight", "buffer"))
+        weights, buffers = self._weights(step), self.recorded.tensors("buffer", step)
         noise = self.recorded.noise(step)
         for number, (summed, targets) in self.recorded.evaluated.items():
             windows, _ = forwards_by_rows(self.recorded.windows(number), noise, self.references.rows)
@@ -270,7 +270,10 @@ class Check:
     def _given(self, step: int) -> tuple[Mapping[str, Tensor], list[tuple[Tensor, Tensor]], Noise]:
         """Return what a reference of a step begins with: weights, batches and chance."""
         batches, noise = forwards_by_rows(self._batches(step), self.recorded.noise(step), self.references.rows)
-        return self.recorded.tensors("weight", step), batches, noise
+        return self._weights(step), batches, noise
+
+    def _weights(self, step: int) -> Mapping[str, Tensor]:
+        return self.expected.numbers(self.recorded.tensors("weight", step))
 
     def _batches(self, step: int) -> list[tuple[Tensor, Tensor]]:
         model = self.run.model  # a mixture balances the tokens of one forward, and masks are drawn forward by forward
@@ -326,16 +329,18 @@ class Check:
 
     def _initial(self) -> list[str]:
         """Compare the first recorded weights with those of the named folder, or else of the seed."""
-        found = self.recorded.tensors("weight", 0)
+        found = self._weights(0)
         own, source = self.references.near.weights(), self.run.model.init_from
         own = own if source is None else named_weights(self.run, own)
         adapters, factors = self.expected.adapters, self.expected.initial_factors
         shapes = {} if adapters is None else adapters.shapes(self.expected.model)
         own |= {name: initial_adapter(name, torch.Size(shape), self.run.seed) for name, shape in shapes.items()}
+        own = {name: one * factors.get(name, 1.0) for name, one in own.items()}
+        own = own if adapters is None else {name: adapters.rounded(name, one) for name, one in own.items()}
         return [
             f"the initial weights of {name} are not those of {source or f'seed {self.run.seed}'}"
             for name, one in own.items()
-            if name not in found or not torch.equal((one * factors.get(name, 1.0)).to(found[name]), found[name])
+            if name not in found or not torch.equal(one.to(found[name]), found[name])
         ][:1]
 
 

@@ -29,7 +29,7 @@ from assay.training.initial import initial_weights
 from assay.training.loop import Loop, Observer
 from assay.training.probes import ActivationNorms
 from assay.worker.environment import environment
-from assay.worker.proof.moved import digests
+from assay.worker.proof.moved import digests, frozen_digests
 
 NUDGED_NOISE = 1_000_003
 """Distance between the dropout seeds of two nudges: a CPU's generator reads the low 32 bits of a seed."""
@@ -47,7 +47,8 @@ class Built:
     split_tokens: int | None
     """Tokens of the training text; None for batches of a user's own."""
     initial: Mapping[str, int]
-    """Digest of every parameter's initial value."""
+    """Digest of every parameter's initial value. A resumed run does not read the weights again that it began with.
+    Frozen ones are then those of its checkpoint."""
     data: Prepared
     """The corpus, from which counters hold the rows that were read."""
 
@@ -88,7 +89,7 @@ def build_loop(
         notes=(*spec.bends, *spec.origin, *notes, *_notes(data, ranks, own), *_unread(run, optimizations)),
         parameters=_parameters(run, step),
         split_tokens=data.manifest.train.tokens if own is None else None,
-        initial=initial,
+        initial=initial if fresh or run.model.init_from is None else initial | frozen_digests(step),
         data=data,
     )
 

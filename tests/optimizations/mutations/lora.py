@@ -6,6 +6,7 @@ import torch
 
 from assay.model.adapted_linear import AdaptedLinear
 from optimizations.mutations.lora_over_ranks import OVER_RANKS
+from optimizations.mutations.lora_packed import PACKED
 from optimizations.mutations.mutant import LAST, Mutant, applied, rewritten
 
 _ADAPT, _FORWARD, _BEGIN = (
@@ -149,5 +150,6 @@ MUTANTS = (
         rewritten(_FORWARD, ("* self.scale", "* (1.02 * self.scale)"), late=True, since=LAST),
         late=True,
     ),
+    *PACKED,
     *OVER_RANKS,
 )

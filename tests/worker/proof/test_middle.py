@@ -1,6 +1,7 @@
 """The proof of a run's middle: a fault in a replayed step, in any update, or beside the tensors ends the run."""
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,25 @@ def test_a_resume_does_not_prove_the_steps_before_it(
     assert (resumed.values.verdict, resumed.values.since) == (True, failed.steps)
     assert not_proven(resumed) == f"{failed.steps} steps of an earlier process were not compared"
     assert f" of its middle since step {failed.steps} " in value_check(resumed.values)
+
+
+@pytest.mark.parametrize("stack", ["lora:rank=2", "lora:rank=2,base=nf4"])
+def test_frozen_weights_of_a_resumed_run_are_held_against_its_checkpoint(
+    corpus: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str
+) -> None:
+    """The folder that the run began with is not read again."""
+    plain = run_folder(tmp_path / "plain", corpus, {"steps": 4})
+    assert ended(plain).status is Status.DONE
+    first = {"init_from": str(plain.checkpoints / "step-00000004")}
+    folder = run_folder(tmp_path / "run", corpus, {"steps": STEPS}, optimizations=stack, model=first)
+    with monkeypatch.context() as context:
+        context.setattr(ReferenceProcess, "answer", lambda *_: ValueProof(broken="killed").model_dump_json())
+        failed = ended(folder)
+    assert failed.status is Status.FAILED
+    assert 0 < failed.steps < STEPS
+    shutil.rmtree(plain.path)
+    resumed = ended(folder)
+    assert (resumed.status, resumed.steps, resumed.reason) == (Status.DONE, STEPS, None)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])

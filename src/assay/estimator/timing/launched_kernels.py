@@ -10,7 +10,8 @@ from math import prod
 from assay.cost import Cost, Operation
 from assay.cost.attention_tape import FLASH
 from assay.cost.layers import RMS_NORM
-from assay.cost.operation import Gradient
+from assay.cost.operation import Gradient, Tensor
+from assay.cost.rewrites.four_bits import LOOKUP, lookups, unpacked_by
 from assay.cost.work import multiplied_in
 from assay.hardware.measured_kernels import (
     ALIGNED,
@@ -66,6 +67,25 @@ def _moved(operation: Operation, cost: Cost) -> int:
 
 def _dtype(operation: Operation) -> str:
     return operation.outputs[0].dtype
+
+
+def _looked_up(operation: Operation, cost: Cost) -> Kernels:
+    whole = unpacked_by(operation, backward=False)
+    yield from _plain(operation, cost) if whole is None else _unpacked(whole)
+
+
+def _looked_up_back(operation: Operation, cost: Cost) -> Kernels:
+    whole = unpacked_by(operation, backward=True)
+    yield from _plain_back(operation, cost) if whole is None else _unpacked(whole)
+
+
+def _unpacked(whole: Tensor) -> Kernels:
+    """Blocks at once: their indices, lookups of two levels each, products with scales, and casts into the matrix."""
+    count = lookups(whole)
+    numbers = whole.elements / count
+    half = numbers / 2
+    for nbytes in (5 * half, 12 * half, 8 * numbers, 4 * numbers + whole.nbytes / count):
+        yield from (Kernel(PLAIN, "float32", nbytes),) * count
 
 
 def _nothing(operation: Operation, cost: Cost) -> Kernels:
@@ -300,6 +320,7 @@ _FORWARD: Mapping[str, Rule] = {
     "aten.mm": _product,
     "aten.addmm": _product,
     "aten.bmm": _batched,
+    LOOKUP: _looked_up,
     FLASH: _attention,
     NORM_NAME: _norm,
     RMS_NORM: _norm,
@@ -321,6 +342,7 @@ _BACKWARD: Mapping[str, Rule] = {
     "aten.mm": _product_back,
     "aten.addmm": _product_back,
     "aten.bmm": _batched_back,
+    LOOKUP: _looked_up_back,
     FLASH: _attention_back,
     NORM_NAME: _norm_back,
     RMS_NORM: _norm_back,

@@ -4,7 +4,8 @@ Every allocation and free is an event with its size, inside the operators that w
 that a prediction gives it. `forward: aten.mm` and `recompute: aten.mm` name the operator that autograd saw, the
 innermost one with gradients enabled. `backward: MmBackward` names the node without its number; `backward: gradient sum`
 is the engine's sum of two gradients. `update: AdamW` is inside the optimizer, `update: aten.sqrt` outside of it.
-Recomputation shows as operators with gradients enabled inside the backward engine. The update is everything after the
+Recomputation shows as operators with gradients enabled inside the backward engine, or as the forward of a function in
+Python. The update is everything after the
 last node of backward.
 
 A library may take scratch from the same allocator, as oneDNN does for bfloat16 products on processors with AVX-512. Its
@@ -175,7 +176,7 @@ def _instant(event: Any, nodes_end: int | None) -> str:
 
 def _in_node(node: str, frames: list[Any]) -> str:
     """Name an instant inside the evaluation of one backward node; `frames` start with the innermost."""
-    if any(map(_with_gradients, frames)):
+    if any(map(_with_gradients, frames)) or any(_is_function(frame) and frame.name != node for frame in frames):
         return f"recompute: {_operator(frames)}"
     if not any(frame.name == node for frame in frames) and any(frame.name == "aten::add" for frame in frames):
         return "backward: gradient sum"
@@ -193,6 +194,13 @@ def _operator(frames: list[Any]) -> str:
 def _with_gradients(frame: Any) -> bool:
     """True for an operator called with gradients enabled: it has autograd's sequence number."""
     return bool(frame.name.startswith(_OPERATOR) and frame.extra_fields.sequence_number >= 0)
+
+
+def _is_function(frame: Any) -> bool:
+    """True for a node, or for the forward of a function in Python, whose operators autograd does not see."""
+    return bool(
+        frame.name.isidentifier() and frame.tag == _EventType.TorchOp and frame.extra_fields.sequence_number >= 0
+    )
 
 
 def _frames_around(event: Any) -> Iterator[Any]:

@@ -37,8 +37,10 @@ from assay.training.checkpoints.state import (
     generator_states,
     load_optimizer,
     load_stateful,
+    load_weights,
     optimized_at_rest,
     optimizer_tensors,
+    parameters_at_rest,
     stateful_parts,
     weights_at_rest,
 )
@@ -174,7 +176,7 @@ def _same(what: str, place: Path, state: Mapping[str, Any], step: Step, ranks: R
 
 @torch.no_grad()
 def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> None:
-    parameters = weights_at_rest(step)
+    parameters = parameters_at_rest(step)
     if ranks.world > 1:
         from assay.training.checkpoints.sharded_files import read_spread, read_spread_state
 
@@ -185,8 +187,7 @@ def _load(place: Path, state: Mapping[str, Any], step: Step, ranks: Ranks) -> No
         if weights.keys() != parameters.keys():
             name = min(weights.keys() ^ parameters.keys())
             raise UsageError(f"{place} and the configuration differ in the weight {name!r}; {_RESTORE}")
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
+        load_weights(step, weights)
         tensors = read_safetensors(place / OPTIMIZER)
     for copy, owner in copies_here(step):
         copy.copy_(owner)

@@ -22,13 +22,25 @@ from assay.step.program import NamedParameters, Stateful, Step
 
 
 def weights_at_rest(step: Step) -> dict[str, Tensor]:
-    """Return this rank's parameters by name, without padded rows.
+    """Return this rank's weights by name, without padded rows; of packed ones the numbers, in the host's memory.
 
     A tied parameter has its owner's name, also if the owner is on another rank.
     """
+    return {name: step.numbers_of(name, one) for name, one in parameters_at_rest(step).items()}
+
+
+def parameters_at_rest(step: Step) -> dict[str, Tensor]:
+    """Return the parameters themselves by the same names: packed ones as they are, without padded rows."""
     rows = step.program.weights.rows_at_rest
     found = _by_owner(step, step.named_parameters())
     return {name: one.detach()[: rows[name]] if name in rows else one for name, one in found.items()}
+
+
+def load_weights(step: Step, weights: Mapping[str, Tensor]) -> None:
+    """Give this rank's parameters the values of `weights_at_rest`."""
+    packed = step.program.weights.packed
+    for name, parameter in parameters_at_rest(step).items():
+        parameter.copy_(packed[name].pack(weights[name]) if name in packed else weights[name])
 
 
 def optimized_at_rest(step: Step) -> dict[str, Tensor]:

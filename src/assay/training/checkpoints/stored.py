@@ -52,7 +52,7 @@ def _as_json(values: Any) -> Any:
 def _weights(step: Step) -> Entries:
     """Every parameter here by its name in a checkpoint; copies of a tied weight are entries of their own."""
     for name, parameter in step.named_parameters():
-        yield step.stored_name(name), name, parameter
+        yield step.stored_name(name), name, step.numbers_of(name, parameter)
 
 
 def _state(step: Step) -> Entries:

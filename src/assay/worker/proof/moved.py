@@ -31,6 +31,11 @@ def digests(step: Step) -> dict[str, int]:
     return {name: _digest(parameter) for name, parameter in step.named_parameters()}
 
 
+def frozen_digests(step: Step) -> dict[str, int]:
+    """Digests of the frozen parameters, by name."""
+    return {name: one for name, one in digests(step).items() if name in step.program.weights.frozen}
+
+
 def state_digests(step: Step) -> dict[str, int | float]:
     """Digest of this rank's shard of every tensor of the optimizer's state, and its numbers, by name."""
     names = {id(one): name for name, one in step.optimized}
