@@ -138,8 +138,7 @@ def _shapes(rows: Rows) -> list[str]:
         "Share of families with an interval that lacks the median difference of all seeds. It should be at most 5 %. "
         "All rows of a family have differences of this shape. A cell that ends in a second share has so many rows "
         "without an interval: the differences are equal at all seeds, and the report says that nothing can be told. "
-        f"Each cell has up to {max(row['families'] for row in rows['losses']):,} families, and at least "
-        f"{min(row['families'] for row in rows['losses']):,}.",
+        f"Each cell has {rows['families'][0]['count']:,} families.",
         "",
         *simulated.table(rows["losses"], ("chance",)),
         "",

@@ -5,8 +5,7 @@ that a prediction gives it. `forward: aten.mm` and `recompute: aten.mm` name the
 innermost one with gradients enabled. `backward: MmBackward` names the node without its number; `backward: gradient sum`
 is the engine's sum of two gradients. `update: AdamW` is inside the optimizer, `update: aten.sqrt` outside of it.
 Recomputation shows as operators with gradients enabled inside the backward engine, or as the forward of a function in
-Python. The update is everything after the
-last node of backward.
+Python. The update is everything after the last node of backward.
 
 A library may take scratch from the same allocator, as oneDNN does for bfloat16 products on processors with AVX-512. Its
 size depends on the processor and the number of threads, so it is counted apart from the tensors. It is recognized by
