@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from assay.errors import UsageError
-from assay.worker.main import pin, share
+from assay.worker.main import pin, seconds_since_start, share
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,15 @@ def test_all_threads_of_a_pinned_process_stay_on_its_core() -> None:
 def test_a_core_that_the_system_refuses_is_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"cannot pin a process to the cores \[4095\]"):
         pin([4095])
+
+
+def test_a_process_is_not_older_than_its_start() -> None:
+    """The host's boot is known in whole seconds only, and a process seemed up to one of them older than it was."""
+    began = time.monotonic()
+    said = subprocess.run(
+        [sys.executable, "-c", "from assay.worker.main import seconds_since_start as s; print(s())"],
+        capture_output=True,
+        check=True,
+    )
+    assert 0 < float(said.stdout) <= time.monotonic() - began + 0.02
+    assert seconds_since_start() > float(said.stdout)

@@ -36,7 +36,7 @@ def this_process(pid: int) -> RunProcess | None:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        started, ticks = process.create_time(), _start_ticks(pid)
+        started, ticks = process.create_time(), start_ticks(pid)
         return RunProcess(host=socket.gethostname(), pid=pid, started=started, start_ticks=ticks, boot=_boot())
     except psutil.NoSuchProcess:
         return None
@@ -110,7 +110,8 @@ def _same(known: RunProcess, now: RunProcess) -> bool:
     return abs(now.started - known.started) < _CLOCK_SLACK_SECONDS
 
 
-def _start_ticks(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
+    """Return the clock ticks between the host's boot and a process's start; None where no `/proc` tells them."""
     with suppress(OSError, ValueError, IndexError):
         # The name in parentheses may contain spaces. The start time is field 22, the 20th after the name.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

@@ -28,6 +28,7 @@ from assay.optimizations import Unavailable
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
+from assay.store.processes import start_ticks
 from assay.store.result import loss_spread
 from assay.store.run_folder import RunFolder
 from assay.training.stops import (
@@ -103,7 +104,7 @@ def _channel(folder: RunFolder, turns: int | None) -> Channel:
 def _work(folder: RunFolder, channel: Channel, turns: int | None, beginning: str, **how: bool) -> int:
     """Train the run of one folder; `beginning` names the phase of the process until now."""
     channel.stop_on_signals()
-    phases = Phases(channel, beginning, _seconds_since_start())
+    phases = Phases(channel, beginning, seconds_since_start())
     findings = RunFindings(folder.spec(), phases, counts_heap=turns != 0)
 
     def work() -> None:
@@ -182,9 +183,15 @@ def _disk(error: Exception) -> str:
     return f"the disk is full: {line}" if any(map(is_full, chain)) and not line.startswith("the disk is full") else line
 
 
-def _seconds_since_start() -> float:
-    """Seconds since the process started, in which the interpreter and the package were loaded."""
-    return max(0.0, time.time() - psutil.Process().create_time())
+def seconds_since_start() -> float:
+    """Seconds since the process started, in which the interpreter and the package were loaded.
+
+    Linux tells the time of its boot in whole seconds only, so the start is taken relative to the boot.
+    """
+    ticks = start_ticks(os.getpid())
+    if ticks is None:
+        return max(0.0, time.time() - psutil.Process().create_time())
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def pin(cores: Sequence[int] | None) -> None:
