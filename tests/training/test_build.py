@@ -15,7 +15,7 @@ from assay.model import initializer
 from assay.model.weights import save_weights
 from assay.parallel.loss_scale import DynamicLossScale
 from assay.step.program import Figures, Precision, Program, Step
-from assay.training.build import baseline, build
+from assay.training.build import baseline, build, first_values
 from assay.training.initial import initial_weights
 from support.runs import tiny
 from support.steps import CPU, step_of, weights
@@ -26,6 +26,15 @@ def test_nothing_is_allocated_before_build(corpus: Prepared) -> None:
     assert all(parameter.is_meta for part in program.parts for parameter in part.parameters())
     step = build(program)
     assert not any(parameter.is_meta for _, parameter in step.named_parameters())
+
+
+def test_values_that_are_drawn_at_once_are_those_that_are_drawn_one_by_one(corpus: Prepared) -> None:
+    program = baseline(tiny(), corpus, CPU)
+    parameters = list(program.parts[0].named_parameters())
+    alone, at_once = (list(first_values(parameters, program.weights, torch.device(one))) for one in ("cpu", "cuda"))
+    assert len(parameters) > 8
+    assert all(map(torch.equal, alone, at_once))
+    assert not torch.equal(alone[0], alone[1][: len(alone[0])])
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -10,13 +10,16 @@ will stay the same objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
@@ -24,12 +27,15 @@ from assay.model import GPT, TIED, initializer, tie
 from assay.optimizers.recipes import adamw
 from assay.parallel.dtensor import fill
 from assay.parallel.process_rank import ALONE, Ranks
-from assay.step.program import Context, Figures, Parallel, Program, Step, Weights
+from assay.step.program import Context, Figures, NamedParameters, Parallel, Program, Step, Weights
 from assay.training.batches import training_batches
 from assay.training.evaluation import summed_evaluation
 from assay.training.gradients import gradient_norm, gradients, not_synchronized, updater
 from assay.training.initial import given_weights, nudge_weights
 from assay.training.learning_rate import schedule
+
+_DRAWN_AT_ONCE = 4
+"""Initial values that are drawn for a GPU at once, each by a thread of its own."""
 
 
 def baseline(
@@ -101,7 +107,7 @@ def build(program: Program) -> Step:
         part.to_empty(device=program.weights.rest or program.device)
         names = {name for name, _ in part.named_parameters(remove_duplicate=False)}
         tie(part, tuple(pair for pair in program.weights.tied if names.issuperset(pair)))
-        _initialize(part, program.weights)
+        _initialize(part, program.weights, program.device)
         if program.precision.forward_contexts:
             _enter_around_forward(part, program.precision.forward_contexts)
     parameters = [item for part in program.parts for item in part.named_parameters()]
@@ -118,14 +124,34 @@ def _spent(name: str, shape: torch.Size) -> Tensor:
 
 
 @torch.no_grad()
-def _initialize(part: nn.Module, weights: Weights) -> None:
+def _initialize(part: nn.Module, weights: Weights, device: torch.device) -> None:
     """Fill every parameter by its name. A tied weight uses its owner's name, also if the owner is on another rank."""
     for name, buffer in part.named_buffers():
         if name not in weights.buffers:
             raise ValueError(f"the buffer {name!r} would stay uninitialised: the program has no value for it")
         buffer.copy_(weights.buffers[name])
-    for name, parameter in part.named_parameters():
-        fill(parameter, weights.first(name, parameter))
+    parameters = list(part.named_parameters())
+    values = first_values(parameters, weights, device)
+    for _, parameter in parameters:
+        fill(parameter, next(values))  # it has no name, so it is freed before the next one is drawn
+
+
+def first_values(parameters: NamedParameters, weights: Weights, device: torch.device) -> Iterator[Tensor]:
+    """Yield the initial value of each parameter. For a GPU a few are drawn at once, while others are copied.
+
+    A value depends on its name alone. On a CPU, and where torch's calls are followed, they are drawn one by one.
+    """
+    if device.type != "cuda" or _get_current_dispatch_mode() is not None:
+        yield from (weights.first(*one) for one in parameters)
+        return
+    with ThreadPoolExecutor(_DRAWN_AT_ONCE) as pool:
+        drawn: deque[Future[Tensor]] = deque()
+        for one in parameters:
+            drawn.append(pool.submit(weights.first, *one))
+            if len(drawn) > _DRAWN_AT_ONCE:
+                yield drawn.popleft().result()
+        while drawn:
+            yield drawn.popleft().result()
 
 
 def _enter_around_forward(part: nn.Module, contexts: Iterable[Context]) -> None:
