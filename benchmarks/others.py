@@ -93,7 +93,7 @@ CHECKPOINTS = (
         "is a GGUF file",
         "the folder needs model.safetensors",
     ),
-    Case("OPT", "opt", TRAIN, "of type 'opt'; only gpt2, llama, qwen2, qwen3 can be read"),
+    Case("OPT", "opt", TRAIN, "of type 'opt'; only gpt2, llama, mistral, qwen2, qwen3 can be read"),
     Case("GPT-NeoX: does it fit?", "neox", "assay capacity {0} --memory 8GB", "of type 'gpt_neox'; only gpt2"),
     Case(
         "Qwen3: does it fit?", "qwen3", "assay capacity {0} --memory 8GB", "a step fits: it needs 12.1 MiB of 7.45 GiB"

@@ -21,6 +21,7 @@ from assay.cost.optimizers.updates import (
     Traffic,
     UpdateRule,
     after_another,
+    beside,
     comparison_traffic,
     counts,
     each,
@@ -111,6 +112,11 @@ class NorMuonUpdate(MuonUpdate):
         return (*super().state(pieces), *rows)
 
 
+def _limited_mean(matrix: Tensor) -> int:
+    """Bytes of one number for each of some stacked matrices, and of the Python number that limits them from below."""
+    return prod(matrix.shape[:-2]) * DTYPE_BYTES[matrix.dtype] + beside(matrix)
+
+
 @dataclass(frozen=True)
 class AdafactorUpdate(UpdateRule):
     """Torch's single-tensor Adafactor."""
@@ -131,7 +137,8 @@ class AdafactorUpdate(UpdateRule):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """The second moment's estimate and factors, and the previous parameter's update; a vector's square as well.
 
-        A matrix begins with its row, while the variables still hold all of its predecessor.
+        A matrix begins with its row, while the variables still hold all of its predecessor. Its estimate is divided by
+        the mean of its rows, which a number limits.
         """
         matrices, vectors = groups(pieces)
         return (
@@ -140,7 +147,7 @@ class AdafactorUpdate(UpdateRule):
                 for before, one in pairwise(matrices)
             ),
             *(
-                Instant("Adafactor", one.name, before + one.nbytes + _nbytes(_factors(one)))
+                Instant("Adafactor", one.name, before + one.nbytes + _nbytes(_factors(one)), _limited_mean(one))
                 for before, one in after_another(matrices)
             ),
             *(Instant("Adafactor", one.name, before + 2 * one.nbytes) for before, one in after_another(vectors)),

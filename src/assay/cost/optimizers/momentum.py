@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.cost.operation import Tensor
-from assay.cost.optimizers.updates import Instant, Pieces, Traffic, UpdateRule, comparison_traffic, each, groups, like
+from assay.cost.optimizers.updates import (
+    Instant,
+    Pieces,
+    Traffic,
+    UpdateRule,
+    beside,
+    comparison_traffic,
+    each,
+    groups,
+    like,
+)
 
 
 @dataclass(frozen=True)
@@ -26,11 +36,15 @@ class SGDUpdate(UpdateRule):
         return own.plus(each(decayed, 3.0, 1)) if self.decays else own
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The gradient with its decay, and Nesterov's gradient."""
+        """The gradient with its decay, and Nesterov's gradient, or else the number that multiplies the momentum."""
         decayed, spared = groups(pieces)
+        multiplied = self.decays and self.momentum and not self.nesterov
         return tuple(
-            Instant("SGD", tensor.name, made * tensor.nbytes)
-            for group, made in ((decayed, self.decays + self.nesterov), (spared, int(self.nesterov)))
+            Instant("SGD", tensor.name, made * tensor.nbytes, beside(tensor) if number else 0)
+            for group, made, number in (
+                (decayed, self.decays + self.nesterov, multiplied),
+                (spared, int(self.nesterov), False),
+            )
             for tensor in group
         )
 
@@ -49,11 +63,14 @@ class LionUpdate(UpdateRule):
         return like(pieces)
 
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
-        """The signs of one parameter's direction, and the factors of its elements where decay is cautious."""
+        """The signs of one parameter's direction, the factors of its elements where decay is cautious, and a number.
+
+        The number is the factor of the decay; a cautious one multiplies nothing where there is no decay.
+        """
         decayed, spared = groups(pieces)
         return tuple(
-            Instant("Lion", one.name, made * one.nbytes)
-            for group, made in ((decayed, 1 + self.cautious), (spared, 1))
+            Instant("Lion", one.name, made * one.nbytes, beside(one) if number else 0)
+            for group, made, number in ((decayed, 1 + self.cautious, True), (spared, 1, not self.cautious))
             for one in group
         )
 
