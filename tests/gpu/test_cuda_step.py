@@ -109,9 +109,6 @@ def test_packed_weights_are_proven_and_take_what_is_predicted(stack: str, model:
     run = on_cuda(*(resolve(one).spec() for one in Spec.parse_stack(stack)), **model)
     run = run.model_copy(update={"training": run.training.model_copy(update={"read_every": 1})})
     forget_tables()
-    gc.collect()  # of tests before, in the same process
-    torch._C._cuda_clearCublasWorkspaces()
-    others = torch.cuda.memory_stats().get("requested_bytes.all.current", 0)
     step = build_step(run)
     probes = ActivationNorms(step)
     for index in range(2):
@@ -119,8 +116,14 @@ def test_packed_weights_are_proven_and_take_what_is_predicted(stack: str, model:
     torch._C._cuda_clearCublasWorkspaces()
     torch.cuda.reset_peak_memory_stats()
     train_step(step, 2, probes)
-    measured = torch.cuda.memory_stats()["requested_bytes.all.peak"] - others
-    assert measured == estimate(run, detect()).timeline.requested.nbytes
+    peak = torch.cuda.memory_stats()["requested_bytes.all.peak"]
+    del step, probes
+    forget_tables()
+    gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()
+    # What tests before left in this process is counted last, because a step may free some of it.
+    others = torch.cuda.memory_stats().get("requested_bytes.all.current", 0)
+    assert peak - others == estimate(run, detect()).timeline.requested.nbytes
     evidence = optimizations_of(run)[0].verify(traced(run), run)
     assert evidence.verdict, evidence.observed
 
