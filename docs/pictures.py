@@ -72,7 +72,7 @@ def addresses(home: Path, base: str) -> Iterator[tuple[str, str]]:
 
 
 def small(picture: bytes) -> bytes:
-    """Return a picture with 64 colours, which is a third as large."""
+    """Return a picture with at most 64 colours, which is less than half as large."""
     from PIL import Image
 
     made = io.BytesIO()

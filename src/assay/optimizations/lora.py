@@ -35,7 +35,7 @@ from pydantic import PositiveFloat, PositiveInt
 from assay.config import ModelConfig, ResolvedRun
 from assay.cost.operation import Tensor as Matrix
 from assay.cost.rewrites.four_bits import BLOCK, INDEXED, LOOKUP, packed_form, unpackings
-from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers, is_adapter, matrices
+from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers, base_weights, is_adapter
 from assay.cost.step_cost import baseline
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
@@ -192,9 +192,7 @@ class Lora(Optimization):
 
     def _base(self, model: ModelConfig) -> "Mapping[str, Matrix]":
         """Return the matrices that are packed, by name, in their own shapes; none if they stay as they are."""
-        names = (f"{layer}.weight" for layer in adapted_layers(model, self.targets)) if self._packs else ()
-        every = matrices(model)
-        return {name: every[name] for name in names}
+        return base_weights(model, adapted_layers(model, self.targets) if self._packs else ())
 
     def _adapt(self, cost: "Cost", model: ModelConfig) -> "Cost":
         return adapt_ledger(cost, adapted_layers(model, self.targets), self.rank, packs=self._packs)

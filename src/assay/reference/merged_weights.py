@@ -12,7 +12,7 @@ from assay.config.base import Frozen
 from assay.config.model import ModelConfig
 from assay.cost.operation import Tensor as Matrix
 from assay.cost.rewrites.four_bits import BLOCK, LARGEST_BYTES, LEVELS, packed_form
-from assay.cost.rewrites.low_rank import A, B, adapters, is_adapter, matrices
+from assay.cost.rewrites.low_rank import A, B, adapters, base_weights, is_adapter
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,8 +48,7 @@ class Adapters(Frozen):
         """Return the numbers of all weights, of which some are packed."""
         if not self.packs:
             return weights
-        every = matrices(model)
-        whole = {name: every[name] for name in (f"{layer}.weight" for layer in self.layers)}
+        whole = base_weights(model, self.layers)
         return {name: _numbers(one, whole[name]) if name in whole else one for name, one in weights.items()}
 
     def merged(self, weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":

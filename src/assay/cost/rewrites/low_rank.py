@@ -26,17 +26,25 @@ PARTS = {"attention": (".attention.",), "mlp": (".mlp.",), "all-linear": (".atte
 
 def adapted_layers(config: ModelConfig, targets: str) -> tuple[str, ...]:
     """Return the linear layers of a dense model that a choice adapts, in the model's order."""
-    found = (name for name in matrices(config) if any(part in name for part in PARTS[targets]))
+    found = (name for name in _matrices(config) if any(part in name for part in PARTS[targets]))
     return tuple(name.removesuffix(".weight") for name in found)
 
 
 def adapters(config: ModelConfig, adapted: Iterable[str], rank: int) -> dict[str, Tensor]:
     """Both matrices of the adapter of each layer, by name."""
-    weights = matrices(config)
-    return {name: one for layer in adapted for name, one in _adapter(layer, weights[f"{layer}.weight"], rank).items()}
+    found: dict[str, Tensor] = {}
+    for name, weight in base_weights(config, adapted).items():
+        found |= _adapter(name.removesuffix(".weight"), weight, rank)
+    return found
 
 
-def matrices(config: ModelConfig) -> dict[str, Tensor]:
+def base_weights(config: ModelConfig, adapted: Iterable[str]) -> dict[str, Tensor]:
+    """Matrices of the layers that have an adapter, by name, in their own shapes."""
+    every = _matrices(config)
+    return {name: every[name] for name in (f"{layer}.weight" for layer in adapted)}
+
+
+def _matrices(config: ModelConfig) -> dict[str, Tensor]:
     """Matrices of the blocks, whose sides do not depend on the vocabulary, which may be unknown yet."""
     known = config if config.vocab_size is not None else config.model_copy(update={"vocab_size": 1})
     every = parameters(known).items()
