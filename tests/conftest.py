@@ -36,6 +36,12 @@ pytest_plugins = ["support.children", "support.corpora", "support.forked"]
 SHARED_FILES = Path(__file__).parents[2] / "shared" / "data"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile kernels without vectors in the quick suite: half a minute less, and the slow one has them."""
+    if "not slow" in config.option.markexpr:
+        os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, in the order of their folders."""
     places = {name: index for index, name in enumerate(_LONGEST)}

@@ -12,7 +12,7 @@ import pytest
 from support.fake_library import shared_library
 
 ROOT = Path(__file__).parents[2]
-FEW, MANY = 2, 40
+FEW, MANY = 1, 40
 """Drawn runs of the fast test, and of CI."""
 
 

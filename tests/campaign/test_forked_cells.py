@@ -19,7 +19,7 @@ from campaign.studies import recorded
 from support.advice import RATES as CPU_RATES
 from support.faults import until
 
-RATES = tuple(f"{number}e-3" for number in range(2, 7))
+RATES = tuple(f"{number}e-3" for number in range(2, 5))
 STUDY = """
 kind: factorial
 base: demo

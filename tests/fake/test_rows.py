@@ -28,7 +28,7 @@ STACKS = {
 """What each row shows beside the others, by preset and stack."""
 
 
-FEW = 4
+FEW = 2
 """Rows of the fast test; CI traces all."""
 
 

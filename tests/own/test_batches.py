@@ -116,7 +116,7 @@ def test_without_validation_there_is_no_evaluation(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize("name", ["waves", "normed"])
+@pytest.mark.parametrize("name", [pytest.param("waves", marks=pytest.mark.slow), "normed"])
 def test_a_resumed_run_continues_bit_for_bit(folder: Path, name: str) -> None:
     whole = trained(name, folder, "training.eval_interval=2", optimizations="fused_adamw")
     assert whole.status.value == "done", whole.reason
@@ -144,7 +144,7 @@ def test_techniques_of_tokens_and_ranks_are_refused(folder: Path, technique: str
 
 
 @pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize("name", ["waves", "blind"])
+@pytest.mark.parametrize("name", [pytest.param("waves", marks=pytest.mark.slow), "blind"])
 def test_a_comparison_has_targets_and_the_loss_that_there_is(folder: Path, name: str) -> None:
     own = (f"waves.py:{name}", *SHORT, f"data.path={folder / 'text.txt'}")
     rows = ["fused_adamw", "smaller_batch"]

@@ -4,7 +4,7 @@ More of the same, for whoever has the time, is in `test_more_equality`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,9 +23,9 @@ from support.ranks.equality import (
     agree,
     alone_of,
     case,
+    dtype_of,
     exact,
     same_weights,
-    steps_of,
 )
 from support.runs import ON_ONE_DEVICE, run_with
 from support.steps import traced
@@ -33,28 +33,21 @@ from support.steps import traced
 CPU = Machine(processor="any", cores=2, memory_bytes=2**34)
 
 
-def asked(stacks: Sequence[str], ranks: int) -> list[tuple[str, int, str]]:
-    """With ranks and dtype; what is only stacked on a technique is not computed in float64 as well."""
-    both = ("float32", "float64")
-    return [(stack, ranks, dtype) for stack in stacks for dtype in both if exact(stack) or dtype == both[0]]
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
     """Every stack on its ranks, and what it is held against: the same stack without what divides it."""
-    alone = {alone_of(stack) for stack in (*ON_TWO, *ON_FOUR, *LOSSY)}
-    wanted = [*asked(sorted(alone), 1), *asked((*ON_TWO, *LOSSY), 2), *asked(ON_FOUR, 4)]
-    answers = compute([case(*one) for one in wanted], tmp_path_factory.mktemp("ranks"))
-    return {(stack, dtype): answer for (stack, _, dtype), answer in zip(wanted, answers, strict=True)}
+    wanted = {(stack, dtype_of(stack)): 4 if stack in ON_FOUR else 2 for stack in (*ON_TWO, *LOSSY, *ON_FOUR)}
+    alone = sorted({(alone_of(stack), dtype) for stack, dtype in wanted})
+    cases = [*(case(stack, 1, dtype) for stack, dtype in alone)]
+    cases += [case(stack, ranks, dtype) for (stack, dtype), ranks in wanted.items()]
+    return dict(zip([*alone, *wanted], compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR])
 def test_losses_and_norms_are_those_of_one_device(found: Mapping[tuple[str, str], Any], stack: str) -> None:
-    for dtype, within in (("float32", 1e-5), ("float64", 1e-12)):
-        if dtype == "float64" and not exact(stack):
-            continue
-        assert len(found[stack, dtype]["losses"]) == steps_of(stack, dtype)
-        agree(found[stack, dtype], found[alone_of(stack), dtype], within)
+    here, there = (found[one, dtype_of(stack)] for one in (stack, alone_of(stack)))
+    assert len(here["losses"]) == STEPS
+    agree(here, there, 1e-12 if exact(stack) else 1e-5)
 
 
 @pytest.mark.parametrize("stack", [stack for stack in (*ON_TWO, *ON_FOUR) if exact(stack)])
@@ -71,7 +64,7 @@ def test_bfloat16_stays_near(found: Mapping[tuple[str, str], Any], stack: str) -
 
 @pytest.mark.parametrize("stack", [*ON_TWO, *ON_FOUR, *LOSSY])
 def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any], stack: str) -> None:
-    for rank in found[stack, "float32"]["ranks"]:
+    for rank in found[stack, dtype_of(stack)]["ranks"]:
         assert len(rank["evidence"]) == len(stack.split("+"))
         for evidence in rank["evidence"]:
             assert evidence["verdict"], evidence["observed"]
@@ -83,7 +76,7 @@ def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any],
 def test_a_trace_without_its_operations_is_no_proof_of_it(
     found: Mapping[tuple[str, str], Any], name: str, stack: str
 ) -> None:
-    seen = found[stack, "float32"]["ranks"][0]["trace"]
+    seen = found[stack, dtype_of(stack)]["ranks"][0]["trace"]
     trace = Trace.model_validate_json(json.dumps({**seen, "operations": []}))
     evidence = resolve(Spec(name=name)).verify(trace, run_with())
     assert not evidence.verdict, evidence.observed

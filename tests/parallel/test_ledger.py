@@ -15,22 +15,15 @@ from support.ranks.ledger import case, holds_what_was_said, sends_what_was_said
 ON_TWO = (
     "data_parallel",
     "fully_sharded",
-    "lora+fully_sharded",
     "fully_sharded:reshard=false+bf16_mixed",
     "zero_optimizer",
-    "fully_sharded+gradient_accumulation:micro_batches=2",
-    "fully_sharded:mixed_precision=true",
     "fully_sharded:mixed_precision=true,reshard=false+gradient_accumulation:micro_batches=2",
     "tensor_parallel",
-    "tensor_parallel+sdpa_attention+activation_checkpointing",
-    "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2",
-    "sequence_parallel+tensor_parallel",
     "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing",
     "many-tokens zero_optimizer",
     *(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "interleaved", "zero-bubble")),
     "post-norm sequence_parallel+tensor_parallel",
     "pipeline_parallel+activation_checkpointing",
-    "pipeline_parallel:split=1-3",
 )
 ON_FOUR = (
     "fully_sharded+tensor_parallel",

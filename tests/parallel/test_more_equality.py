@@ -9,9 +9,12 @@ from support.ranks import compute
 from support.ranks.equality import (
     BESIDE_TENSOR,
     CROSSED,
+    MORE_LOSSY,
+    MORE_ON_TWO,
     MORE_STEPS,
     ON_FOUR,
     ON_TWO,
+    STEPS,
     TECHNIQUES,
     agree,
     alone_of,
@@ -22,9 +25,10 @@ from support.ranks.equality import (
 
 pytestmark = pytest.mark.slow
 
-LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *ON_FOUR) if exact(stack)}
+LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *MORE_ON_TWO, *ON_FOUR) if exact(stack)}
 """Held over all steps in both precisions, with its ranks."""
 MORE = {
+    **{one: 2 for one in MORE_ON_TWO if not exact(one)},
     **{f"{one}+sdpa_attention": 2 for one in (*TECHNIQUES, *BESIDE_TENSOR)},
     "tensor_parallel:degree=4": 4,
     **{f"lora+{one}": 2 for one in ("data_parallel", "fully_sharded", "zero_optimizer")},
@@ -41,13 +45,15 @@ WANTED = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Any]:
-    alone = sorted({(alone_of(stack), dtype) for stack, dtype in WANTED})
-    whole = {"steps": MORE_STEPS, "traced": True}
+    alone = sorted({(alone_of(one), dtype) for one, dtype in [*WANTED, *((one, "float32") for one in MORE_LOSSY)]})
+    longer = {"steps": MORE_STEPS}
     cases = [
-        *({**case(stack, 1, dtype), "steps": MORE_STEPS} for stack, dtype in alone),
-        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), **whole} for stack, dtype in WANTED),
+        *({**case(stack, 1, dtype), **longer} for stack, dtype in alone),
+        *({**case(stack, LONG.get(stack) or MORE[stack], dtype), **longer} for stack, dtype in WANTED),
+        *(case(stack, 2, "float32") for stack in MORE_LOSSY),
     ]
-    return dict(zip([*alone, *WANTED], compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
+    lossy = [(stack, "float32") for stack in MORE_LOSSY]
+    return dict(zip([*alone, *WANTED, *lossy], compute(cases, tmp_path_factory.mktemp("ranks")), strict=True))
 
 
 @pytest.mark.parametrize(("stack", "dtype"), WANTED)
@@ -61,7 +67,13 @@ def test_final_weights_are_those_of_one_device(found: Mapping[tuple[str, str], A
     same_weights(*(found[one, "float64"]["weights"] for one in (stack, alone_of(stack))))
 
 
-@pytest.mark.parametrize(("stack", "dtype"), WANTED)
+@pytest.mark.parametrize("stack", MORE_LOSSY)
+def test_bfloat16_stays_near(found: Mapping[tuple[str, str], Any], stack: str) -> None:
+    here, there = (found[one, "float32"]["losses"] for one in (stack, alone_of(stack)))
+    assert here == pytest.approx(there[:STEPS], rel=2e-3)
+
+
+@pytest.mark.parametrize(("stack", "dtype"), [*WANTED, *((stack, "float32") for stack in MORE_LOSSY)])
 def test_every_rank_proves_every_technique(found: Mapping[tuple[str, str], Any], stack: str, dtype: str) -> None:
     for rank in found[stack, dtype]["ranks"]:
         assert len(rank["evidence"]) == len(stack.split("+"))

@@ -12,6 +12,13 @@ from support.ranks.ledger import case, holds_what_was_said, sends_what_was_said
 pytestmark = pytest.mark.slow
 
 STACKS = {
+    "fully_sharded:mixed_precision=true": 2,
+    "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2": 2,
+    "sequence_parallel+tensor_parallel": 2,
+    "fully_sharded+gradient_accumulation:micro_batches=2": 2,
+    "tensor_parallel+sdpa_attention+activation_checkpointing": 2,
+    "pipeline_parallel:split=1-3": 2,
+    "lora+fully_sharded": 2,
     "fully_sharded+bf16_full": 2,
     "lora+data_parallel": 2,
     "lora+zero_optimizer": 2,

@@ -133,6 +133,7 @@ def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
     assert [entry.status for entry in Store(home).entries().values()] == [Status.KILLED]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_a_run_goes_on_divided_in_another_way_and_on_one_device(home: Home, text: str) -> None:
     first, second = random.randrange(4, 7), random.randrange(8, 11)

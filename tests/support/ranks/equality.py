@@ -15,9 +15,6 @@ DEEP = {**MODEL, "n_layer": 4}
 STEPS, MORE_STEPS = 5, 20
 """The second in the slow suite."""
 
-PROVEN_STEPS = 2
-"""Of a stack in float32 whose steps are held against one device in float64, which sees far smaller errors."""
-
 SCHEDULES = tuple(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble"))
 TECHNIQUES = ("data_parallel", "fully_sharded", "tensor_parallel", "zero_optimizer", "pipeline_parallel")
 STACKED = ("activation_checkpointing", "gradient_accumulation:micro_batches=2")
@@ -28,15 +25,21 @@ ON_TWO = (
     *TECHNIQUES[:4],
     "fully_sharded:reshard=false",
     *SCHEDULES,
-    "pipeline_parallel:split=3-1",
     *BESIDE_TENSOR,
     "gathered_context",
     "data_parallel+smaller_batch",
-    *(f"{one}+deferred_metrics" for one in ("zero_optimizer", "pipeline_parallel")),
+    "pipeline_parallel+deferred_metrics",
     "data_parallel+loader_workers",
-    *(f"{one}+{STACKED[0]}" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
-    *(f"{one}+{STACKED[1]}" for one in (*TECHNIQUES[:4], *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[0]}" for one in ("fully_sharded", "pipeline_parallel", *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[1]}" for one in ("data_parallel", "fully_sharded", *BESIDE_TENSOR)),
 )
+MORE_ON_TWO = (
+    "pipeline_parallel:split=3-1",
+    "zero_optimizer+deferred_metrics",
+    *(f"{one}+{STACKED[0]}" for one in ("data_parallel", "tensor_parallel", "zero_optimizer")),
+    *(f"{one}+{STACKED[1]}" for one in ("tensor_parallel", "zero_optimizer")),
+)
+"""In the slow suite, which also has what a technique is stacked on."""
 CROSSED = (
     "fully_sharded+tensor_parallel",
     "pipeline_parallel+data_parallel",
@@ -49,10 +52,14 @@ ON_FOUR = (
     "gathered_context+data_parallel",
 )
 LOSSY = (
-    *(f"{one}+bf16_mixed" for one in (*TECHNIQUES, *BESIDE_TENSOR)),
-    "fully_sharded:mixed_precision=true",
+    *(f"{one}+bf16_mixed" for one in ("data_parallel", "fully_sharded", "pipeline_parallel", *BESIDE_TENSOR)),
     "fully_sharded:mixed_precision=true+gradient_accumulation:micro_batches=2",
 )
+MORE_LOSSY = (
+    *(f"{one}+bf16_mixed" for one in ("tensor_parallel", "zero_optimizer")),
+    "fully_sharded:mixed_precision=true",
+)
+"""In the slow suite."""
 EXPERTS_EXACT = ("expert_parallel+data_parallel", "expert_parallel+fully_sharded", "tensor_parallel")
 """Stacks of a mixture of experts, in `tests/optimizations/test_expert_parallel_step.py`."""
 
@@ -63,13 +70,12 @@ def case(stack: str, ranks: int, dtype: str) -> dict[str, Any]:
     model = DEEP if "pipeline" in stack or "deep" in stack else MODEL
     listed = [one for one in stack.split("+") if one not in ("", "deep")]
     run = {"model": model, "training": training, "device": "cpu", "ranks": ranks, "optimizations": listed}
-    proven = ranks > 1 and dtype == "float32"
-    return {"run": run, "steps": steps_of(stack, dtype), "dtype": dtype, "whole": True, "traced": proven}
+    return {"run": run, "steps": STEPS, "dtype": dtype, "whole": True, "traced": ranks > 1}
 
 
-def steps_of(stack: str, dtype: str) -> int:
-    """How many steps of a stack are computed; what others are held against takes them all."""
-    return PROVEN_STEPS if dtype == "float32" and exact(stack) and stack not in ALONE else STEPS
+def dtype_of(stack: str) -> str:
+    """Return the dtype in which the quick suite holds a stack against one device."""
+    return "float64" if exact(stack) else "float32"
 
 
 ALONE = ("", "deep")
@@ -77,8 +83,8 @@ ALONE = ("", "deep")
 
 
 def exact(stack: str) -> bool:
-    """Whether a stack is held against one device in float64, too."""
-    return stack in (*ALONE, *CROSSED, *BESIDE_TENSOR) or (stack in ON_TWO and "+" not in stack)
+    """Whether a stack is held against one device in float64, which sees far smaller errors."""
+    return stack in (*ALONE, *CROSSED, *BESIDE_TENSOR) or (stack in (*ON_TWO, *MORE_ON_TWO) and "+" not in stack)
 
 
 def alone_of(stack: str) -> str:

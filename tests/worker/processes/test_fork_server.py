@@ -68,12 +68,12 @@ def test_its_record_is_that_of_a_started_one(
     server: ForkServer, corpus: Prepared, tmp_path: Path, stack: tuple[str, ...]
 ) -> None:
     training = {"steps": 4, "measure_memory": True, "check_values": bool(stack)}
-    one, other, again = (
-        run_folder(tmp_path / name, corpus, training, optimizations=list(stack)) for name in ("one", "other", "again")
-    )
+    # What a child does stays in it, so one that is forked after others is equal, too.
+    names = ("one", "other", "again") if stack == STACKS[1] else ("one", "other")
+    one, *others = (run_folder(tmp_path / name, corpus, training, optimizations=list(stack)) for name in names)
     code, started = finished(one, *UNTIMED, start=subprocess.Popen, env=environment(Home()))
     assert (code, started.status) == (0, Status.DONE)
-    for folder in (other, again):  # what a child does stays in it
+    for folder in others:
         code, result = forked(server, folder)
         assert code == 0
         assert (history.was_forked(folder.events()), history.was_forked(one.events())) == (True, False)
