@@ -8,7 +8,7 @@ import torch
 from assay.config.home import Home
 from assay.data.streaming import DocumentBatches
 from assay.errors import UsageError, first_line
-from assay.instruments.gradient_agreement import agreement
+from assay.instruments.gradient_statistics import agreement
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.parallel.process_rank import Ranks
 from assay.records.prediction import Memory

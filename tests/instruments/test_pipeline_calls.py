@@ -9,7 +9,7 @@ from torch.distributed.pipelining import PipelineStage
 
 from assay.cost import pipeline_schedules
 from assay.cost.pipeline_bubble import StageTime, play
-from assay.instruments.collectives.pipeline_calls import Busy, busy, idle
+from assay.instruments.pipeline_calls import Busy, busy, idle
 
 LIGHT, HEAVY = StageTime(1.0, 1.0, 1.0), StageTime(3.0, 3.0, 3.0)
 
