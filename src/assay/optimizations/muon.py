@@ -57,7 +57,7 @@ class MuonAndAdamw(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import matrix as matrix_updates
+        from assay.cost import matrix_updates
 
         return cost.updated_by(matrix_updates.MuonUpdate())
 

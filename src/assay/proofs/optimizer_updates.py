@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import isclose
 
 from assay.config import TrainingConfig
-from assay.cost.optimizers.matrix import is_hidden_matrix
+from assay.cost.matrix_updates import is_hidden_matrix
 from assay.records.trace import Group, Setting, Trace, Updated
 
 _SAME = 1e-6

@@ -17,7 +17,7 @@ each other without a copy. Each replaces the tensor that the previous step left 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.gpu_scratch import backward_scratch, forward_scratch
+from assay.cost.gpu_kernels import backward_scratch, forward_scratch
 from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, TRANSPOSED, VIEWED, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import (

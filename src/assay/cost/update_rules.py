@@ -1,6 +1,10 @@
 """Optimizers as the ledger sees them: the state of each parameter, and the temporaries of its update.
 
 A rule receives this rank's shards of the parameters, so its state and temporaries are those of the shards.
+
+Temporaries of Adam's relatives are read off torch 2.13's loops. Over lists (`foreach`) the denominators of a whole
+group are alive at once. One kernel (`fused`) has no temporaries. Decay inside the gradient (Adam) makes a sum for every
+decayed parameter. Moments in bfloat16 are widened one parameter at a time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -182,3 +186,133 @@ class OnHost(UpdateRule):
     def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
         """One instant: gradients wait until the last weight has been copied back."""
         return (Instant("copies to and from the host", "", 0),)
+
+
+@dataclass(frozen=True)
+class FusedAdamWUpdate(AdamWUpdate):
+    """One kernel for each group, which reads weight, gradient and moments and writes all but the gradient."""
+
+    passes: ClassVar = 7.0
+    launches: ClassVar = 0.0
+    counts_on_gpu: ClassVar = True
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """One instant without temporaries."""
+        return (Instant("AdamW", "", 0),)
+
+
+@dataclass(frozen=True)
+class ClippingAdamW(FusedAdamWUpdate):
+    """One kernel that also clips each gradient, and writes it."""
+
+    passes: ClassVar = 8.0
+
+
+@dataclass(frozen=True)
+class ForeachAdamWUpdate(AdamWUpdate):
+    """One kernel for each operation over all tensors of a group."""
+
+    launches: ClassVar = 0.0
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """√v of a whole group at once."""
+        return tuple(Instant("AdamW", "", _nbytes(group)) for group in groups(pieces) if group)
+
+
+@dataclass(frozen=True)
+class AdamUpdate(AdamWUpdate):
+    """Torch's single-tensor Adam with weight decay in the gradient."""
+
+    passes: ClassVar = 22.0
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """AdamW's temporaries; decayed parameters add `grad + λ·weight`."""
+        decayed, spared = groups(pieces)
+        return tuple(
+            Instant("Adam", tensor.name, before + made * tensor.nbytes, beside(tensor))
+            for group, made in ((decayed, 3), (spared, 2))
+            for before, tensor in after_another(group)
+        )
+
+
+@dataclass(frozen=True)
+class NarrowAdamWUpdate(UpdateRule):
+    """Our AdamW with moments in bfloat16."""
+
+    passes: ClassVar = 28.0
+    launches: ClassVar = 14.0
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """Two moments in bfloat16 for each parameter, and its step count."""
+        return (*(one.cast("bfloat16") for one in like(pieces, 2)), *counts(pieces))
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """Both moments of one parameter, widened."""
+        return tuple(Instant("NarrowAdamW", one.name, 2 * one.nbytes, beside(one)) for one in in_order(pieces))
+
+
+def _nbytes(group: list[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in group)
+
+
+@dataclass(frozen=True)
+class SGDUpdate(UpdateRule):
+    """Torch's single-tensor SGD, with weight decay inside the gradient."""
+
+    momentum: bool
+    nesterov: bool
+    decays: bool
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A momentum for each parameter, if there is momentum."""
+        return like(pieces) if self.momentum else ()
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Passes: the gradient with its decay 3, the momentum 2 + 3, Nesterov's gradient 3, the step 3."""
+        own = each(pieces, 5.0 * self.momentum + 3.0 * self.nesterov + 3.0, 2 * self.momentum + self.nesterov + 1)
+        decayed = {one.name: one for one in groups(pieces)[0]}
+        return own.plus(each(decayed, 3.0, 1)) if self.decays else own
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The gradient with its decay, and Nesterov's gradient, or else the number that multiplies the momentum."""
+        decayed, spared = groups(pieces)
+        multiplied = self.decays and self.momentum and not self.nesterov
+        return tuple(
+            Instant("SGD", tensor.name, made * tensor.nbytes, beside(tensor) if number else 0)
+            for group, made, number in (
+                (decayed, self.decays + self.nesterov, multiplied),
+                (spared, int(self.nesterov), False),
+            )
+            for tensor in group
+        )
+
+
+@dataclass(frozen=True)
+class LionUpdate(UpdateRule):
+    """Our Lion. Passes: decay 2, direction 3 + 2 + 3, momentum 3."""
+
+    cautious: bool = False
+    """True if decay spares some elements."""
+    passes: ClassVar = 13.0
+    launches: ClassVar = 5.0
+
+    def state(self, pieces: Pieces) -> tuple[Tensor, ...]:
+        """A momentum for each parameter."""
+        return like(pieces)
+
+    def instants(self, pieces: Pieces) -> tuple[Instant, ...]:
+        """The signs of one parameter's direction, the factors of its elements where decay is cautious, and a number.
+
+        The number is the factor of the decay; a cautious one multiplies nothing where there is no decay.
+        """
+        decayed, spared = groups(pieces)
+        return tuple(
+            Instant("Lion", one.name, made * one.nbytes, beside(one) if number else 0)
+            for group, made, number in ((decayed, 1 + self.cautious, True), (spared, 1, not self.cautious))
+            for one in group
+        )
+
+    def traffic(self, pieces: Pieces) -> Traffic:
+        """Passes over every parameter, and those of cautious decay."""
+        own = super().traffic(pieces)
+        return own.plus(comparison_traffic(pieces)) if self.cautious else own

@@ -4,7 +4,7 @@ import pytest
 
 from assay.cost import baseline
 from assay.cost.kernels import CPU, CUDA, Kernels
-from assay.cost.rewrites.autocast import autocast
+from assay.cost.rewrites.low_precision import autocast
 from support.runs import run_with
 
 LOSS = ("aten._log_softmax", "aten.nll_loss_forward")

@@ -13,7 +13,7 @@ from typing import ClassVar
 from assay.cost.gpu_kernels import norm_along, norm_of_one
 from assay.cost.kernels import Gpu
 from assay.cost.operation import DTYPE_BYTES, Tensor
-from assay.cost.optimizers.updates import (
+from assay.cost.update_rules import (
     AdamWUpdate,
     Instant,
     Pieces,
