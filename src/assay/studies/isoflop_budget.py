@@ -19,8 +19,8 @@ import numpy as np
 
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
-from assay.studies.execution.pace import process_seconds
-from assay.studies.isoflop.sizes import Count, counts, tokens_for
+from assay.studies.execution.deadline import process_seconds
+from assay.studies.isoflop_sizes import Count, counts, tokens_for
 from assay.studies.kinds.isoflop import (
     AS_RULED,
     BUDGET,

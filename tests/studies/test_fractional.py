@@ -5,7 +5,7 @@ from math import prod
 
 import pytest
 
-from assay.studies.aliases import aliases, best_generators, defining_words, resolution
+from assay.studies.kinds.fractional import aliases, best_generators, defining_words, resolution
 
 # Box, Hunter & Hunter (2005), table 6.22: highest resolution of 2^(k−p) designs by (factors, basic factors).
 PUBLISHED = {

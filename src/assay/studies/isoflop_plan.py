@@ -1,8 +1,12 @@
-"""A study of scaling on this machine: the sizes of a model, the time of their steps, the text, and the slots."""
+"""A study of scaling before it runs, with what it was designed from: sizes of a model on this machine, and limits.
+
+The sizes have the time of their steps, the text, and the slots.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from assay.config.home import Home
 from assay.config.run import ResolvedRun, Run
@@ -11,7 +15,9 @@ from assay.errors import UsageError
 from assay.launch.prepare import ReadyRun, ready
 from assay.launch.rates import measured_machine
 from assay.studies.execution.ready import side_by_side, with_step_times
-from assay.studies.isoflop.sizes import check_base, counts, run_at_width, shape
+from assay.studies.isoflop_budget import DesignLimits, PlannedRun, Wanted, runs_of, study_seconds
+from assay.studies.isoflop_sizes import check_base, counts, run_at_width, shape
+from assay.studies.kinds.isoflop import Isoflop
 
 _ENOUGH_SIZES, _MOST_SIZES = 4, 12
 _LEAST_LAYERS = 2
@@ -84,3 +90,26 @@ def _step_seconds(one: ReadyRun) -> float:
             f"the time of a step with {size} parameters cannot be predicted here, so no budget can be kept"
         )
     return seconds
+
+
+@dataclass(frozen=True)
+class ScalingPlan:
+    """A study of scaling before it runs."""
+
+    study: Isoflop
+    here: Here
+    wanted: Wanted
+    limits: DesignLimits
+    budget_seconds: float
+    seconds: float
+    """Predicted time of the whole."""
+
+    @cached_property
+    def runs(self) -> list[PlannedRun]:
+        """Every run in its order, the control's second ones included."""
+        return runs_of(self.study, self.wanted, self.limits)
+
+    @property
+    def separate_seconds(self) -> float:
+        """Predicted time of the whole, if every run trained all of its steps itself."""
+        return study_seconds(self.study.model_copy(update={"branches": False}), self.wanted, self.limits)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from assay.errors import UsageError
-from assay.studies.execution.trunks import chains
-from assay.studies.isoflop.budget import DesignLimits, Wanted, largest_study, makespan, runs_of, study_seconds
-from assay.studies.isoflop.sizes import flops_of, run_at_width
+from assay.studies.execution.ready import chains
+from assay.studies.isoflop_budget import DesignLimits, Wanted, largest_study, makespan, runs_of, study_seconds
+from assay.studies.isoflop_sizes import flops_of, run_at_width
 from assay.studies.kinds.isoflop import BUDGET, LEAST_STEPS
 from support.scaled import base
 

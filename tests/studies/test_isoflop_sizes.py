@@ -4,7 +4,7 @@ import pytest
 
 from assay.cost import parameter_count
 from assay.errors import UsageError
-from assay.studies.isoflop.sizes import check_base, counts, flops_of, run_at_width, run_of_size, shape, steps_for
+from assay.studies.isoflop_sizes import check_base, counts, flops_of, run_at_width, run_of_size, shape, steps_for
 from support.scaled import base
 
 
