@@ -10,6 +10,7 @@ import pytest
 from assay.config import Home
 from assay.records.run import RunResult
 from assay.store.event_log import append
+from assay.studies import isoflop_plan
 from assay.studies.execution import ready as preparing
 from assay.studies.isoflop_sizes import counts
 from support.children import Fake
