@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from assay.records.ranks import Idle
-from assay.step.device_clock import mark, seconds_between
+from assay.step.device_queue import mark, seconds_between
 from assay.step.program import Step
 
 OWN_CORE = 0.95

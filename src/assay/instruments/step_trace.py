@@ -52,8 +52,8 @@ from assay.records.trace import (
     TracedPrecision,
 )
 from assay.step.compiled import Captures, graph_breaks
+from assay.step.device_queue import Offload
 from assay.step.graphs import StepGraphs
-from assay.step.host_copies import Offload
 from assay.step.prepared import PreparedSequences
 from assay.step.program import Context, MicroBatch, Program, Share, Step, settings
 from assay.step.recomputed import Keeper

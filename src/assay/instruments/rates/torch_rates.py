@@ -37,7 +37,7 @@ from assay.hardware import Rates
 from assay.hardware.links import Link
 from assay.instruments.rates.agreement import OthersShare, repeat_trial
 from assay.instruments.rates.timed_operators import measure_operators
-from assay.step.device_clock import mark, seconds_between
+from assay.step.device_queue import mark, seconds_between
 
 _RANKS, _STEPS = 2, 2
 _SMALL, _LARGE = 8, 2**24

@@ -27,10 +27,10 @@ from assay.estimator.timing.step_time import serving_times as times_of
 from assay.executors.base import RunningCell, Start, Wave
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine
-from assay.launch.branch import branch_at
 from assay.launch.forked import ForkServer
 from assay.launch.prepare import ReadyRun, leaving_nothing, predict, ready, threads_of
 from assay.launch.rates import measured_machine
+from assay.launch.resume import branch_at
 from assay.launch.spawn import fork_server, start
 from assay.launch.step_times import calibrate
 from assay.optimizations import check

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from assay.step.host_copies import copied_to
+from assay.step.device_queue import copied_to
 
 CPU = torch.device("cpu")
 

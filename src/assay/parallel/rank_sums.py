@@ -1,19 +1,24 @@
-"""The global gradient norm of weights that are sharded over a mesh: every element is counted once.
+"""Sums over ranks: the global gradient norm of sharded weights, and the loss of a step or an evaluation.
 
-Squares are summed on each rank over its own shards, and then across the axes along which these are sharded. A
-replicated gradient is whole on every rank, so it is not summed across that axis. Weights with different placements are
-summed separately, because they are reduced across different axes (arXiv:2104.04473 clips by the same rule).
+In a norm every element is counted once. Squares are summed on each rank over its own shards, and then across the axes
+along which these are sharded. A replicated gradient is whole on every rank, so it is not summed across that axis.
+Weights with different placements are summed separately, because they are reduced across different axes
+(arXiv:2104.04473 clips by the same rule).
+
+A loss is summed over the ranks that divide a batch.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 
 from assay.parallel.dtensor import divided_over, is_spread, local
-from assay.step.program import Step
+from assay.step.program import MicroBatch, Program, Step
 
 _Groups = tuple[dist.ProcessGroup, ...]
 
@@ -59,3 +64,25 @@ def _split_over(gradient: Tensor) -> _Groups:
 def _squared(gradients: list[Tensor]) -> Tensor:
     widest = torch.promote_types(gradients[0].dtype, torch.float32)
     return torch.stack(torch._foreach_norm(gradients, 2, dtype=widest)).square().sum()
+
+
+Batches = Iterable[MicroBatch]
+
+
+def sum_losses(program: Program, mesh: DeviceMesh, own: Callable[[Batches], Batches]) -> Program:
+    """Evaluate each rank's `own` part of every batch, and sum all losses over a one-dimensional `mesh`."""
+    group = mesh.get_group()
+    evaluate_here, reduce_here = program.evaluate, program.parallel.reduce_loss
+
+    def evaluate(step: Step, batches: Batches) -> tuple[float, int]:
+        loss, targets = evaluate_here(step, own(batches))
+        total = torch.tensor([loss, targets], dtype=torch.float64, device=program.device)
+        dist.all_reduce(total, group=group)
+        return float(total[0].item()), int(total[1].item())
+
+    def reduce_loss(sums: Tensor) -> Tensor:
+        total = reduce_here(sums).clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    return replace(program, evaluate=evaluate, parallel=replace(program.parallel, reduce_loss=reduce_loss))

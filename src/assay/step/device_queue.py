@@ -1,4 +1,4 @@
-"""Copies between host memory and the device, for which the host does not wait: of batches, and of saved tensors.
+"""What the host puts into a device's queue without waiting for it: copies of batches and saved tensors, and times.
 
 A GPU copies from pageable memory through a buffer of the driver. The host then waits until all earlier work is done.
 From pinned memory the device copies by itself, in the order of its queue. Torch keeps the pinned block until the copy
@@ -8,6 +8,8 @@ Saved tensors are in pinned host memory from the moment they are saved until the
 moves weights, which stay on the device anyway, and makes the host wait for every copy. Here weights are excluded.
 Copies to the host run on a side stream during the forward, and copies back run in the stream that needs them. The host
 waits for neither.
+
+Times on a device's own clock are events in its queue.
 """
 
 from collections.abc import Sequence
@@ -66,3 +68,17 @@ class Offload:
         if self._side is not None:
             torch.cuda.current_stream(packed.device).wait_stream(self._side)
         return packed.copy.to(packed.device, non_blocking=True)
+
+
+def mark(device: torch.device) -> torch.cuda.Event | None:
+    """Put an event with a time into the device's queue and return it; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def seconds_between(first: torch.cuda.Event | None, later: torch.cuda.Event | None) -> float | None:
+    """Return the device's seconds between two events that it has reached; None on a CPU."""
+    return None if first is None or later is None else float(first.elapsed_time(later)) / 1e3
