@@ -1,4 +1,4 @@
-"""Bytes that kernels of a GPU take beside their results, and free, in forward and in backward of a tape's operations.
+"""Bytes that a GPU takes beside the results of a tape's operations: inside of kernels, and workspaces of libraries.
 
 Each formula follows the allocations of torch 2.11, in the file that it names. Those of torch 2.11 on an absent H200 and
 A100 are the measure (`tests/fake/test_absent_oracle.py`). `heads` counts sequences × heads.
@@ -6,8 +6,12 @@ A100 are the measure (`tests/fake/test_absent_oracle.py`). `heads` counts sequen
 A bias's gradient is the sum of the rows of its result's gradient, and that of positions the sum over the sequences of a
 batch. Blocks of threads that share an output write their sums to memory first (`reductions`). The norms of heads read
 rows that are apart, and copy them.
+
+cuBLAS and cuBLASLt keep workspaces, from torch's own allocator. A thread takes them at its first product and keeps
+them. There are two threads: the caller's, and that of autograd, which runs backward and what it recomputes.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import ceil
@@ -17,6 +21,45 @@ from assay.cost.kernels import Gpu
 from assay.cost.layers import GROUPED, RMS_NORM
 from assay.cost.operation import DTYPE_BYTES, Gradient, Operation, Tensor
 from assay.cost.reductions import Reduction, contiguous, inside_bytes
+
+KIB = 2**10
+CALLER, AUTOGRAD = "caller", "autograd"
+"""Threads that multiply."""
+CUBLAS, CUBLASLT = "cublas", "cublaslt"
+_LIBRARIES = {"aten.addmm": (CUBLAS, CUBLASLT), "aten._scaled_mm": (CUBLASLT,), FLASH: ()}
+"""Libraries of products that use others than cuBLAS alone."""
+
+
+def workspaces(capability: tuple[int, int]) -> dict[str, int]:
+    """Return the bytes that each thread keeps on a GPU of a capability, by library."""
+    return {CUBLAS: cublas_workspace(capability), CUBLASLT: cublaslt_workspace()}
+
+
+def libraries(operation: Operation) -> tuple[str, ...]:
+    """Return the libraries that an operation multiplies with in forward."""
+    return _LIBRARIES.get(operation.name, (CUBLAS,)) if operation.kind == "contraction" else ()
+
+
+def cublas_workspace(capability: tuple[int, int]) -> int:
+    """Return the bytes that cuBLAS keeps for a thread: 4096 × 8 KiB on Hopper, else 4096 × 2 KiB and 16 × 8 KiB.
+
+    Source: `aten/src/ATen/cuda/CublasHandlePool.cpp`, `parseChosenWorkspaceSize`; the variable
+    ``CUBLAS_WORKSPACE_CONFIG`` replaces them with pairs ``:KIB:COUNT``. Rows: every one.
+    """
+    words = [int(one) for one in os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").split(":") if one.isdigit()]
+    if words and len(words) % 2 == 0:
+        return sum(KIB * size * count for size, count in zip(words[::2], words[1::2], strict=True))
+    return 4096 * 8 * KIB if capability == (9, 0) else 4096 * 2 * KIB + 16 * 8 * KIB
+
+
+def cublaslt_workspace() -> int:
+    """Return the bytes that cuBLASLt keeps for a thread: 1 MiB, or ``CUBLASLT_WORKSPACE_SIZE`` in KiB.
+
+    Source: `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspaceSize`. Rows: ``gpt2-124m`` has it and
+    ``llama-3.2-1b``, whose products have no bias, lacks it.
+    """
+    return int(os.environ.get("CUBLASLT_WORKSPACE_SIZE", "1024")) * KIB
+
 
 _FLOAT32, _INT64 = 4, 8
 _HOPPER = (9, 0)

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 
 from assay.cost import Cost, multiplying
 from assay.estimator.timing import step_time
-from assay.estimator.timing.gpu_step import GpuStep, gpu_step, passes, update
-from assay.estimator.timing.queue import Queued
+from assay.estimator.timing.gpu_step import GpuStep, Queued, gpu_step, passes, update
 from assay.estimator.timing.step_time import RooflineWork, StepTime
 from assay.hardware import Rates
 from assay.hardware.kernel_seconds import Speeds, speeds_of

@@ -35,8 +35,7 @@ from torch.multiprocessing.spawn import spawn
 from assay.files import scratch
 from assay.hardware import Rates
 from assay.hardware.links import Link
-from assay.instruments.rates.agreement import OthersShare, repeat_trial
-from assay.instruments.rates.timed_operators import measure_operators
+from assay.instruments.rates.timed_operators import OthersShare, measure_operators, repeat_trial
 from assay.step.device_queue import mark, seconds_between
 
 _RANKS, _STEPS = 2, 2

@@ -24,8 +24,7 @@ from assay.optimizations import resolve_run
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged_copies
 from assay.studies.execution.deadline import Deadline, with_rest
-from assay.studies.execution.fold import Progress, fold, gather_waves, record_of
-from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
+from assay.studies.execution.fold import Mode, Progress, cells_to_keep, elsewhere, fold, gather_waves, record_of
 from assay.studies.execution.order import due, in_order, known_rows, shuffle_rows, waves_in_order
 from assay.studies.execution.ready import (
     Servers,

@@ -6,7 +6,7 @@ from assay.optimizations import resolve_run
 from assay.records.run import Environment, RunResult
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult
-from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
+from assay.studies.execution.fold import Mode, cells_to_keep, elsewhere
 
 RUN = resolve_run(load("demo"))
 HERE = detect()
