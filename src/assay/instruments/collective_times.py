@@ -4,11 +4,11 @@ The collectives of one step are listed in order, with their ranks, which a backe
 span for each call, in call order. The next step makes the same calls, so the list of one step names the spans of the
 next. The listed step runs under a dispatch mode and is slow, so it is not timed.
 
-The profiler's spans of the backend give the time in which a collective is in communication on this rank. gloo's span of
-a collective begins at its call and ends at its end, so it includes the wait for late ranks. NCCL's spans are those of
-its kernels. Spans that overlap each other count once. Spans that overlap computation count in full. On a CPU the two
-share the cores; on a GPU only the step's time shows how much is hidden. The profiled step is a few percent slower than
-a timed one, so the share is of its own time.
+The profiler's spans of the backend give the time in which a collective is in communication on this rank. A span of
+gloo's begins at its call and ends at its end, so it includes the wait for late ranks. NCCL's spans are those of its
+kernels. Spans that overlap each other count once. Spans that overlap computation count in full. On a CPU the two share
+the cores; on a GPU only the step's time shows how much is hidden. The profiled step is a few percent slower than a
+timed one, so the share is of its own time.
 
 Spans are given by the host's monotonic clock, which its processes share, so that spans of several ranks can be
 compared. Marks at instants read on both clocks relate the profiler's clock to it; the least difference is the best.
@@ -19,8 +19,8 @@ are compared by the clock of their host. The n-th call of a group matches the n-
 send from one rank to another matches the n-th receive. If ranks are on several hosts, their clocks differ and the split
 is unknown.
 
-gloo ends the span of a send only when its caller waits for it, which may be at the end of the step. So a send counts
-until the end of its receive, if that is earlier.
+The backend gloo ends the span of a send only when its caller waits for it, which may be at the end of the step. So a
+send counts until the end of its receive, if that is earlier.
 
 Caveats: gloo's span begins at the call and ends when its thread has finished. A thread that waits for a core therefore
 looks like transfer. Communication that overlaps computation counts in full.

@@ -3,8 +3,8 @@
 The launcher (torchrun's agent) sets RANK, LOCAL_RANK, WORLD_SIZE and the address of the store. CPUs use gloo, GPUs
 NCCL. There is a CPU group in both cases, for agreements between ranks from step to step.
 
-Processes meet before they form a process group, at torch's store at MASTER_ADDR:MASTER_PORT. torchrun's agent serves
-the store on its first host; without torchrun, rank 0 does, and the port must be free there.
+Processes meet at torch's store before they form a process group. The store is at MASTER_ADDR:MASTER_PORT. The agent of
+torchrun serves it on its first host; without torchrun, rank 0 does, and the port must be free there.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Checks that later steps of a run do what the traced step did: in the middle of the run, at its end, and on the heap.
+"""Checks that later steps of a run do what the traced step did: in the middle, at the end, and on the heap.
 
 At the end two traces of one program are compared. Only counts that do not depend on the batch are. These are operators
 outside the update, elements written into each parameter, compiled calls and graphs, collectives, batches and bytes
@@ -19,8 +19,8 @@ predicted as the peak of torch's allocator, which another step shows under torch
 buffers of libraries come to less than the bound: honest runs of one thread stay within 0.2 MiB of the prediction. The
 graph that autograd keeps for backward lies on the heap as well: 745 bytes an operator of forward, in a model of 671 of
 them. A technique that acts only in steps that are watched, or moves what it saves into arrays of another library, is
-beyond it. In a mixture the sizes of products depend on the batch, and libraries prepare kernels for each new size on
-the heap, some MiB at a time. So a mixture is not judged.
+beyond it. In a mixture the sizes of products depend on the batch. Libraries prepare kernels for each new size on the
+heap, some MiB at a time. So a mixture is not judged.
 """
 
 from collections import Counter

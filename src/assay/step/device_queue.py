@@ -1,4 +1,4 @@
-"""What the host puts into a device's queue without waiting for it: copies of batches and saved tensors, and times.
+"""Work that a host queues on a device without waiting for it: copies of batches and saved tensors, and clock events.
 
 A GPU copies from pageable memory through a buffer of the driver. The host then waits until all earlier work is done.
 From pinned memory the device copies by itself, in the order of its queue. Torch keeps the pinned block until the copy

@@ -7,8 +7,8 @@ tried as stored and transposed, as in a linear layer: for converted dtypes the t
 are random normal numbers, because a GPU at its power limit multiplies ones and zeros faster. A GPU does each product
 alone and twenty times in a row, since its clock falls under a longer load.
 
-No rate rests on one trial (`instruments.rates.agreement`). A float32 rate far below the float64 rate contradicts it,
-and is measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores
+No rate rests on one trial (`instruments.rates.timed_operators`). A float32 rate far below the float64 rate contradicts
+it, and is measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores
 that others had meanwhile.
 
 The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The launch time is that
