@@ -17,10 +17,9 @@ Published figures are below the high end. A group took 544 MB among two A100 and
 where it is 1.21 GB. Eight H100 had 4.34 GB after an all-to-all, with the context (NVIDIA/nccl#1685), where it is 4.03
 GB and a context. Groups that share memory (`ncclCommSplit`), buffers of a network and NVLink SHARP are not modelled.
 
-Ranks of a script over several absent GPUs. Each rank that is asked for is run by itself, one after the other.
-
-A rank has the variables that torchrun sets. The other ranks are absent: their process groups answer at once
-(`inside/process_groups.py`). So a script that torchrun would start runs unchanged, without torchrun.
+Each rank of a script that is asked for is run by itself, one after the other. It has the variables that torchrun sets.
+The other ranks are absent: their process groups answer at once (`inside/process_groups.py`). So a script that torchrun
+would start runs unchanged, without torchrun.
 """
 
 import os
