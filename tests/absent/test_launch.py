@@ -1,4 +1,4 @@
-"""How a script is started: variables, the hook of Python, stated values."""
+"""How a script is started: variables, the hook of Python, stated values, and an `nvidia-smi` that answers."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The answer over ranks: the fullest rank, the first that failed, and sums of collectives."""
+"""The answer over ranks: which ranks run, the fullest, the first that failed, and sums of collectives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whether a script fits: what withdraws the answer, and the exit codes."""
+"""Whether a script fits: what withdraws the answer, the exit codes, and the time of its step."""
 
 from typing import Any
 

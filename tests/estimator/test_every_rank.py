@@ -1,4 +1,4 @@
-"""A step of every rank: the figures are those of each rank's own estimate, and the fullest speaks for all."""
+"""A step of every rank: the fullest speaks for all; pipeline and links are in the joint time."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Plans against published steps, with one rate for every device: what they hit, and by how much they miss."""
+"""Plans against published steps, with one rate for every device, and what a rank of a plan holds."""
 
 import subprocess
 import sys

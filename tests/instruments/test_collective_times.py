@@ -1,4 +1,4 @@
-"""Spans of collectives: what overlaps counts once, and a step without any has none."""
+"""Spans of collectives: what overlaps counts once; and the wait for the last rank, apart from the transfer."""
 
 from dataclasses import replace
 

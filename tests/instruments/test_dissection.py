@@ -1,4 +1,4 @@
-"""A step taken apart: every operator once, in its class and module, with the ledger's FLOPs; nothing changes."""
+"""A step taken apart: every operator once, in its class and module, with its FLOPs, and in its order."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Scales of gradients by module, in a step of a program."""
+"""Scales of gradients by module in a step of a program, and their agreement and noise over batches."""
 
 import gc
 from itertools import combinations

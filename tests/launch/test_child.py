@@ -1,4 +1,4 @@
-"""A child that does what it should, and children that do not: none of them can hold up or mislead its parent."""
+"""A child that does what it should, and children that do not: none holds up its parent, and each end is told."""
 
 import json
 import os

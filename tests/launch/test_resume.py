@@ -1,4 +1,4 @@
-"""A resume that would end as badly again is refused before anything starts."""
+"""A resume or a branch that cannot go well is refused before anything starts; a branch keeps its trunk's rates."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Two processes that take turns: the order of blocks, disturbed rounds, and faults with their commit."""
+"""Two processes that take turns: the order of blocks, disturbed rounds, and files and faults of the base commit."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Ranks among each other: the noise that each draws, and whether all have come where one stands."""
+"""Ranks among each other: how they meet, the noise that each draws, and whether all have come."""
 
 import socket
 from collections.abc import Iterator

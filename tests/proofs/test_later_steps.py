@@ -1,4 +1,4 @@
-"""Two traces of one program agree; of programs of which one has lost something they do not, and it is named."""
+"""Later steps that do what the traced one did pass; one that has lost work or keeps memory aside is named."""
 
 from collections.abc import Iterator
 

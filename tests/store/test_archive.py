@@ -1,4 +1,4 @@
-"""Archives of runs: what goes in comes out, equal records make equal bytes, and only known names go in."""
+"""Archives in both compressions: what goes in comes out, and equal records make equal bytes."""
 
 import gzip
 import lzma

@@ -1,4 +1,4 @@
-"""The store: read by many while one writes, made by several at once, and made anew when damaged."""
+"""The store: read by many while one writes, made anew when damaged, and brought up to date for a list."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Names of runs: ids, starts of ids, and the last."""
+"""Names of runs: ids, starts of ids, and the last; and runs that are cells of studies."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A step as launches: what waits, what is recomputed, accumulated, replayed, and how an optimizer updates."""
+"""A step as launches: what waits, is recomputed or replayed, how an optimizer updates, and the queue."""
 
 import random
 

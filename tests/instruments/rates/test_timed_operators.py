@@ -1,4 +1,4 @@
-"""Speeds of single operators: each is measured, and a slower operator has a lower speed."""
+"""Speeds of single operators: a slower one has a lower speed, and a trial counts once another agrees."""
 
 import time
 from itertools import chain, repeat

@@ -1,4 +1,4 @@
-"""Limits of time with planted durations: a clock that the cells of a wave move on."""
+"""Limits of time with planted durations: a clock that the cells of a wave move on, and the pace of waves."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace

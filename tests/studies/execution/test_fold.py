@@ -1,3 +1,5 @@
+"""Cells that a resumed study keeps, by its mode and by what has changed since they ran."""
+
 import pytest
 
 from assay.config import load

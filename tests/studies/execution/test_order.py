@@ -1,3 +1,5 @@
+"""The order in which cells run, and the rungs of a search: the rows that go on, and one that was stopped."""
+
 from collections import Counter
 from pathlib import Path
 

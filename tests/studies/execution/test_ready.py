@@ -1,4 +1,4 @@
-"""Cells are predicted from steps that were timed before the study, and forked from servers."""
+"""Cells are predicted from steps that were timed before, forked from servers, and follow their trunks."""
 
 import shutil
 from collections.abc import Iterable

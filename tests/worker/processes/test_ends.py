@@ -1,4 +1,4 @@
-"""A process that leaves: its handlers run and what it said is out, and only one that failed is taken apart."""
+"""A process that leaves runs its handlers and says all; and the rank whose end explains the others'."""
 
 import subprocess
 import sys
