@@ -31,8 +31,8 @@ from assay.api import configure
 from assay.estimator import Estimate, estimate
 from assay.estimator.timing import gpu_step
 from assay.estimator.timing.dispatched import operator_launches
+from assay.estimator.timing.gpu_step import WAIT, play
 from assay.estimator.timing.gpu_time import HOST_MARGIN, MARGIN, OTHER_MARGIN
-from assay.estimator.timing.queue import WAIT, play
 from assay.hardware.devices import absent_machine
 from assay.hardware.kernel_seconds import speeds_of
 from assay.units import format_percent

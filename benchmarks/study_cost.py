@@ -75,7 +75,7 @@ os.write(1, str(used.ru_utime + used.ru_stime).encode())
 os._exit(status != 0)
 """
 END = "\nos._exit(0)"
-"""A cell leaves out the interpreter's teardown, too (`assay.worker.processes.exit`)."""
+"""A cell leaves out the interpreter's teardown, too (`assay.worker.processes.ends`)."""
 
 
 class Costs(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from assay.config.attribute_docs import attribute_docs
+from assay.config.base import attribute_docs
 from assay.config.model import ModelConfig
 from assay.config.run import DataConfig, Run, TrainingConfig
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.absent.inside.collective_calls import CollectiveCalls, plain_name
+from assay.absent.inside.process_groups import CollectiveCalls, plain_name
 from assay.absent.observation import ObservedCollectives as Observed
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from assay import api
-from assay.absent.ranks_answer import RanksAnswer
-from assay.absent.script_ranks import ranks_of
+from assay.absent.ranks_answer import RanksAnswer, ranks_of
 from assay.report import view
 from support.absent import PYTHON, needs_cuda_build, script
 

@@ -11,8 +11,7 @@ from assay.config import Home
 from assay.data import Prepared
 from assay.records.status import Status
 from assay.store import history
-from assay.store.index import Entry, Store
-from assay.store.listing import reconcile
+from assay.store.index import Entry, Store, reconcile
 from assay.store.run_folder import RunFolder, RunProcess
 from assay.worker.main import conclude
 from assay.worker.phases import Phases

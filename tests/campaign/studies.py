@@ -10,7 +10,7 @@ from assay.records.study import CellResult, ComparisonRecord, StudyEnding
 from assay.store.event_log import read_log
 from assay.store.run_folder import RunFolder
 from assay.studies.execution import run as module
-from assay.studies.execution.modes import Mode
+from assay.studies.execution.fold import Mode
 from assay.studies.execution.study_listing import read_plan
 from assay.studies.folder import StudyFolder, find, folders
 from support.fake_studies import shape, silent

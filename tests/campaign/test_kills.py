@@ -17,8 +17,7 @@ from assay.config import Home
 from assay.records.run import RunResult
 from assay.records.status import Status
 from assay.store import history
-from assay.store.index import Store
-from assay.store.listing import reconcile
+from assay.store.index import Store, reconcile
 from assay.store.run_folder import RunFolder
 from campaign.killing import KINDS, STEPS, Moment, assay, killed, resumed
 from support.corpora import TEXT

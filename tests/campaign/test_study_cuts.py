@@ -16,7 +16,7 @@ from assay.records.events import LogEvent
 from assay.records.study import ComparisonRecord
 from assay.store.event_log import parse_event
 from assay.store.run_folder import RunFolder
-from assay.studies.execution.modes import Mode
+from assay.studies.execution.fold import Mode
 from assay.studies.folder import find
 from campaign.studies import by_name, recorded, resumed, stays
 from support.fake_studies import CELLS, run

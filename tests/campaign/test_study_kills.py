@@ -19,7 +19,7 @@ from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.studies.execution import ready as preparing
-from assay.studies.execution.modes import Mode
+from assay.studies.execution.fold import Mode
 from assay.studies.execution.study_listing import study_state
 from assay.studies.folder import find
 from campaign.studies import contents, is_exact, repaired, resumed, run, undisturbed

@@ -9,10 +9,9 @@ from assay.api import gpu_peak
 from assay.config import Home
 from assay.config.run import Run
 from assay.fake.peak import GpuPeak
-from assay.launch.base_tree import BaseTree
 from assay.launch.gate import read_lock
 from assay.launch.gpu_peak import PYTHON
-from assay.launch.turns import TimedPair
+from assay.launch.turns import BaseTree, TimedPair
 from assay.records.gated import LOCK, FigureBlock, StepFigures
 from assay.records.timing import Block
 from cli.conftest import Assay

@@ -10,9 +10,9 @@ import pytest
 from assay.config import Home
 from assay.records.run import RunResult
 from assay.store.event_log import append
+from assay.studies import isoflop_plan
 from assay.studies.execution import ready as preparing
-from assay.studies.isoflop import here
-from assay.studies.isoflop.sizes import counts
+from assay.studies.isoflop_sizes import counts
 from support.children import Fake
 from support.instant_cells import Instant
 from support.scaled import LAW, SMALL
@@ -46,8 +46,8 @@ def words(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> tuple[
             for name, one in prepared.items()
         }
 
-    monkeypatch.setattr(here, "with_step_times", timed)
-    monkeypatch.setattr(here, "measured_machine", lambda *_, **options: None)
+    monkeypatch.setattr(isoflop_plan, "with_step_times", timed)
+    monkeypatch.setattr(isoflop_plan, "measured_machine", lambda *_, **options: None)
     monkeypatch.setattr(preparing, "measured_machine", lambda *_, **options: None)
     monkeypatch.setattr(preparing, "start", Lawful)
     return (f"data.path={path}", *SMALL, "--ratio", "10")

@@ -19,7 +19,7 @@ from assay.records.status import Status
 from assay.records.study import StudyEnding
 from assay.store.event_log import append
 from assay.studies.execution import run as module
-from assay.studies.execution.modes import Mode
+from assay.studies.execution.fold import Mode
 from assay.studies.folder import StudyFolder, find
 from support.fake_executor import Here, known_as_here
 from support.fake_studies import BASE, CELLS, fake_cells, run, shape, silent

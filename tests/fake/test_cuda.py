@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay.absent.gpus import absent_device
-from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
+from assay.cost.gpu_kernels import cublas_workspace, cublaslt_workspace
 from assay.fake import cuda
 
 aten = torch.ops.aten

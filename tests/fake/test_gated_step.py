@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from assay.errors import UsageError
-from assay.fake.gated_step import gated_step
-from assay.fake.graph_breaks import breaks_on_cpu, eager_code
+from assay.fake.gated_step import breaks_on_cpu, eager_code, gated_step
 from assay.own.measure import measure_step
 from assay.records.gated import StepFigures
 from assay.records.own import OTHERS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.instruments.operator_timeline import memory_snapshot, operators
+from assay.instruments.dissection import memory_snapshot, operators
 from assay.training.loop import train_step
 from support.runs import run_with
 from support.steps import build_step

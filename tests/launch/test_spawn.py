@@ -13,8 +13,7 @@ from assay.launch import spawn as claim
 from assay.launch import spawn as launcher
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.store.index import Store
-from assay.store.listing import reconcile
+from assay.store.index import Store, reconcile
 from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from support.children import Fake, make_ready

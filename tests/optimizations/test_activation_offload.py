@@ -11,7 +11,7 @@ from assay.estimator import estimate
 from assay.hardware import Accelerator, Machine
 from assay.optimizations import Conflict, Unavailable, check, resolve
 from assay.optimizations.activation_offload import saved_on_host
-from assay.step.host_copies import Offload
+from assay.step.device_queue import Offload
 from assay.training.loop import train_step
 from assay.worker.proof.ending import traced_step
 from support.runs import run_with, specs_of

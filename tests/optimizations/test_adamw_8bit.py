@@ -8,7 +8,7 @@ from torchao.optim.subclass_8bit import OptimState8bit
 
 from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.cost import Tensor, parameters
-from assay.cost.optimizers.updates import Pieces
+from assay.cost.update_rules import Pieces
 from assay.estimator import estimate
 from assay.hardware import Machine
 from assay.instruments.step_trace import StepTracer

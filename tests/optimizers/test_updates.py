@@ -6,10 +6,17 @@ from torch import nn
 
 from assay.config import TrainingConfig
 from assay.cost import Tensor
-from assay.cost.optimizers.adam_variants import AdamUpdate, ForeachAdamWUpdate, FusedAdamWUpdate, NarrowAdamWUpdate
-from assay.cost.optimizers.matrix import AdafactorUpdate, MuonUpdate, NorMuonUpdate
-from assay.cost.optimizers.momentum import LionUpdate, SGDUpdate
-from assay.cost.optimizers.updates import AdamWUpdate, UpdateRule
+from assay.cost.matrix_updates import AdafactorUpdate, MuonUpdate, NorMuonUpdate
+from assay.cost.update_rules import (
+    AdamUpdate,
+    AdamWUpdate,
+    ForeachAdamWUpdate,
+    FusedAdamWUpdate,
+    LionUpdate,
+    NarrowAdamWUpdate,
+    SGDUpdate,
+    UpdateRule,
+)
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.optimizations.adamw_bf16_state.step import narrow_adamw
 from assay.optimizers.recipes import OptimizerRecipe, adafactor, adam, adamw, cautious, lion, muon, normuon, sgd

@@ -10,7 +10,7 @@ from torch import nn
 
 import assay
 from assay.errors import UsageError
-from assay.own.returned_loss import loss_of, targets_of
+from assay.own.measure import loss_of, targets_of
 from support.schemas import faults
 
 WIDTH, ROWS, CLASSES = 16, 32, 10

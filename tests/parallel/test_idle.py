@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.config import Spec, validate
-from assay.instruments.collectives.pipeline_calls import Busy, idle
+from assay.instruments.pipeline_calls import Busy, idle
 from assay.optimizations import resolve
 from assay.records.trace import Trace
 from support.ranks import compute

@@ -5,7 +5,7 @@ import pytest
 from assay.records.study import AGAIN, BASELINE
 from assay.report import view
 from assay.scaling.branch_saving import BranchSaving, branch_saving
-from assay.studies.isoflop.sizes import flops_of
+from assay.studies.isoflop_sizes import flops_of
 from support.scaled import scaled_record
 
 

@@ -1,5 +1,7 @@
-"""Archives of runs: what goes in comes out, equal records make equal bytes, and only known names go in."""
+"""Archives in both compressions: what goes in comes out, and equal records make equal bytes."""
 
+import gzip
+import lzma
 import shutil
 from pathlib import Path
 
@@ -7,10 +9,59 @@ import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
-from assay.store.archive import is_known, pack
+from assay.store import archive
+from assay.store.archive import UNREADABLE, compress_into, is_known, open_compressed, pack
 from assay.store.arrivals import unpack
 from support.children import make_ready
 from support.records import made, result_of
+
+CONTENT = bytes(range(256)) * 300 + b"the end"
+
+
+def write(path: Path, content: bytes = CONTENT) -> Path:
+    with path.open("wb") as raw, compress_into(raw, path) as stream:
+        stream.write(content)
+    return path
+
+
+def read(path: Path) -> bytes:
+    with open_compressed(path) as stream:
+        return b"".join(iter(lambda: stream.read(1000), b""))
+
+
+@pytest.mark.parametrize(("name", "reference"), [("a.tar.gz", gzip.decompress), ("a.tar.xz", lzma.decompress)])
+def test_content_comes_out_as_it_went_in(name: str, reference: object, tmp_path: Path) -> None:
+    path = write(tmp_path / name)
+    assert read(path) == CONTENT == reference(path.read_bytes())  # type: ignore[operator]
+    assert write(tmp_path / f"again-{name}").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tar.xz"])
+def test_a_file_that_is_cut_off_or_damaged_is_an_error(name: str, tmp_path: Path) -> None:
+    whole = write(tmp_path / name).read_bytes()
+    cut = tmp_path / "cut"
+    for place in range(0, len(whole), 7):
+        cut.write_bytes(whole[:place])
+        if place:
+            with pytest.raises(UNREADABLE):
+                read(cut)
+        if name.endswith(".xz"):
+            cut.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            with pytest.raises(UNREADABLE):
+                read(cut)
+
+
+def test_bytes_behind_the_end_are_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tar.xz")
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(UNREADABLE, match="bytes follow its end"):
+        read(path)
+
+
+def test_decompression_has_a_limit_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_MOST_MEMORY", 1 << 20)
+    with pytest.raises(UNREADABLE, match=r"[Mm]emory"):
+        read(write(tmp_path / "a.tar.xz"))
 
 
 @pytest.fixture

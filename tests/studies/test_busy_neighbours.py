@@ -22,7 +22,7 @@ def apply(self, program, run):
     return plain(self, program, run)
 
 GradientAccumulation.apply = apply
-from assay.worker.processes.exit import leave
+from assay.worker.processes.ends import leave
 from assay.worker.main import main
 leave(main())
 """

@@ -12,7 +12,7 @@ from assay.studies.design import Treatment
 from assay.studies.kinds import kinds
 from assay.studies.kinds.comparison import usual
 from assay.studies.reading import read_study
-from assay.studies.template import template
+from assay.studies.schema import template
 
 BASE = load("demo")
 TWO = {"training.learning_rate": ["1e-3", "3e-4"], "model.bias": [True, False], "optimizations": ["none", "lion"]}

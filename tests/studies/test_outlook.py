@@ -15,7 +15,7 @@ from assay.hardware.rates import rates_file, with_rates
 from assay.optimizations import resolve_run
 from assay.report.kit.blocks import UNKNOWN, Table
 from assay.report.study.standing import outlook_report
-from assay.studies.execution.pace import START_SECONDS, process_seconds
+from assay.studies.execution.deadline import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, outlook
 from support.machines import MEASURED

@@ -11,7 +11,7 @@ from assay.errors import UsageError
 from assay.studies.kinds import kinds
 from assay.studies.library import find_study_file, names
 from assay.studies.reading import FULL, read_study, scales
-from assay.studies.template import template
+from assay.studies.schema import template
 from support.schemas import faults
 
 EXAMPLE = """\

@@ -21,7 +21,7 @@ def forward(ctx, x, weight, targets, chunks, *rest):
     return whole(ctx, x, weight, kept, chunks, *rest)
 
 loss._InPieces.forward = staticmethod(forward)
-from assay.worker.processes.exit import leave
+from assay.worker.processes.ends import leave
 from assay.worker.main import main
 leave(main())
 """

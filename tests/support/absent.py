@@ -10,9 +10,8 @@ import pytest
 from assay.absent.gpus import ABSENT
 from assay.absent.launch import Launched
 from assay.absent.observation import Observation
-from assay.absent.ranks_answer import RanksAnswer
+from assay.absent.ranks_answer import RanksAnswer, ranks_of
 from assay.absent.script_answer import AbsentAnswer
-from assay.absent.script_ranks import ranks_of
 
 PYTHON = os.environ.get("ASSAY_ABSENT_PYTHON", "")
 """Python of an environment with a CUDA build of torch; `make absent` makes one."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from assay.cost import Tensor
-from assay.cost.optimizers.updates import Pieces
+from assay.cost.update_rules import Pieces
 from assay.instruments.memory.storages import distinct_bytes
 from assay.instruments.memory.tensor_peak import TensorPeak, tensor_peak
 from assay.instruments.operations import tensors_in

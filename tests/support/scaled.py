@@ -10,7 +10,7 @@ from assay.config import Run, load
 from assay.records.run import Branch
 from assay.records.study import AGAIN, Cell, CellResult, ComparisonRecord, Curve, Protocol
 from assay.scaling.laws.hoffmann import HOFFMANN
-from assay.studies.isoflop.sizes import counts
+from assay.studies.isoflop_sizes import counts
 from assay.studies.kinds.isoflop import RATE, RATES, HeldOutRun, Isoflop
 from support.comparisons import record, result
 

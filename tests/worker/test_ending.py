@@ -15,9 +15,8 @@ from assay.parallel.process_rank import ALONE, Ranks
 from assay.records.prediction import Memory
 from assay.records.timing import Block
 from assay.store.run_folder import RunFolder
-from assay.training.sampled_text import LONGEST
 from assay.training.stops import Interrupted
-from assay.worker.ending import MOST_PARAMETERS, add_gradient_probe, add_sample
+from assay.worker.ending import LONGEST, MOST_PARAMETERS, add_gradient_probe, add_sample
 from assay.worker.result import RunFindings, missing_figures
 from support.comparisons import record
 from support.trained import Trained, maker

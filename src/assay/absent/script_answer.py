@@ -2,6 +2,8 @@
 
 A peak is withdrawn if the shape of a tensor hangs on a value that the device would have computed, and *fits* with it.
 Where a library's workspace is not known, *fits* has a condition.
+
+The time of a step is predicted from the operators that the observer kept of it.
 """
 
 from collections.abc import Sequence
@@ -9,13 +11,42 @@ from functools import cached_property
 from statistics import median_low
 from typing import NamedTuple
 
-from assay.absent.clock import step_time
-from assay.absent.gpus import AbsentDevice, with_context
+from assay.absent.gpus import ABSENT, AbsentDevice, with_context
 from assay.absent.launch import Launched
 from assay.absent.observation import DevicePeaks, Observation, Read, Unknown
 from assay.estimator.memory_fit import MemoryFit
+from assay.estimator.timing.dispatched import operator_launches, untimed_operators
+from assay.estimator.timing.gpu_step import WAIT, play
+from assay.estimator.timing.gpu_time import margin_on
 from assay.estimator.timing.step_time import StepTime
+from assay.hardware.kernel_seconds import speeds_of
 from assay.records.status import Exit, Status
+
+
+def key_of(device: AbsentDevice) -> str:
+    """Return the key of a device among datasheets."""
+    return next(key for key, one in ABSENT.items() if one == device)
+
+
+def step_time(seen: Observation | None, device: AbsentDevice) -> StepTime | str | None:
+    """Return the time of a step on a device, or why there is none; None if no times were asked for.
+
+    The queue ends with a wait, so the device is idle when a step begins.
+    """
+    kept = None if seen is None else seen.operators
+    if seen is None or not seen.timed:
+        return None
+    if kept is None:
+        return "the third step had no operators to keep: it was not reached, or its code is compiled or captured"
+    if missing := untimed_operators(kept.calls):
+        return f"nobody has measured {', '.join(missing)}"
+    speeds = speeds_of(key_of(device))
+    try:
+        played = play((*operator_launches(kept.calls, speeds), WAIT))
+    except KeyError as dtype:
+        return f"the datasheet has no products in {dtype.args[0]}"
+    margin = margin_on(speeds, by_host=played.host > played.device)
+    return StepTime(played.seconds, margin, apart=(played.host, played.device))
 
 
 class PerStep(NamedTuple):

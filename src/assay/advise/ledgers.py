@@ -22,8 +22,8 @@ from assay.cost.simulation.served import Passes, Update, most_bytes, passes, sav
 from assay.errors import UsageError
 from assay.estimator.device_memory import CONTEXT, least_around, working_storage_of_gpu
 from assay.estimator.estimate import bare_ledger
+from assay.estimator.timing.gpu_time import pass_work, update_work
 from assay.estimator.timing.step_time import RooflineWork, at_depth
-from assay.estimator.timing.works import pass_work, update_work
 from assay.hardware import Machine, Rates
 from assay.hardware.rates import thread_count
 from assay.optimizations import Optimization, optimizations_of

@@ -117,8 +117,7 @@ def absent_ranks(
     """
     from assay.absent.gpus import absent_device
     from assay.absent.launch import stated_read
-    from assay.absent.ranks_answer import run_ranks
-    from assay.absent.script_ranks import check_launcher, chosen_ranks, ranks_of
+    from assay.absent.ranks_answer import check_launcher, chosen_ranks, ranks_of, run_ranks
 
     found = absent_device(device)
     _check_command(command, device)

@@ -71,7 +71,7 @@ def without_times(study: "Study") -> "Study":
 
 def new(name: str, kind: str = "factorial", folder: Path | str = ".") -> Path:
     """Write a commented file of a study, and return its path. Raises `UsageError` if it exists."""
-    from assay.studies.template import write_template
+    from assay.studies.schema import write_template
 
     return write_template(name, kind, Path(folder))
 

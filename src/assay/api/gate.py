@@ -10,9 +10,8 @@ from assay.errors import UsageError, short_text
 
 if TYPE_CHECKING:
     from assay.analysis.step_ratio import GateTimes
-    from assay.launch.base_tree import BaseTree
     from assay.launch.gate import GateAnswer, StepCheck, Tolerance
-    from assay.launch.turns import TimedPair
+    from assay.launch.turns import BaseTree, TimedPair
     from assay.records.gated import AbsentFigures, GateLock
 
 Tell = Callable[[str], None]
@@ -87,8 +86,7 @@ def gate_time(
     passes, which decides the answer's `exit_code`. Raises `UsageError`.
     """
     from assay.analysis.step_ratio import GateTimes, step_ratio
-    from assay.launch.base_tree import base_tree
-    from assay.launch.turns import check_in_base
+    from assay.launch.turns import base_tree, check_in_base
     from assay.records.gated import GateLock
 
     _check_device(device)

@@ -76,7 +76,7 @@ def gradients(
     _check_room(run, size)
     found = find_trained(place, name)
     # Torch is imported only now, so that a mistyped name is reported at once.
-    from assay.instruments.gradient_agreement import agreement
+    from assay.instruments.gradient_statistics import agreement
 
     return agreement(
         found.model(),

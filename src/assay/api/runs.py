@@ -35,8 +35,7 @@ def ls(
 
 def listing(home: Home | Path | str | None = None) -> "tuple[list[Entry], list[str]]":
     """Return the entries of all runs, newest first, and sentences on runs that cannot be read."""
-    from assay.store.index import Store
-    from assay.store.listing import reconcile
+    from assay.store.index import Store, reconcile
 
     place = home_of(home).checked()
     if not place.runs.is_dir():

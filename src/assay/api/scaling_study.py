@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.api.scaling_results import ScalingResult, StudyPoints
     from assay.data.progress import Progress
     from assay.executors.base import News
-    from assay.studies.isoflop.plan import ScalingPlan
+    from assay.studies.isoflop_plan import ScalingPlan
     from assay.studies.kinds.isoflop import Isoflop
 
 _SHARE = 0.9
@@ -40,7 +40,7 @@ def plan(
     Raises `UsageError` if it has no other sizes, or if the time is too short.
     """
     from assay.data.progress import silent
-    from assay.studies.isoflop.budget import (
+    from assay.studies.isoflop_budget import (
         MOST_EPOCHS,
         SEEDS,
         TOKENS_PER_PARAMETER,
@@ -49,8 +49,7 @@ def plan(
         largest_study,
         study_seconds,
     )
-    from assay.studies.isoflop.here import measure_sizes, widths_of
-    from assay.studies.isoflop.plan import ScalingPlan
+    from assay.studies.isoflop_plan import ScalingPlan, measure_sizes, widths_of
 
     if not budget_seconds > 0:
         raise UsageError(f"a budget of {budget_seconds:g} seconds is not possible; give a positive time such as 2h")

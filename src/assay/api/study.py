@@ -199,7 +199,7 @@ def resume(
     `mode` is ``missing``, ``retry-failed``, ``force`` or ``read-only``. Raises `UsageError` if another process runs it.
     """
     from assay.data.progress import silent
-    from assay.studies.execution.modes import Mode
+    from assay.studies.execution.fold import Mode
     from assay.studies.execution.run import Execution, resume_study
     from assay.studies.folder import find
 

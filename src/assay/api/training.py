@@ -106,9 +106,8 @@ def _branched(branch: str, overrides: Sequence[str], home: Home, tell: Listener,
 
     Raises `UsageError` unless the branch is asked for by itself.
     """
-    from assay.launch.branch import run_to_branch
     from assay.launch.prepare import ready
-    from assay.launch.resume import same_corpus
+    from assay.launch.resume import run_to_branch, same_corpus
 
     if not by_itself:
         raise UsageError("a branch is a new run with the techniques of the other; leave out --with and --resume")

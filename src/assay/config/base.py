@@ -1,10 +1,16 @@
-"""Base classes of the configuration models, which are frozen, strict about types, and closed to unknown keys.
+"""Base classes of the configuration models, and the texts below their fields.
 
-A path is a text of the user's, with ``~`` for the home directory.
+The models are frozen, strict about types, and closed to unknown keys. A path is a text of the user's, with ``~`` for
+the home directory. Python itself does not keep the texts below the fields of a class, so they are read from its source.
 """
 
+import ast
+import inspect
 import os
+import sys
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
@@ -52,3 +58,25 @@ def _without_nul(text: str) -> str:
 
 PathText = Annotated[str, AfterValidator(_without_nul)]
 """A path in a configuration; it cannot contain a NUL character."""
+
+
+def attribute_docs(kind: type[Any]) -> dict[str, str]:
+    """Return the docstring under each field's definition, by field name; inherited fields are left out."""
+    return _of_module(sys.modules[kind.__module__]).get(kind.__qualname__, {})
+
+
+@cache
+def _of_module(module: ModuleType) -> dict[str, dict[str, str]]:
+    """Return the docstrings of each class at the top level of a module."""
+    tree = ast.parse(inspect.getsource(module))
+    return {one.name: _of_class(one) for one in tree.body if isinstance(one, ast.ClassDef)}
+
+
+def _of_class(tree: ast.ClassDef) -> dict[str, str]:
+    return {
+        ast.unparse(statement.target): str(after.value.value)
+        for statement, after in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+    }

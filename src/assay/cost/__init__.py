@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from assay.cost.operation import Gradient as Gradient
     from assay.cost.operation import Operation as Operation
     from assay.cost.operation import Tensor as Tensor
-    from assay.cost.optimizers.updates import Instant as Instant
-    from assay.cost.optimizers.updates import UpdateRule as UpdateRule
     from assay.cost.simulation.allocator import Moment as Moment
     from assay.cost.simulation.timeline import Timeline as Timeline
     from assay.cost.simulation.timeline import replay as replay
     from assay.cost.step_cost import Cost as Cost
     from assay.cost.step_cost import baseline as baseline
+    from assay.cost.update_rules import Instant as Instant
+    from assay.cost.update_rules import UpdateRule as UpdateRule
     from assay.cost.work import executed_flops as executed_flops
     from assay.cost.work import model_flops as model_flops
     from assay.cost.work import multiplying as multiplying
@@ -31,13 +31,13 @@ _MODULES = {
     "DTYPE_BYTES": "operation",
     "Cost": "step_cost",
     "Gradient": "operation",
-    "Instant": "optimizers.updates",
+    "Instant": "update_rules",
     "Moment": "simulation.allocator",
     "Operation": "operation",
     "Tape": "layers",
     "Tensor": "operation",
     "Timeline": "simulation.timeline",
-    "UpdateRule": "optimizers.updates",
+    "UpdateRule": "update_rules",
     "Writer": "layers",
     "baseline": "step_cost",
     "executed_flops": "work",

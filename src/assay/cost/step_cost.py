@@ -19,11 +19,11 @@ from assay.cost.kernels import CPU, Kernels
 from assay.cost.layers import Tape, replace_site
 from assay.cost.mixture import between_steps
 from assay.cost.operation import DTYPE_BYTES, Operation, Tensor
-from assay.cost.optimizers.updates import COUNT, AdamWUpdate, Instant, OnHost, UpdateRule
 from assay.cost.pipeline_schedules import Action, Schedule
 from assay.cost.rewrites.frozen import without_gradients_of_frozen
 from assay.cost.simulation.allocator import Lifetimes, lifetimes_of
 from assay.cost.simulation.fsdp_groups import ShardedGroup
+from assay.cost.update_rules import COUNT, AdamWUpdate, Instant, OnHost, UpdateRule
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 On a GPU:
 
 - *Working storage* is what cuBLAS and cuBLASLt keep for their products, for each of two threads, from torch's own
-  allocator (`cost.workspaces`).
+  allocator (`cost.gpu_kernels`).
 - *Reserved* is what the caching allocator holds for tensors and working storage (`cost.simulation.reserved`).
 - The *context* of CUDA has the driver's structures and the kernels that were loaded (`hardware.devices`). Kernels are
   loaded when they are first used. One process on an older CUDA took 287,047,680 bytes, and 666,632,192 with all of
@@ -22,9 +22,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from assay.cost.gpu_kernels import cublas_workspace
 from assay.cost.simulation.reserved import Interval, kept_workspaces, reserved_bytes
 from assay.cost.step_cost import Cost
-from assay.cost.workspaces import cublas_workspace
 from assay.errors import UsageError, among, short_text
 from assay.estimator.estimate import Estimate
 from assay.hardware import Machine

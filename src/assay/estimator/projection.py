@@ -14,8 +14,7 @@ from assay.cost.mesh_layout import Layout
 from assay.cost.pipeline_bubble import bubble_fraction
 from assay.errors import UsageError
 from assay.estimator.cost import Training
-from assay.estimator.plan import StepPlan, plan, spread_of_plan
-from assay.estimator.planned_memory import PlannedMemory
+from assay.estimator.plan import PlannedMemory, StepPlan, plan, spread_of_plan
 from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
 from assay.optimizations import check, mesh_of, optimizations_of, resolve_run

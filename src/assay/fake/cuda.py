@@ -12,9 +12,9 @@ from torch._ops import OpOverload
 
 from assay.absent.gpus import AbsentDevice
 from assay.cost import gpu_kernels
+from assay.cost.gpu_kernels import cublas_workspace, cublaslt_workspace
 from assay.cost.kernels import Gpu
 from assay.cost.reductions import Reduction, inside_bytes
-from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.fake.known_values import is_engine
 from assay.instruments import operations
 from assay.instruments.memory.storage_ledger import Owners, StorageLedger

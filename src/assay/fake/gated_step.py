@@ -5,25 +5,33 @@ kernel runs. So the figures are equal on every machine. What CUDA's kernels take
 
 A storage has the path of its module, its operator, and the line that asked for it. One that backward made has the path
 and the line of the forward operator to which the running node of autograd belongs.
+
+Of compiled code the memory is that of the eager code, and graph breaks are counted. Compiled code shows no operators to
+a ledger, and its memory hangs on the compiler. So `torch.compile` returns what it is given while a step is followed. To
+count breaks, dynamo then captures the step anew with a backend that compiles nothing. Modes that only know values
+declare themselves a part of the infrastructure, or dynamo would capture nothing.
 """
 
 import gc
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch import nn
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
 from assay.absent.gpus import absent_device
 from assay.errors import UsageError
 from assay.fake.cuda import WORKSPACES
-from assay.fake.cuda_functions import as_if_real
+from assay.fake.cuda_functions import apply_anew, as_if_real
 from assay.fake.followed_step import follow_step
-from assay.fake.known_values import HostStep, Reported, TracedReads, UnreadNumber, asking_line
+from assay.fake.known_values import HostStep, Reported, StoppedTrace, TracedReads, UnreadNumber, asking_line
 from assay.fake.traced_step import CPU, GPU, FakeMode, blame_line, fake_gpu
 from assay.instruments import operations
 from assay.instruments.memory.storage_ledger import Origin, StepObserver, StorageLedger, owners_of
@@ -31,6 +39,7 @@ from assay.instruments.memory.storages import identity, storages
 from assay.instruments.step_counters import Synchronizations
 from assay.records.gated import Figure, FigureBlock, StepFigures
 from assay.records.trace import Phase
+from assay.step.compiled import graph_breaks
 from assay.step.program import Step
 
 _Found = tuple[str, Origin, int]
@@ -196,3 +205,56 @@ def _blocks(found: Iterable[_Found]) -> Iterator[FigureBlock]:
             sums[key] = count + 1, whole + size, line
     for (part, path, operator), (count, size, line) in sorted(sums.items(), key=lambda item: (-item[1][1], item[0])):
         yield FigureBlock(part=part, path=path, operator=operator, line=line, count=count, size=size)
+
+
+_STEPS = 2
+"""Steps after which all code has been captured."""
+
+
+@contextmanager
+def eager_code() -> Iterator[list[Any]]:
+    """Context in which `torch.compile` compiles nothing. What it was given is added to the list."""
+    given: list[Any] = []
+
+    def kept(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return partial(kept, **options)
+        given.append(model)
+        return model
+
+    with patch.object(torch, "compile", kept):
+        yield given
+
+
+def breaks_on_cpu(make: Callable[[], Callable[[], Any]]) -> int:
+    """Return the number of graph breaks of a step; `make` returns the function that trains once."""
+    compile_for_real = torch.compile
+
+    def captured(model: Any = None, **options: Any) -> Any:
+        left = {name: one for name, one in options.items() if name in ("fullgraph", "dynamic")}
+        return partial(captured, **options) if model is None else compile_for_real(model, backend="eager", **left)
+
+    with ExitStack() as entered:
+        entered.enter_context(patch.object(torch, "compile", captured))
+        entered.enter_context(patch.object(nn.Module, "_apply", apply_anew))
+        for mode in (FakeMode(allow_non_fake_inputs=True), _Values(), _Reads()):  # type: ignore[no-untyped-call]
+            entered.enter_context(mode)
+        with suppress(StoppedTrace):  # a loss is read where the step ends
+            call = make()
+            for _ in range(_STEPS):
+                call()
+    return graph_breaks()
+
+
+class _Values(HostStep):  # type: ignore[no-untyped-call]
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return True, so that dynamo captures under this mode."""
+        return True
+
+
+class _Reads(TracedReads):  # type: ignore[no-untyped-call]
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return True, so that dynamo captures under this mode."""
+        return True

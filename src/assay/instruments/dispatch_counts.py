@@ -4,32 +4,93 @@ Operators of compiled code are read from its captured graphs. A dispatch mode ca
 operator, but would count library calls between kernels twice. So the mode ignores operators while compiled code runs,
 and each call counts every operator of the captured graph once. Forward operators in a backward graph are recomputed
 there, like those of a checkpoint.
+
+Each block's forward operations are counted apart, to compare them with those that backward recomputes. Hooks on a block
+mark when its forward begins and ends. They also work on compiled and checkpointed blocks, which replace the function
+that the block calls. Recomputed operations call no hook of the block; only their phase marks them.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import Any
 
 import torch
+from torch import nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.instruments import operations
-from assay.instruments.collectives.payload import Axes, collective_of, payload_bytes
+from assay.instruments.collective_payload import Axes, collective_of, payload_bytes
 from assay.instruments.memory.storages import identity, storages
 from assay.instruments.optimizer import Writes
 from assay.instruments.phase import current_phase
-from assay.instruments.recomputation import BlockForwards
 from assay.instruments.step_counters import Float8Products, MaskCounts, Synchronizations
-from assay.records.trace import CompiledGraph, OperationClass, Phase, TracedCommunication, TracedOperation
+from assay.model.blocks import blocks_of
+from assay.records.trace import BlockForward, CompiledGraph, OperationClass, Phase, TracedCommunication, TracedOperation
 from assay.step.compiled import CompiledCall, Graph
 from assay.step.graphs import StepGraphs
 from assay.step.program import Step
+
+
+@dataclass
+class _Forward:
+    """Counts of one block so far."""
+
+    contractions: int = 0
+    flops: int = 0
+    last_contractions: int = 0
+    last_flops: int = 0
+    normalizations: int = 0
+
+
+class BlockForwards:
+    """Counts the forward operations of every block in the given modules while `watched` is entered."""
+
+    def __init__(self, parts: Iterable[nn.Module]) -> None:
+        self._blocks = blocks_of(parts)
+        self._found: dict[int, _Forward] = {}
+        self._now: _Forward | None = None
+        self._last: int | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Hook the blocks, so that each marks the begin and end of its forward."""
+        with ExitStack() as hooks:
+            for module in self._blocks:
+                for handle in (
+                    module.register_forward_pre_hook(self._begin, prepend=True),
+                    module.register_forward_hook(self._end, prepend=True),  # before a probe's hook, which also computes
+                ):
+                    hooks.callback(handle.remove)
+            yield
+
+    def note(self, phase: Phase, kind: OperationClass, flops: int) -> None:
+        """Count one executed operator."""
+        if self._now is None or phase != "forward":
+            return
+        if kind == "contraction":
+            self._now.contractions += 1
+            self._now.flops += flops
+            self._last = flops
+        self._now.normalizations += kind == "normalization"
+
+    def forwards(self) -> tuple[BlockForward, ...]:
+        """Counts of each block that ran, in the order of the model."""
+        return tuple(BlockForward(block=block, **vars(found)) for block, found in sorted(self._found.items()))
+
+    def _begin(self, module: nn.Module, *_: object) -> None:
+        self._now, self._last = self._found.setdefault(self._blocks[module], _Forward()), None
+
+    def _end(self, *_: object) -> None:
+        if self._now is not None and self._last is not None:
+            self._now.last_contractions += 1
+            self._now.last_flops += self._last
+        self._now = None
 
 
 class GraphCalls:

@@ -33,12 +33,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from assay.instruments import operations
-from assay.instruments.collectives.pipeline_calls import record_stages
-from assay.instruments.dispatch_counts import GraphCalls, Recorder
+from assay.instruments.dispatch_counts import BlockForwards, GraphCalls, Recorder
 from assay.instruments.memory.saved_tensors import MovedTensors, SavedTensors
 from assay.instruments.memory.storages import bytes_by_dtype, distinct_bytes, dtype_name, identity, storages
 from assay.instruments.optimizer import groups, parameter_updates
-from assay.instruments.recomputation import BlockForwards
+from assay.instruments.pipeline_calls import record_stages
 from assay.instruments.step_counters import ScaledLosses
 from assay.model.backward import in_backward
 from assay.parallel.dtensor import dimensions, divided_over, local
@@ -53,8 +52,8 @@ from assay.records.trace import (
     TracedPrecision,
 )
 from assay.step.compiled import Captures, graph_breaks
+from assay.step.device_queue import Offload
 from assay.step.graphs import StepGraphs
-from assay.step.host_copies import Offload
 from assay.step.prepared import PreparedSequences
 from assay.step.program import Context, MicroBatch, Program, Share, Step, settings
 from assay.step.recomputed import Keeper

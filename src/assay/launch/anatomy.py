@@ -9,7 +9,7 @@ from assay.config.run import Run
 from assay.data.progress import Progress
 from assay.errors import UsageError
 from assay.hardware import detect
-from assay.launch.outcome import check_alive
+from assay.launch.child import check_alive
 from assay.launch.prepare import ReadyRun, ready
 from assay.optimizations import mesh_of
 from assay.records.anatomy import Anatomy

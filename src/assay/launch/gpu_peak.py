@@ -19,7 +19,7 @@ from assay.config.run import ResolvedRun
 from assay.errors import UsageError, short_text
 from assay.fake import hooks
 from assay.fake.peak import GpuPeak
-from assay.launch.outcome import check_alive
+from assay.launch.child import check_alive
 from assay.records.status import Status
 
 PYTHON = "ASSAY_ABSENT_PYTHON"

@@ -14,7 +14,7 @@ from assay.config.extensions import names_a_function
 from assay.config.run import OwnRows, ResolvedRun
 from assay.errors import UsageError, first_line
 from assay.hardware import Machine
-from assay.launch.outcome import check_alive
+from assay.launch.child import check_alive
 from assay.records.evidence import ValueProof
 from assay.records.own import UNTRAINABLE, OwnStep, TracedPeak
 from assay.records.prediction import Predicted

@@ -23,7 +23,7 @@ from assay.hardware.rates import (
     user_rates_file,
     with_rates,
 )
-from assay.launch.outcome import check_alive
+from assay.launch.child import check_alive
 
 _MEASURE = (sys.executable, "-P", "-m", "assay.worker.programs.rates")
 _NO_SUCH_DEVICE = 2

@@ -21,7 +21,7 @@ from assay.files import write_file
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine, step_times_file, with_step_times
 from assay.hardware.step_times import CalibrationReply, Task, depths
-from assay.launch.outcome import check_alive
+from assay.launch.child import check_alive
 from assay.launch.rates import set_aside_damaged
 
 _TIME = (sys.executable, "-P", "-m", "assay.worker.programs.step_times")

@@ -81,7 +81,7 @@ class ActivationOffload(Optimization):
         return saved_on_host(cost)
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
-        from assay.step.host_copies import Offload
+        from assay.step.device_queue import Offload
 
         offload = Offload(program.parts)
         return replace(

@@ -49,7 +49,7 @@ class Adafactor(Optimization):
         return {"pieces of weights": why, "exchanged experts": why}
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import matrix as matrix_updates
+        from assay.cost import matrix_updates
 
         return cost.updated_by(matrix_updates.AdafactorUpdate())
 

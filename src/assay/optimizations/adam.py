@@ -44,9 +44,9 @@ class Adam(Optimization):
             raise Conflict("without weight decay adam equals AdamW; set training.weight_decay above 0 to compare them")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import adam_variants
+        from assay.cost import update_rules
 
-        return cost.updated_by(adam_variants.AdamUpdate())
+        return cost.updated_by(update_rules.AdamUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import adam

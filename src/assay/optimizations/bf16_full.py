@@ -70,7 +70,7 @@ class Bf16Full(Optimization):
         return "weights in 16 bits lose small updates"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.sixteen_bits import narrow_ledger
+        from assay.cost.rewrites.low_precision import narrow_ledger
 
         return narrow_ledger(cost, "bfloat16")
 

@@ -53,7 +53,7 @@ class Bf16Mixed(Optimization):
         return machine.converts("bfloat16", run.device)
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.autocast import autocast
+        from assay.cost.rewrites.low_precision import autocast
 
         return autocast(cost, "bfloat16")
 

@@ -4,8 +4,7 @@ import inspect
 import sys
 
 from assay.config import ResolvedRun
-from assay.config.attribute_docs import attribute_docs
-from assay.config.base import Frozen
+from assay.config.base import Frozen, attribute_docs
 from assay.config.run import Scalar, Spec
 from assay.hardware import Machine
 from assay.optimizations.optimization import Conflict, Optimization, Unavailable

@@ -43,7 +43,7 @@ class ForeachAdamw(Optimization):
         return layout
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.adam_variants import ForeachAdamWUpdate
+        from assay.cost.update_rules import ForeachAdamWUpdate
 
         return cost.updated_by(ForeachAdamWUpdate())
 

@@ -75,7 +75,7 @@ class Fp16Mixed(Optimization):
         return machine.converts("float16", run.device)
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.autocast import autocast
+        from assay.cost.rewrites.low_precision import autocast
 
         narrow = autocast(cost, "float16")
         return narrow.reading_every(1) if self.scaler else narrow  # a scaler reads each step's norm

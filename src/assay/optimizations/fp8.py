@@ -100,8 +100,8 @@ class Fp8(Optimization):
         return "its layers are too small: rounding takes more time than 8 bits save (torchao's float8/README.md)"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.autocast import autocast
         from assay.cost.rewrites.float8 import float8
+        from assay.cost.rewrites.low_precision import autocast
 
         return float8(autocast(cost, "bfloat16"), cost.block_sites)
 

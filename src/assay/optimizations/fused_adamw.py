@@ -65,7 +65,7 @@ class FusedAdamw(Optimization):
             raise Conflict("fused_adamw:clip=inside is proven on one device only; leave it out of runs over ranks")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.adam_variants import ClippingAdamW, FusedAdamWUpdate
+        from assay.cost.update_rules import ClippingAdamW, FusedAdamWUpdate
 
         return cost.updated_by(ClippingAdamW() if self.clip == "inside" else FusedAdamWUpdate())
 

@@ -48,9 +48,9 @@ class Lion(Optimization):
     claims: ClassVar = frozenset({"optimizer"})
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import momentum as momentum_updates
+        from assay.cost import update_rules
 
-        return cost.updated_by(momentum_updates.LionUpdate())
+        return cost.updated_by(update_rules.LionUpdate())
 
     def apply(self, program: "Program", run: ResolvedRun) -> "Program":
         from assay.optimizers.recipes import at_rate, lion, scale_schedule

@@ -57,7 +57,7 @@ class MuonAndAdamw(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import matrix as matrix_updates
+        from assay.cost import matrix_updates
 
         return cost.updated_by(matrix_updates.MuonUpdate())
 
@@ -72,8 +72,7 @@ class MuonAndAdamw(Optimization):
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.optimizer_updates import faults
-        from assay.proofs.orthogonal_updates import orthogonal_updates
+        from assay.proofs.optimizer_updates import faults, orthogonal_updates
 
         observed, whole = orthogonal_updates(trace)
         betas = (run.training.beta1, run.training.beta2)

@@ -18,7 +18,7 @@ from pydantic import PositiveInt
 from assay.config import ResolvedRun
 from assay.config.model import HEAD_WEIGHT
 from assay.cost.gpt_tape import parameters
-from assay.cost.optimizers.matrix import is_hidden_matrix
+from assay.cost.matrix_updates import is_hidden_matrix
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

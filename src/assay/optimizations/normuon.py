@@ -62,7 +62,7 @@ class Normuon(Optimization):
             )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers import matrix as matrix_updates
+        from assay.cost import matrix_updates
 
         return cost.updated_by(matrix_updates.NorMuonUpdate())
 
@@ -83,8 +83,7 @@ class Normuon(Optimization):
         return expected.changed(rule=rule).loosened(updates=lossy(_UPDATE_ERROR))
 
     def verify(self, trace: Trace, run: ResolvedRun) -> Evidence:
-        from assay.proofs.optimizer_updates import faults
-        from assay.proofs.orthogonal_updates import hidden_matrices, orthogonal_updates
+        from assay.proofs.optimizer_updates import faults, hidden_matrices, orthogonal_updates
 
         observed, whole = orthogonal_updates(trace)
         hidden = hidden_matrices(trace)

@@ -55,7 +55,7 @@ class Sgd(Optimization):
             raise Conflict("sgd:nesterov=true needs a momentum; set sgd:momentum above 0")
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.momentum import SGDUpdate
+        from assay.cost.update_rules import SGDUpdate
 
         return cost.updated_by(SGDUpdate(self.momentum > 0, self.nesterov, self.weight_decay > 0))
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim._muon import _zeropower_via_newtonschulz
 
 from assay.config import TrainingConfig
-from assay.cost.optimizers.matrix import is_hidden_matrix
+from assay.cost.matrix_updates import is_hidden_matrix
 from assay.errors import UsageError
 from assay.optimizers.bases import Decaying, Joined
 from assay.step.program import NamedParameters, OptimizerLike, Program

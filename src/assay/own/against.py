@@ -23,7 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from assay.errors import first_line
 from assay.own.adapted import Found, finding
-from assay.own.returned_loss import loss_of
+from assay.own.measure import loss_of
 from assay.records.evidence import ValueProof
 from assay.reference.expected import EXACT, IN_BFLOAT16, REASSOCIATED, Closeness, Kind
 from assay.values import nearness

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from assay.errors import UsageError
@@ -32,13 +32,35 @@ from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.rates import machine_load
 from assay.instruments.step_trace import StepTracer
 from assay.own.adapted import BY_HAND, Found, finding, is_compiled, step_of
-from assay.own.returned_loss import loss_of, targets_of
 from assay.records.anatomy import Anatomy
 from assay.records.own import OwnProgram, OwnStep
 from assay.records.prediction import Memory
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import Trace
 from assay.step.program import Step
+
+
+def loss_of(returned: Any) -> float | None:
+    """Return a number, a tensor of one element, or a pair (sum, count) as a mean loss; None for anything else."""
+    targets = targets_of(returned)
+    if targets is not None:
+        return _number(returned[0]) / targets  # type: ignore[operator]
+    return _number(returned)
+
+
+def targets_of(returned: Any) -> int | None:
+    """Return the count of a pair (sum, count), a whole number of at least one; None for anything else."""
+    if not isinstance(returned, tuple | list) or len(returned) != 2 or _number(returned[0]) is None:
+        return None
+    count = _number(returned[1])
+    return None if count is None or count < 1 or not count.is_integer() else int(count)
+
+
+def _number(one: Any) -> float | None:
+    if isinstance(one, Tensor) and one.numel() == 1:
+        return float(one.detach())
+    return float(one) if isinstance(one, int | float) and not isinstance(one, bool) else None
+
 
 _BLOCK_SECONDS, _FEWEST, _MOST = 0.2, 2, 20
 """Aim and limits of a block: its seconds, and its number of steps."""

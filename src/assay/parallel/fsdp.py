@@ -29,8 +29,7 @@ from torch.distributed.tensor import DTensor
 from assay.model import Block, MixtureMLP
 from assay.model.loss import NOT_COUNTED
 from assay.model.narrow import lift_logits
-from assay.parallel.gradient_norm import gradient_norm
-from assay.parallel.loss_reduction import sum_losses
+from assay.parallel.rank_sums import gradient_norm, sum_losses
 from assay.step.program import MicroBatch, Program, Step
 from assay.step.stand_in_update import norm_on_device
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from math import isclose
 
 from assay.config import TrainingConfig
+from assay.cost.matrix_updates import is_hidden_matrix
 from assay.records.trace import Group, Setting, Trace, Updated
 
 _SAME = 1e-6
@@ -86,3 +87,25 @@ def _has(group: Group, name: str, value: Setting) -> bool:
 def _same(one: Setting, other: Setting) -> bool:
     ours, theirs = ((value,) if isinstance(value, float | int) else value for value in (one, other))
     return len(ours) == len(theirs) and all(isclose(a, b, rel_tol=_SAME) for a, b in zip(ours, theirs, strict=True))
+
+
+_PRODUCTS = 15
+"""Products of one matrix: three in each of the five steps."""
+
+
+def hidden_matrices(trace: Trace) -> set[str]:
+    """Names of the hidden matrices that this process updates."""
+    return {one.name for one in trace.trained if is_hidden_matrix(one.name, len(one.whole_shape))}
+
+
+def orthogonal_updates(trace: Trace) -> tuple[str, bool]:
+    """Describe the products and updates of a step, and return whether they are those of all parameters."""
+    hidden = len(hidden_matrices(trace))
+    products, rest = trace.contractions(phase="update", dtype="bfloat16"), trace.count("addcdiv_", phase="update")
+    observed = f"{products} products updated {hidden} hidden matrices; AdamW updated {rest} other parameters"
+    # The step of a matrix is added; AdamW's is divided by the root of its second moment.
+    moved, divided = (updated_by(trace, f"aten.{one}") for one in ("add_.Tensor", "addcdiv_"))
+    if (moved, divided) != (hidden, rest):
+        observed += f"; {moved} matrices and {divided} others were updated completely"
+    whole = products == _PRODUCTS * moved > 0 and moved == hidden and divided == rest
+    return observed, whole and rest == len(trace.trained) - hidden

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from assay.config.attribute_docs import attribute_docs
+from assay.config.base import attribute_docs
 
 _NO_NUMBER: dict[str, JsonSchemaValue] = {
     "null": {"type": "null"},

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.absent.clock import key_of
 from assay.absent.gpus import AbsentDevice
 from assay.absent.largest import MOST, LargestFit
 from assay.absent.observation import Observation, Read, Unknown
 from assay.absent.ranks_answer import RanksAnswer, count_repeats, payloads
-from assay.absent.script_answer import AbsentAnswer
+from assay.absent.script_answer import AbsentAnswer, key_of
 from assay.estimator.memory_fit import MemoryFit
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware.devices import CONTEXT_BYTES

@@ -8,9 +8,9 @@ from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.view import Shown, view
 from assay.report.laws import FitView
 from assay.report.saved_work import BranchSavingView
-from assay.studies.isoflop.budget import MOST_EPOCHS
-from assay.studies.isoflop.plan import ScalingPlan
-from assay.studies.isoflop.sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
+from assay.studies.isoflop_budget import MOST_EPOCHS
+from assay.studies.isoflop_plan import ScalingPlan
+from assay.studies.isoflop_sizes import FLOPS_PER_PARAMETER_AND_TOKEN, counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, RATE, WIDTH
 from assay.units import format_count, format_flops, format_percent, format_power, format_seconds
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.config.run import ResolvedRun
     from assay.scaling.approaches import Parabola
     from assay.scaling.scaling_study import RateCheck, ScalingAnswer, StudyPoint
-    from assay.studies.isoflop.budget import PlannedRun
+    from assay.studies.isoflop_budget import PlannedRun
 
 _COLUMNS = ("run", "parameters", "tokens", "epochs", "steps", "FLOPs", "process")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.records.study import AGAIN, BASELINE, CellResult, ComparisonRecord
-from assay.studies.isoflop.sizes import Count, flops_of
+from assay.studies.isoflop_sizes import Count, flops_of
 from assay.studies.kinds.isoflop import COUNT
 
 

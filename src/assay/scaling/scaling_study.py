@@ -36,7 +36,7 @@ from assay.scaling.law_intervals import extrapolation
 from assay.scaling.laws.droppo import DROPPO
 from assay.scaling.laws.hoffmann import HOFFMANN
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Points, check, trunk_numbers
-from assay.studies.isoflop.sizes import counts
+from assay.studies.isoflop_sizes import counts
 from assay.studies.kinds.isoflop import AS_RULED, BUDGET, COUNT, HELD_OUT_TIMES, RATE, Isoflop
 from assay.units import format_power
 

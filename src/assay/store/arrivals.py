@@ -22,8 +22,7 @@ from assay.config.home import Home
 from assay.config.model import ModelConfig
 from assay.errors import UsageError
 from assay.files import hidden_folder, install, read_file, storage_errors
-from assay.store.archive import is_known
-from assay.store.compression import UNREADABLE, open_compressed
+from assay.store.archive import UNREADABLE, is_known, open_compressed
 from assay.store.foreign import remember
 from assay.store.result import contradiction
 from assay.store.run_folder import RunFolder, RunSpec

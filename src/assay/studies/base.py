@@ -38,7 +38,7 @@ class Study(Stated):
     kind: ClassVar[str]
     """Name by which files refer to this kind of study."""
     example: ClassVar[Mapping[str, str]] = {}
-    """Texts of fields in a new file (`studies.template`), for fields whose default would not make a study."""
+    """Texts of fields in a new file (`studies.schema`), for fields whose default would not make a study."""
 
     by_chance: ClassVar[bool] = False
     """True if chance chooses the rows, so that two of them may be the same run."""

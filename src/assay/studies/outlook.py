@@ -22,7 +22,7 @@ from assay.studies.base import Study
 from assay.studies.constant import sentence
 from assay.studies.design import Treatment, cross_cells
 from assay.studies.drift import nudged_copies
-from assay.studies.execution.pace import process_seconds
+from assay.studies.execution.deadline import process_seconds
 from assay.studies.execution.ready import with_step_times
 
 

@@ -8,7 +8,7 @@ from assay.data import Batch, Batches, Prepared, validation_windows
 from assay.errors import UsageError, first_line
 from assay.model.loss import NOT_COUNTED
 from assay.model.own_batches import OwnBatches
-from assay.step.host_copies import copied_to
+from assay.step.device_queue import copied_to
 from assay.step.program import BatchSource, MicroBatch, Program
 from assay.training.evaluation import EvaluationSample, Windows
 from assay.training.gradients import cut

@@ -23,7 +23,7 @@ import torch
 from assay.config import ResolvedRun
 from assay.errors import UsageError
 from assay.parallel.process_rank import ALONE, Ranks
-from assay.step.device_clock import mark, seconds_between
+from assay.step.device_queue import mark, seconds_between
 from assay.step.program import MicroBatch, Program, Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import diverged_evaluation, diverged_step

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.step.device_clock import mark
+from assay.step.device_queue import mark
 from assay.step.program import Step
 from assay.training.batches import micro_batches_of
 from assay.training.divergence import gradients_remain

@@ -32,7 +32,7 @@ from assay.config import ResolvedRun
 from assay.optimizations import expected_of
 from assay.parallel.dtensor import local
 from assay.parallel.process_rank import ALONE, Ranks
-from assay.step.host_copies import copied_to
+from assay.step.device_queue import copied_to
 from assay.step.program import Step
 from assay.training.loop import TakeStep
 from assay.training.probes import ActivationNorms

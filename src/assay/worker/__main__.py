@@ -9,6 +9,6 @@ import gc
 if __name__ == "__main__":
     gc.disable()
     from assay.worker.main import main
-    from assay.worker.processes.exit import leave
+    from assay.worker.processes.ends import leave
 
     leave(main())

@@ -17,8 +17,7 @@ from assay.errors import UsageError
 from assay.hardware import Machine, detect
 from assay.model.own_batches import OwnBatches
 from assay.optimizations import Optimization, check, trained_model
-from assay.parallel.process_rank import ALONE, Ranks
-from assay.parallel.rendezvous import local_world
+from assay.parallel.process_rank import ALONE, Ranks, local_world
 from assay.records.run import Environment
 from assay.step.program import Step
 from assay.store.run_folder import RunFolder, RunSpec

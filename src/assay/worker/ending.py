@@ -1,26 +1,60 @@
-"""The end of a run's record: memory, the documents it read, a text of its model, and the agreement of gradients."""
+"""The end of a run's record: memory, the documents it read, a text of its model, and the agreement of gradients.
 
-from collections.abc import Callable
+The text is the beginning of what `assay sample RUN` writes from the same checkpoint. It is written when all that is
+measured and proven is recorded, from the weights on disk. The draws come from a generator of their own, so nothing else
+of the run depends on them.
+"""
+
+from collections.abc import Callable, Iterable
 from itertools import count
 
+import numpy as np
 import torch
 
 from assay.config.home import Home
+from assay.config.sampling import PROMPT, SEED, TEMPERATURE, TOKENS
+from assay.data import Tokenizer
 from assay.data.streaming import DocumentBatches
 from assay.errors import UsageError, first_line
-from assay.instruments.gradient_agreement import agreement
+from assay.instruments.gradient_statistics import agreement
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
+from assay.model import GPT
+from assay.model.generate import generate, pieces
 from assay.parallel.process_rank import Ranks
 from assay.records.prediction import Memory
+from assay.records.run import SampledText
 from assay.step.graphs import StepGraphs
 from assay.store.run_folder import RunFolder
 from assay.store.trained_model import find_trained
 from assay.training.loop import Loop
-from assay.training.sampled_text import sample
 from assay.training.stops import Interrupted, Unread, is_out_of_memory
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel
 from assay.worker.result import RunFindings
+
+LONGEST = 200
+"""Most characters of the text."""
+
+
+def sample(model: GPT, tokenizer: Tokenizer) -> SampledText:
+    """Continue a line break by at most 200 characters, on the CPU.
+
+    Raises `UsageError` if the model's outputs are not finite.
+    """
+    given = tokenizer.encode(PROMPT).tolist()
+    drawn = generate(model, given, TOKENS, TEMPERATURE, seed=SEED)
+    text = pieces(lambda ids: tokenizer.decode(np.asarray(ids, dtype=np.int64)), given, drawn)
+    return SampledText(prompt=PROMPT, text=_beginning(text), temperature=TEMPERATURE, seed=SEED)
+
+
+def _beginning(text: Iterable[str]) -> str:
+    """Take pieces until there are enough characters; later ones are never drawn."""
+    found = ""
+    for piece in text:
+        found += piece
+        if len(found) >= LONGEST:
+            break
+    return found[:LONGEST]
 
 
 def count_tensors(phases: Phases, device: torch.device) -> None:

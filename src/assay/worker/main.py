@@ -46,7 +46,7 @@ from assay.training.stops import (
 )
 from assay.worker.phases import Phases
 from assay.worker.processes.channel import Channel, ParentChannel, SilentChannel, take_standard_output
-from assay.worker.processes.root_cause import put_on_record
+from assay.worker.processes.ends import put_on_record
 from assay.worker.proof.process import ReferenceProcess
 from assay.worker.result import RunFindings
 

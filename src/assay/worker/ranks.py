@@ -8,10 +8,8 @@ import json
 from collections import Counter
 from dataclasses import asdict
 
-from assay.instruments.collectives.calls import CollectiveCall, calls
-from assay.instruments.collectives.pipeline_calls import Busy, busy, idle
-from assay.instruments.collectives.spans import Travel, travel
-from assay.instruments.collectives.wait import TimedCalls, collective_times
+from assay.instruments.collective_times import CollectiveCall, TimedCalls, Travel, calls, collective_times, travel
+from assay.instruments.pipeline_calls import Busy, busy, idle
 from assay.parallel.process_rank import Ranks
 from assay.records.ranks import Idle, RankResult, Sent, Spent
 from assay.records.trace import Trace

@@ -17,7 +17,7 @@ from assay.instruments.memory.resident_memory import return_freed_memory
 from assay.instruments.rates.gpu_state import GpuSampler
 from assay.optimizations import mesh_of, optimizations_of
 from assay.parallel.process_rank import ALONE, join_ranks, local_rank
-from assay.proofs.aside import kept_aside
+from assay.proofs.later_steps import kept_aside
 from assay.records.events import AGAIN, event_of
 from assay.store import history
 from assay.store.event_log import Event

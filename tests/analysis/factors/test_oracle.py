@@ -17,8 +17,7 @@ from assay.analysis.intervals import critical_value
 from assay.analysis.metrics import metrics
 from assay.records.status import Status
 from assay.records.study import AGAIN, BASELINE, ComparisonRecord
-from assay.studies.aliases import aliases, best_generators, defining_words
-from assay.studies.kinds.fractional import Fractional
+from assay.studies.kinds.fractional import Fractional, aliases, best_generators, defining_words
 from support.factorials import compared, factorial, study
 
 FACTORS = {"model.n_layer": ("2", "4", "8"), "training.batch_size": ("8", "16"), "optimizations": ("none", "lion")}

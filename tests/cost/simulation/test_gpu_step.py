@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from assay.cost.gpu_kernels import cublas_workspace, cublaslt_workspace
 from assay.cost.kernels import CPU
 from assay.cost.simulation.allocator import Ledger
 from assay.cost.simulation.reserved import Interval, kept_workspaces
 from assay.cost.simulation.timeline import replay
 from assay.cost.step_cost import Cost
-from assay.cost.workspaces import cublas_workspace, cublaslt_workspace
 from assay.estimator import estimate
 from assay.hardware.devices import absent_machine
 from support.runs import SHAPE, run_with, specs_of

@@ -10,8 +10,7 @@ from assay.config import Home
 from assay.dashboard.runs import watching
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
-from assay.store.index import Store
-from assay.store.listing import reconcile
+from assay.store.index import Store, reconcile
 from assay.store.result import begun_result
 from assay.store.run_folder import RunFolder
 from support.records import made, say, step

@@ -6,9 +6,8 @@ from assay import api
 from assay.cost import Cost
 from assay.estimator import estimate
 from assay.estimator.timing.dispatched import Call, Seen, kernels, operator_launches, untimed_operators
-from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS
+from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS, WAIT
 from assay.estimator.timing.launched_kernels import backward, forward
-from assay.estimator.timing.queue import WAIT
 from assay.hardware.devices import absent_machine
 from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,

@@ -15,8 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from assay.config import ModelConfig
 from assay.config.run import Spec
 from assay.hardware import detect
-from assay.instruments.memory.heap import heap_of
-from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass, steps_of_the_pass
+from assay.instruments.memory.memory_pass import heap_of, live_tensor_bytes, memory_pass, steps_of_the_pass
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.training.loop import train_step
 from support.runs import run_with

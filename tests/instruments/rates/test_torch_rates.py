@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from assay.hardware import Rates
-from assay.instruments.rates import agreement, torch_rates
+from assay.instruments.rates import timed_operators, torch_rates
 from assay.instruments.rates.torch_rates import measure_link
 
 
@@ -32,7 +32,7 @@ def test_every_dtype_has_a_rate() -> None:
 def test_the_fastest_size_and_factor_count(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = chain([*[4.0] * 3, 9.0, *[1.0] * 2, *[0.5] * 3], repeat(8.0))
     monkeypatch.setattr(torch_rates, "_timed", lambda device, work, times: next(seconds))
-    monkeypatch.setattr(agreement.time, "perf_counter", partial(next, count()))
+    monkeypatch.setattr(timed_operators.time, "perf_counter", partial(next, count()))
     # Products of 32 as they lie and transposed, a slow trial among the latter; of 64 only the first kind is fast.
     assert torch_rates._matmul_rate("cpu", "float32", seconds=20.0) == (2 * 64**3 / 0.5, True)
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 from optimizations.mutations.mutant import Mutant, replaced, rewritten
 
-_PACK, _OWN = "assay.step.host_copies:Offload._pack", "if tensor.untyped_storage()._cdata in self._weights:"
+_PACK, _OWN = "assay.step.device_queue:Offload._pack", "if tensor.untyped_storage()._cdata in self._weights:"
 
 MUTANTS = (
     Mutant(
@@ -30,7 +30,7 @@ MUTANTS = (
         "comes back halved",
         "The upper half of each tensor comes back as zeros.",
         rewritten(
-            "assay.step.host_copies:Offload._unpack",
+            "assay.step.device_queue:Offload._unpack",
             (
                 "return packed.copy.to",
                 "count = packed.copy.numel()\n    packed.copy.as_strided((count,), (1,))[count // 2 :] = 0\n"
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "stays late",
         "Late in the run everything stays on the device.",
-        replaced("assay.step.host_copies:Offload.__call__", lambda self: nullcontext(), late=True),
+        replaced("assay.step.device_queue:Offload.__call__", lambda self: nullcontext(), late=True),
         gpu=True,
         late=True,
     ),

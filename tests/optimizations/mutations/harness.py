@@ -23,7 +23,7 @@ from assay.instruments.step_trace import StepTracer
 from assay.optimizations import optimizations_of, resolve_run
 from assay.parallel.dtensor import local
 from assay.parallel.process_rank import ALONE, Ranks
-from assay.proofs.unchanged import differences
+from assay.proofs.later_steps import differences
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.build import baseline, build

@@ -76,7 +76,7 @@ MUTANTS = (
         "tied weight twice",
         "The norm counts a tied weight on both of its stages.",
         replaced(
-            "assay.parallel.gradient_norm:_own",
+            "assay.parallel.rank_sums:_own",
             lambda step: (p.grad for _, p in step.named_parameters() if p.grad is not None),
         ),
         CLIPPED,

@@ -33,7 +33,7 @@ TOKENS_OF_ONE = rewritten(
     ("(step, micro_batches, targets)", "(step, micro_batches, targets // program.parallel.share[1])"),
 )
 """Gradients are of a loss that is divided by the tokens of one rank."""
-NORM_OF_PIECES = replaced("assay.parallel.gradient_norm:_split_over", lambda gradient: ())
+NORM_OF_PIECES = replaced("assay.parallel.rank_sums:_split_over", lambda gradient: ())
 """Each rank clips by the norm of its own pieces."""
 NOT_SYNCHRONIZED = rewritten(
     "assay.parallel.fsdp:_synchronize", ("set_requires_gradient_sync(last,", "set_requires_gradient_sync(not last,")

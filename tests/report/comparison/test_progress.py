@@ -41,7 +41,7 @@ def test_the_longest_cell_decides_while_others_are_short() -> None:
 
 
 def _work(cell: Cell) -> float:
-    from assay.studies.isoflop.sizes import flops_of
+    from assay.studies.isoflop_sizes import flops_of
 
     return flops_of(cell.run, "total")
 

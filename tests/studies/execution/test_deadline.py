@@ -1,4 +1,4 @@
-"""Limits of time with planted durations: a clock that the cells of a wave move on."""
+"""Limits of time with planted durations: a clock that the cells of a wave move on, and the pace of waves."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -9,13 +9,73 @@ import pytest
 from assay.config import load
 from assay.errors import UsageError
 from assay.executors.base import Ended, Wave
+from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.studies.execution.deadline import Deadline
+from assay.records.study import Cell
+from assay.studies.execution.deadline import START_SECONDS, Deadline, Pace, process_seconds
 from support.designs import design
 
-CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=3)
-SINGLE = [(number, (cell,)) for number, cell in enumerate(CELLS)]
-SEEDS = [(number, CELLS[4 * number : 4 * number + 4]) for number in range(3)]
+CELLS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=2)
+FIRST, SECOND = CELLS[:4], CELLS[4:]
+
+
+def ended(cell: Cell, wave: int, status: Status = Status.DONE) -> Ended:
+    result: RunResult | Any = SimpleNamespace(status=status)
+    return Ended(cell, result, wave)
+
+
+def after(predicted: dict[str, float], took: float, status: Status = Status.DONE) -> Pace:
+    now = [100.0]
+    pace = Pace(lambda cell: predicted.get(cell.treatment), lambda: now[0])
+    pace.begin(0, FIRST)
+    now[0] += took
+    for cell in FIRST:
+        pace.hear(ended(cell, 0, status))
+    return pace
+
+
+TOLD = {cell.treatment: 10.0 for cell in CELLS}
+
+
+def test_every_evaluation_takes_a_third_of_a_step_for_each_of_its_batches() -> None:
+    training = {"steps": 60, "eval_interval": 20, "eval_batches": None}
+    run = CELLS[0].run.model_copy(update={"training": CELLS[0].run.training.model_copy(update=training)})
+    assert process_seconds(run, 0.5, 0) == START_SECONDS + 0.5 * 60
+    assert process_seconds(run, 0.5, 150) == START_SECONDS + 0.5 * (60 + 4 * 150 / 3)
+
+
+def test_predictions_hold_until_a_wave_has_ended() -> None:
+    pace = Pace(lambda cell: TOLD[cell.treatment], lambda: 0.0)
+    pace.begin(0, FIRST)
+    pace.hear(ended(FIRST[0], 0))
+    assert pace.seconds(SECOND) == 40
+
+
+def test_predictions_are_corrected_by_what_finished_waves_took() -> None:
+    slow = {**TOLD, "sdpa_attention": 70.0}  # 100 seconds in all
+    assert after(slow, 150).seconds(SECOND[:2]) == 30
+    assert after(slow, 150).seconds([SECOND[2]]) == 105
+
+
+def test_a_wave_with_a_failure_corrects_nothing() -> None:
+    assert after(TOLD, 2, Status.OUT_OF_MEMORY).seconds(SECOND) == 40
+
+
+def test_without_predictions_the_mean_of_finished_cells_counts() -> None:
+    assert Pace(lambda cell: None, lambda: 0.0).seconds(SECOND) is None
+    assert after({}, 60).seconds(SECOND[:3]) == 45
+    assert after({**TOLD, "bf16_mixed": 0.0} | {"sdpa_attention": 10.0}, 60).seconds(SECOND[:1]) == 20
+
+
+def test_cells_of_waves_that_began_elsewhere_say_nothing() -> None:
+    pace = Pace(lambda cell: None, lambda: 0.0)
+    pace.hear(ended(FIRST[0], 7))
+    assert pace.seconds(SECOND) is None
+
+
+OF_THREE_SEEDS = design(load("demo"), ["sdpa_attention", "bf16_mixed"], seeds=3)
+SINGLE = [(number, (cell,)) for number, cell in enumerate(OF_THREE_SEEDS)]
+SEEDS = [(number, OF_THREE_SEEDS[4 * number : 4 * number + 4]) for number in range(3)]
 ONE_WAVE = [(0, design(load("demo"), ["sdpa_attention", "bf16_mixed", "lion", "muon"], seeds=1))]
 
 Begun = dict[int, list[str]]
@@ -86,7 +146,7 @@ def test_a_study_of_one_wave_is_ended_at_the_border_of_a_cell() -> None:
 def test_predictions_are_corrected_before_a_later_wave_is_cut() -> None:
     """Predicted: 40 + 40 seconds, so that three seeds fit in 120. They take twice as long."""
     begun, deadline = run(SEEDS, 120, predicted=10, takes=20)
-    assert begun == {0: [cell.treatment for cell in CELLS[:4]]}, "in 40 seconds two controls fit, and no row"
+    assert begun == {0: [cell.treatment for cell in OF_THREE_SEEDS[:4]]}, "in 40 seconds two controls fit, and no row"
     assert (deadline.reached, deadline.cut) == (True, ())
     begun, _ = run(SEEDS, 140, predicted=10, takes=20)
     assert begun[1] == ["baseline", "baseline (again)", "sdpa_attention"]
@@ -108,7 +168,7 @@ def test_a_limit_that_passes_while_it_is_looked_at_begins_nothing() -> None:
 
 
 def test_a_fraction_is_whole_for_each_seed() -> None:
-    halves = [(number, CELLS[2 * number : 2 * number + 2]) for number in range(6)]  # memory holds two cells
+    halves = [(number, OF_THREE_SEEDS[2 * number : 2 * number + 2]) for number in range(6)]  # memory holds two cells
     begun, deadline = run(halves, 70, predicted=10, whole=True)
     assert list(begun) == [0, 1], "seed 1 would need 40 of the 30 seconds left"
     assert deadline.reached

@@ -16,9 +16,8 @@ from assay.records.prediction import Predicted
 from assay.records.study import BASELINE, Cell, ComparisonRecord, StudyEnding
 from assay.studies.execution import ready as preparing
 from assay.studies.execution import run as module
-from assay.studies.execution.deadline import Deadline, with_rest
+from assay.studies.execution.deadline import Deadline, process_seconds, with_rest
 from assay.studies.execution.fold import Progress
-from assay.studies.execution.pace import process_seconds
 from assay.studies.folder import StudyFolder
 from assay.studies.kinds.factorial import Factorial
 from support.fake_studies import BASE, fake_cells

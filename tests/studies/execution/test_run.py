@@ -20,7 +20,7 @@ from assay.records.study import ComparisonRecord, StudyEnding
 from assay.studies.drift import FIRST_STEPS, NUDGED
 from assay.studies.execution import ready as preparing
 from assay.studies.execution import run as module
-from assay.studies.execution.pace import START_SECONDS
+from assay.studies.execution.deadline import START_SECONDS
 from assay.studies.folder import StudyFolder
 from support.designs import design
 

@@ -19,9 +19,9 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed.tensor import DTensor
 
 from assay.config.loading import validate
-from assay.instruments.collectives.pipeline_calls import busy
 from assay.instruments.memory.memory_pass import live_tensor_bytes
 from assay.instruments.memory.tensor_peak import tensor_peak
+from assay.instruments.pipeline_calls import busy
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import mesh_of, optimizations_of, resolve_run
 from assay.parallel.dtensor import local

@@ -16,7 +16,7 @@ from assay.store.result import compose
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.agent import _conclude, kill_stragglers
 from assay.worker.processes.channel import PARENT_GONE
-from assay.worker.processes.root_cause import End
+from assay.worker.processes.ends import End
 
 DAMAGED = "every checkpoint is damaged; start a new run"
 

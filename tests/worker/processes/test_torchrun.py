@@ -13,7 +13,7 @@ import pytest
 
 from assay.config import Home
 from assay.errors import UsageError
-from assay.parallel import rendezvous as meeting_module
+from assay.parallel import process_rank as meeting_module
 from assay.records.status import Status
 from assay.store.index import Store
 from assay.store.lookup import find

@@ -5,14 +5,13 @@ It learns when torch is imported, when an optimizer steps, what the host reads, 
 it found as one JSON file, atomically.
 """
 
-from .collective_calls import CollectiveCalls
 from .findings import ObserverFindings
 from .functions import wrap_functions
 from .host_reads import Reads
 from .importing import after_import
 from .loaded_library import Library
 from .process_end import follow_end
-from .process_groups import follow_ranks
+from .process_groups import CollectiveCalls, follow_ranks
 from .script_steps import Steps
 
 

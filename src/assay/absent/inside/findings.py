@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
-from .collective_calls import CollectiveCalls
 from .loaded_library import Library
+from .process_groups import CollectiveCalls
 from .script_lines import place_now
 from .step_operators import StepOperators
 

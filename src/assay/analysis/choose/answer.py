@@ -47,7 +47,7 @@ from assay.analysis.metrics.standard import STEP_SECONDS
 from assay.analysis.row import Row, usable
 from assay.records.status import Status
 from assay.records.study import BASELINE, CellResult, ComparisonRecord, Curve
-from assay.studies.execution.rungs import mean_loss
+from assay.studies.execution.order import mean_loss
 
 LEAST_EVALUATIONS = 8
 """Fewest evaluations of each run from which a crossing is read."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assay.cost.operation import DTYPE_BYTES
-from assay.cost.rewrites.sixteen_bits import narrow_ledger
+from assay.cost.rewrites.low_precision import narrow_ledger
 from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.step_cost import Cost
 

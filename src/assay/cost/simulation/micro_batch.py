@@ -17,7 +17,7 @@ each other without a copy. Each replaces the tensor that the previous step left 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from assay.cost.gpu_scratch import backward_scratch, forward_scratch
+from assay.cost.gpu_kernels import AUTOGRAD, CALLER, backward_scratch, forward_scratch
 from assay.cost.layers import ALIAS, CONVERTED, INSIDE, OVERWRITING, TRANSPOSED, VIEWED, is_composed_norm
 from assay.cost.operation import Gradient, Operation
 from assay.cost.simulation.allocator import (
@@ -34,7 +34,6 @@ from assay.cost.simulation.allocator import (
 )
 from assay.cost.simulation.fsdp_groups import ShardedGroup
 from assay.cost.simulation.step_state import FLOAT32, Gradients, Holders, PlayedStage, PlayedStep
-from assay.cost.workspaces import AUTOGRAD, CALLER
 
 
 class Pass(Holders):

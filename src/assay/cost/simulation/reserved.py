@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from assay.cost.gpu_kernels import libraries, workspaces
 from assay.cost.simulation.allocator import Category, Ledger, Requests, Storage
 from assay.cost.simulation.caching_allocator import ROUNDED_SEGMENT, CachedBlock, CachingAllocator, Full
 from assay.cost.simulation.timeline import play
 from assay.cost.step_cost import Cost
 from assay.cost.work import recomputed_positions
-from assay.cost.workspaces import libraries, workspaces
 
 _DELAYS = (0, 8)
 """Freed blocks that may wait until the allocator has them back."""

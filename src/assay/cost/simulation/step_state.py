@@ -13,12 +13,12 @@ norms of the first and the last block's output (`training.probes`). All of them 
 
 from collections.abc import Iterable
 
+from assay.cost.gpu_kernels import AUTOGRAD, CALLER, CUBLAS, libraries, workspaces
 from assay.cost.operation import Operation
-from assay.cost.optimizers.updates import Instant
 from assay.cost.simulation.allocator import GRADIENT, Category, Ledger, Storage
 from assay.cost.simulation.fsdp_groups import Gathered, ShardedGroup
 from assay.cost.step_cost import Cost
-from assay.cost.workspaces import AUTOGRAD, CALLER, CUBLAS, libraries, workspaces
+from assay.cost.update_rules import Instant
 
 FLOAT32 = 4
 """Bytes of one number."""

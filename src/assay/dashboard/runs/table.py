@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 
 from assay.errors import legible
 from assay.report.runs import COLUMNS, FIGURES, SPARE, row, unlike
-from assay.store.cells import fold_cells
 from assay.store.index import Entry
+from assay.store.lookup import fold_cells
 
 PER_PAGE = 100
 TITLES = tuple(name for name in COLUMNS if name != "created")

@@ -14,8 +14,7 @@ from assay.dashboard.runs.results import has_ended
 from assay.dashboard.server_state import state_of
 from assay.dashboard.stream import follow
 from assay.report.runs import UNLIKE, unlike
-from assay.store.cells import studies_by_run
-from assay.store.lookup import find
+from assay.store.lookup import find, studies_by_run
 
 
 def every_run(request: Request) -> Response:

@@ -2,7 +2,7 @@
 
 The first look takes the store's entries as they are, and reads the folders that the store does not know yet. Later
 looks read a result once its file has changed. Of a run without a result only the new lines of its log are read, and a
-run that died without one is read once. Unlike `listing.reconcile`, no result is written for it.
+run that died without one is read once. Unlike `index.reconcile`, no result is written for it.
 """
 
 import sqlite3
@@ -17,8 +17,7 @@ from assay.config.home import Home
 from assay.errors import first_line
 from assay.records.events import EvaluationEvent, LogEvent, StepEvent
 from assay.store.event_log import read_since
-from assay.store.index import SCHEMA, TYPES, Entry, entry_of
-from assay.store.listing import stamps
+from assay.store.index import SCHEMA, TYPES, Entry, entry_of, stamps
 
 _INTERVAL_SECONDS = 1.0
 """Least time between two looks at the folders."""

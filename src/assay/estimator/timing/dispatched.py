@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS
-from assay.estimator.timing.queue import WAIT, Queued
+from assay.estimator.timing.gpu_step import MODULES, RECOMPUTED_SECONDS, WAIT, Queued
 from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     LAUNCH_SECONDS,

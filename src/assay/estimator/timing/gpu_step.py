@@ -3,15 +3,20 @@
 Kernels have the times of operators that were measured on an H200 (`hardware.kernel_seconds`). The host takes longer for
 an operator of a model than for one in a chain, because it runs modules of Python around it. How much longer, and what a
 recomputed module costs it besides, was fitted on two steps (docs/measured/predicted_times.md).
+
+In the queue of a device the host launches kernels one after the other, and the device runs them in the same order. The
+host goes on as soon as a kernel is queued. A kernel begins when it is queued and the one before it has ended. Where the
+host waits, it goes on when all that is queued has ended. So a step takes as long as the slower of both, and what the
+host does after a wait is added.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assay.cost import Cost, Operation
 from assay.cost.operation import Gradient, alter
 from assay.estimator.timing.launched_kernels import backward, forward, gradient_sum
-from assay.estimator.timing.queue import WAIT, PlayedQueue, Queued, play, play_repeated
 from assay.hardware.kernel_seconds import (
     BACKWARD_LAUNCH_SECONDS,
     COMPILED,
@@ -21,6 +26,65 @@ from assay.hardware.kernel_seconds import (
     Speeds,
 )
 from assay.hardware.measured_kernels import FUSED, LISTED, PLAIN, PRODUCT, Kernel
+
+
+class Queued(NamedTuple):
+    """One launch."""
+
+    host: float
+    """Seconds of the host until it is queued."""
+    device: float
+    """Seconds of its kernel; 0: it has none."""
+    waits: bool = False
+    """True if the host then waits for the device."""
+
+
+WAIT = Queued(0.0, 0.0, waits=True)
+"""The host reads a number."""
+
+
+class PlayedQueue(NamedTuple):
+    """A queue that has been played."""
+
+    seconds: float
+    """Seconds until host and device have ended."""
+    host: float
+    """Seconds in which the host launched."""
+    device: float
+    """Seconds in which the device worked."""
+
+
+def play(queue: Iterable[Queued]) -> PlayedQueue:
+    """Play a queue on an idle device."""
+    host = device = launching = working = 0.0
+    for launch, kernel, waits in queue:  # a step of a deep model has tens of thousands of launches
+        host += launch
+        launching += launch
+        if kernel:
+            device = (device if device > host else host) + kernel
+            working += kernel
+        if waits and device > host:
+            host = device
+    return PlayedQueue(max(host, device), launching, working)
+
+
+def play_repeated(queue: Iterable[Queued], times: int) -> PlayedQueue:
+    """Play a queue without waits so many times in a row, and wait once at the end, in the time of playing it once.
+
+    A round ends when the device has run its kernels after those of the round before. It ends no earlier than on an
+    idle device that begins with the host.
+    """
+    host = working = alone = 0.0
+    for launch, kernel, _ in queue:
+        host += launch
+        if kernel:
+            alone = (alone if alone > host else host) + kernel
+            working += kernel
+    ended = 0.0
+    for number in range(times):
+        ended = max(ended + working, number * host + alone)
+    return PlayedQueue(max(times * host, ended), times * host, times * working)
+
 
 MODULES = 2.1
 """Seconds of the host for an operator of a model, over those of one in a chain; fitted."""

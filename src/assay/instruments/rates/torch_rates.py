@@ -7,8 +7,8 @@ tried as stored and transposed, as in a linear layer: for converted dtypes the t
 are random normal numbers, because a GPU at its power limit multiplies ones and zeros faster. A GPU does each product
 alone and twenty times in a row, since its clock falls under a longer load.
 
-No rate rests on one trial (`instruments.rates.agreement`). A float32 rate far below the float64 rate contradicts it,
-and is measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores
+No rate rests on one trial (`instruments.rates.timed_operators`). A float32 rate far below the float64 rate contradicts
+it, and is measured again. The record names the rates that stay unconfirmed or contradictory, and the share of the cores
 that others had meanwhile.
 
 The bandwidth is that of a copy too large for any cache, counting bytes read and bytes written. The launch time is that
@@ -35,9 +35,8 @@ from torch.multiprocessing.spawn import spawn
 from assay.files import scratch
 from assay.hardware import Rates
 from assay.hardware.links import Link
-from assay.instruments.rates.agreement import OthersShare, repeat_trial
-from assay.instruments.rates.timed_operators import measure_operators
-from assay.step.device_clock import mark, seconds_between
+from assay.instruments.rates.timed_operators import OthersShare, measure_operators, repeat_trial
+from assay.step.device_queue import mark, seconds_between
 
 _RANKS, _STEPS = 2, 2
 _SMALL, _LARGE = 8, 2**24

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.cost.operation import DTYPE_BYTES, Tensor
-from assay.cost.optimizers.updates import AdamWUpdate, Instant, Pieces, counts, in_order, like
+from assay.cost.update_rules import AdamWUpdate, Instant, Pieces, counts, in_order, like
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

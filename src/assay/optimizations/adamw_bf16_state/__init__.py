@@ -52,7 +52,7 @@ class AdamwBf16State(Optimization):
                 )
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.optimizers.adam_variants import NarrowAdamWUpdate
+        from assay.cost.update_rules import NarrowAdamWUpdate
 
         return cost.updated_by(NarrowAdamWUpdate())
 

@@ -24,8 +24,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 from assay.model import Attention, Embedding
 from assay.parallel.dtensor import local
-from assay.parallel.gradient_norm import gradient_norm
-from assay.parallel.loss_reduction import sum_losses
+from assay.parallel.rank_sums import gradient_norm, sum_losses
 from assay.step.program import MicroBatch, Program, Step
 
 _POSITIONS_OF_HEADS = 2

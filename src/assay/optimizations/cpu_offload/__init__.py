@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
 from assay.cost.operation import Gradient, Operation, Tensor
-from assay.cost.optimizers.updates import OnHost
 from assay.cost.step_cost import Cost
+from assay.cost.update_rules import OnHost
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage, Unavailable
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace

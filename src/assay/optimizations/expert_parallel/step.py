@@ -21,7 +21,7 @@ from torch.distributed.tensor import Shard
 
 from assay.model.moe import Experts
 from assay.parallel.dtensor import spread
-from assay.parallel.gradient_norm import gradient_norm
+from assay.parallel.rank_sums import gradient_norm
 from assay.step.program import Program
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.config import ResolvedRun
-from assay.cost.optimizers.updates import AdamWUpdate, Instant, Pieces, beside, in_order
+from assay.cost.update_rules import AdamWUpdate, Instant, Pieces, beside, in_order
 from assay.optimizations.optimization import Conflict, Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import Trace
@@ -84,7 +84,7 @@ class Fp16Full(Optimization):
         return "weights in 16 bits lose small updates"
 
     def predict(self, cost: "Cost", run: ResolvedRun, machine: "Machine") -> "Cost":
-        from assay.cost.rewrites.sixteen_bits import narrow_ledger
+        from assay.cost.rewrites.low_precision import narrow_ledger
 
         return (
             narrow_ledger(cost, "float16").updated_by(AdamW16Update()).reading_every(1)

@@ -23,7 +23,7 @@ from assay.model import GPT
 from assay.model.balance import scale_balance
 from assay.model.loss import NOT_COUNTED
 from assay.parallel.dtensor import local, placed_gradient
-from assay.parallel.gradient_norm import gradient_norm
+from assay.parallel.rank_sums import gradient_norm
 from assay.step.program import MicroBatch, Program, Step
 
 

@@ -37,7 +37,7 @@ from assay.model import Block, Embedding
 from assay.model.gpt import Head
 from assay.model.moe import Experts
 from assay.parallel.dtensor import local, placed_gradient, spread
-from assay.parallel.gradient_norm import gradient_norm
+from assay.parallel.rank_sums import gradient_norm
 from assay.step.program import Program, Step
 
 _POSITIONS = Shard(1)

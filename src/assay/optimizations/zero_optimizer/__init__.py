@@ -14,8 +14,8 @@ from assay.config import ResolvedRun
 from assay.cost.collectives import Communication
 from assay.cost.kernels import CPU, Kernels
 from assay.cost.operation import Tensor
-from assay.cost.optimizers.updates import Instant
 from assay.cost.step_cost import Cost
+from assay.cost.update_rules import Instant
 from assay.optimizations.optimization import Numerics, Optimization, Stage
 from assay.records.evidence import Evidence
 from assay.records.trace import HeldParameter, Trace, Updated

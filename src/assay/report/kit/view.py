@@ -72,7 +72,7 @@ _VIEWS = {
     "scaling.optimal.LawAnswers": "optimal.OptimalView",
     "scaling.scaling_study.ScalingAnswer": "scaling_study_view.ScalingView",
     "studies.execution.study_listing.StudyStanding": "studies.StandingView",
-    "studies.isoflop.plan.ScalingPlan": "scaling_study.ScalingPlanView",
+    "studies.isoflop_plan.ScalingPlan": "scaling_study.ScalingPlanView",
     "studies.library.LibraryEntry": "studies.LibraryEntryView",
     "studies.outlook.Outlook": "studies.OutlookView",
     "studies.predicted.PredictedStudy": "studies.PredictedStudyView",

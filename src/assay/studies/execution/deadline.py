@@ -1,24 +1,117 @@
 """A limit on the time of a study: nothing begins that the time left would probably not hold.
 
-The time of a wave is predicted, and corrected by the waves that have ended (`pace`). A wave without a known time
+The time of a wave is predicted, and corrected by the waves that have ended (`Pace`). A wave without a known time
 begins. One that is too long is ended at the border of a cell: its first cells begin, as many as the time left holds. A
 wave of several cells begins with its control, so a part of it has at least one row with a control beside it. A
 fractional design is not divided, because without one of its rows no effect can be computed.
 
 The rest is not lost: `assay study resume` runs it. Cells that were left over from a wave get a control of their own.
+
+Seconds of cells are as predicted, times how much longer the finished waves took than predicted. Without predictions it
+is the mean time of the finished cells. Waves in which a cell failed do not correct the predictions, since such a cell
+ended early.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 
+from assay.config.run import ResolvedRun
 from assay.errors import UsageError
-from assay.executors.base import News, Wave
+from assay.executors.base import Ended, News, Wave
 from assay.records.study import BASELINE, Cell
 from assay.studies.execution.order import CONTROLS
-from assay.studies.execution.pace import Pace, Predicted
 from assay.studies.folder import StudyPlan
 from assay.units import format_seconds
+
+Predicted = Callable[[Cell], float | None]
+"""Returns the predicted seconds of a cell from its start to its end; None if they are not known."""
+
+
+START_SECONDS = 6.0
+"""From the start of a process to its first step, and from its last step to its end; measured on two cores."""
+
+_FORWARD = 1 / 3
+"""Share of a step that its forward pass takes: backward has twice its products (Kaplan et al. 2020)."""
+
+
+@dataclass
+class _Begun:
+    """A wave that has begun."""
+
+    at: float
+    predicted: float | None
+    cells: int
+    living: set[str]
+    clean: bool = True
+    """False once a cell has failed."""
+    seconds: float | None = None
+    """Seconds from its start to its end; None while it runs."""
+
+
+class Pace:
+    """Predicted and measured seconds of the waves of a study."""
+
+    def __init__(self, predicted: Predicted, clock: Callable[[], float]) -> None:
+        self._predicted = predicted
+        self._clock = clock
+        self._begun: dict[int, _Begun] = {}
+
+    def begin(self, number: int, wave: Wave) -> None:
+        """Note that a wave begins now."""
+        names = {cell.name for cell in wave}
+        self._begun[number] = _Begun(self._clock(), self._sum(wave), len(wave), names)
+
+    def hear(self, news: News) -> None:
+        """Note the end of a cell; other news says nothing about times."""
+        if not isinstance(news, Ended) or news.wave not in self._begun:
+            return
+        wave = self._begun[news.wave]
+        wave.living.discard(news.cell.name)
+        wave.clean = wave.clean and news.result.status.finished
+        if not wave.living and wave.seconds is None:
+            wave.seconds = self._clock() - wave.at
+
+    def seconds(self, cells: Sequence[Cell]) -> float | None:
+        """Return the seconds that cells which take turns will take together; None if nothing is known."""
+        ended = [(one, one.seconds) for one in self._begun.values() if one.seconds is not None]
+        if (predicted := self._sum(cells)) is not None:
+            known = [(took, one.predicted) for one, took in ended if one.clean and one.predicted]
+            return predicted * (sum(took for took, _ in known) / sum(said for _, said in known) if known else 1.0)
+        if not ended:
+            return None
+        return len(cells) * sum(took for _, took in ended) / sum(one.cells for one, _ in ended)
+
+    def _sum(self, cells: Iterable[Cell]) -> float | None:
+        """Return the predicted seconds of some cells; None if those of one are not known."""
+        total = 0.0
+        for cell in cells:
+            if (seconds := self._predicted(cell)) is None:
+                return None
+            total += seconds
+        return total
+
+
+def process_seconds(run: ResolvedRun, step_seconds: float, eval_batches: int, done: int = 0) -> float:
+    """Return the predicted time of a process, from its start to its end; `eval_batches` are those of an evaluation.
+
+    `done` are the steps that a trunk has done for it.
+    """
+    return START_SECONDS + step_seconds * (_steps(run, step_seconds, eval_batches) - done)
+
+
+def _steps(run: ResolvedRun, step_seconds: float, eval_batches: int) -> float:
+    """Return the steps of a run and its evaluations, as a number of steps."""
+    training = run.training
+    steps: float = training.steps
+    if training.tokens is not None:
+        steps = min(steps, training.tokens / run.tokens_per_step)
+    if training.seconds is not None:
+        steps = min(steps, training.seconds / step_seconds)
+    evaluations = 1 + (steps // training.eval_interval if training.eval_interval else 0)
+    return steps + evaluations * eval_batches * _FORWARD
+
 
 _EVERY = float("inf")
 

@@ -1,4 +1,4 @@
-"""The state of a study, from its event log and the folders of its runs.
+"""The state of a study, from its event log and the folders of its runs, and the finished cells that a resume keeps.
 
 The log names the run of each cell before the run works. So a cell whose run has ended counts, even if the process that
 ran the study was killed before it could write that down. Runs that were killed or stopped do not count: their cells are
@@ -6,17 +6,29 @@ missing, and a resumed study runs them again.
 
 A job of Slurm outlives its coordinator, which then did not copy the news of its waves into the study's log. Before a
 study is resumed, no such job may still run, and what the others did is added to the log.
+
+A finished cell is known by its configuration, corpus, package, torch and machine. The plan fixes the configuration. If
+any of the others has changed, figures could not be compared, so the cell runs again. The machine is its processor, the
+instructions that kernels use, its cores, and the accelerator of a cell that ran on one.
+
+A failure may be a fault of the machine, so `retry-failed` runs it again. Running out of memory and diverging are
+results, and never run again except with `force`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from assay.config.home import Home
+from assay.config.run import DataConfig
 from assay.errors import UsageError
 from assay.executors.base import Wave
 from assay.executors.elsewhere import WaveFiles
 from assay.executors.ended import cell_result
+from assay.hardware import Machine
+from assay.hardware.detect import installed_version, torch_version
 from assay.records.events import CellEndEvent, CellStartEvent, LogEvent, RoundEvent
+from assay.records.run import Environment
 from assay.records.status import Status
 from assay.records.study import Cell, CellResult, ComparisonRecord, StudyEnding
 from assay.records.timing import Round
@@ -146,3 +158,60 @@ def _missing(told: Sequence[LogEvent], known: Sequence[LogEvent]) -> list[LogEve
     again = {event.cell for event in since if isinstance(event, CellStartEvent) and event not in told}
     missing = [event for event in told if event not in since]
     return [event for event in missing if not isinstance(event, CellStartEvent) or event.cell not in again]
+
+
+class Mode(StrEnum):
+    """Cells that `assay study resume` runs."""
+
+    MISSING = "missing"
+    """Cells that have no result."""
+    RETRY_FAILED = "retry-failed"
+    """Also cells that failed, were killed or timed out."""
+    FORCE = "force"
+    """All cells."""
+    READ_ONLY = "read-only"
+    """None: the answer is made from the cells that have ended."""
+
+
+_FAULTS = frozenset({Status.FAILED, Status.KILLED, Status.TIMED_OUT, Status.UNAVAILABLE, Status.DAMAGED})
+
+
+def cells_to_keep(cells: Iterable[CellResult], mode: Mode) -> list[CellResult]:
+    """Return the finished cells that a mode does not run again."""
+    if mode is Mode.FORCE:
+        return []
+    again = _FAULTS if mode is Mode.RETRY_FAILED else frozenset()
+    return [one for one in cells if one.result.status not in again]
+
+
+def elsewhere(
+    cells: Iterable[CellResult], machine: Machine, digest: Callable[[DataConfig], str]
+) -> dict[str, list[CellResult]]:
+    """Return the cells whose figures are not of this machine, these packages and this text, by what differs.
+
+    `digest` returns the digest of the corpus that a configuration has now. It is asked for cells that recorded theirs.
+    """
+    found: dict[str, list[CellResult]] = {}
+    for one in cells:
+        then = one.result.provenance.environment
+        if then is None:
+            continue
+        corpus = None if then.corpus_digest is None else digest(one.cell.run.data)
+        if differs := _differs(then, machine, corpus):
+            found.setdefault(differs, []).append(one)
+    return found
+
+
+def _differs(then: Environment, machine: Machine, corpus: str | None) -> str:
+    """Return the names of what has changed. What a record or this machine does not know is not compared."""
+    accelerators = ", ".join(dict.fromkeys(one.name for one in machine.accelerators))
+    pairs = {
+        "processor": (then.processor, machine.processor),
+        "instruction set": (then.instruction_set, machine.instruction_set or None),
+        "accelerator": (then.accelerator, accelerators),
+        "cores": (then.cores, len(then.pinned) or machine.cores),
+        "assay": (then.assay, installed_version()),
+        "torch": (then.torch, torch_version()),
+        "corpus": (then.corpus_digest, corpus),
+    }
+    return ", ".join(name for name, (old, new) in pairs.items() if old is not None and new is not None and old != new)

@@ -1,37 +1,88 @@
 """Cells that can start: each is checked and prepared before the first one runs.
 
 A process that runs one wave on another machine prepares its cells in the same way (`studies.execution.wave`).
+
+A cell may branch from another one. Then it follows it in one wave, and begins with its checkpoint. A wave without times
+runs its cells one after the other. So a trunk and its branches are a wave, which an executor may run anywhere, and no
+wave waits for another.
+
+A branch is the run that never branched. So one whose trunk has no such checkpoint, because it failed before or its
+folder is gone, trains all of its steps itself.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Self
 
 from assay.config.home import Home
-from assay.config.run import ResolvedRun, identity
+from assay.config.run import ResolvedRun, TrainingConfig, identity
 from assay.data import list_corpus
 from assay.data.progress import Progress as Prepare
+from assay.errors import UsageError
 from assay.estimator.timing.step_time import serving_times as times_of
-from assay.executors.base import RunningCell, Start
+from assay.executors.base import RunningCell, Start, Wave
 from assay.hardware import Machine, detect
 from assay.hardware.rates import known_machine
 from assay.launch.forked import ForkServer
 from assay.launch.prepare import ReadyRun, leaving_nothing, predict, ready, threads_of
 from assay.launch.rates import measured_machine
+from assay.launch.resume import branch_at
 from assay.launch.spawn import fork_server, start
 from assay.launch.step_times import calibrate
 from assay.optimizations import check
 from assay.platforms import CAN_FORK_WITH_THREADS
+from assay.records.events import CellStartEvent
 from assay.records.prediction import Predicted
+from assay.records.run import Branch
 from assay.records.study import BASELINE, Cell
+from assay.store.lookup import find
 from assay.studies.drift import NUDGED
-from assay.studies.execution.pace import process_seconds
-from assay.studies.execution.trunks import Trunks
-from assay.studies.folder import StudyPlan
+from assay.studies.execution.deadline import process_seconds
+from assay.studies.folder import StudyFolder, StudyPlan
 from assay.studies.plan import Needs
+
+
+def chains(cells: Sequence[Cell]) -> list[Wave]:
+    """Return a wave of each cell, with the cells that branch from it after it."""
+    found: dict[str, list[Cell]] = {cell.name: [cell] for cell in cells if cell.branch is None}
+    for cell in cells:
+        if cell.branch is not None:
+            found.setdefault(cell.branch.cell, []).append(cell)
+    return [tuple(wave) for wave in found.values()]
+
+
+class Trunks:
+    """The runs of the cells of a study, those of earlier processes included."""
+
+    def __init__(self, home: Home, study: str) -> None:
+        self._home, self._folder = home, StudyFolder(home.reports / study)
+        self._begun: dict[str, str] = {}
+
+    @cached_property
+    def _earlier(self) -> dict[str, str]:
+        """The newest run of each cell in the study's log."""
+        return {one.cell: one.run for one in self._folder.events() if isinstance(one, CellStartEvent)}
+
+    def begin(self, cell: Cell, run: str) -> None:
+        """Note the run of a cell that begins here."""
+        self._begun[cell.name] = run
+
+    def branch(self, cell: Cell, training: TrainingConfig) -> Branch | None:
+        """Return the run and the step from which a cell branches; None if it trains all of its steps itself."""
+        trunk = (
+            None if cell.branch is None else self._begun.get(cell.branch.cell) or self._earlier.get(cell.branch.cell)
+        )
+        if cell.branch is None or trunk is None:
+            return None
+        try:
+            return branch_at(find(self._home, trunk), cell.branch.step, training)
+        except UsageError:
+            return None
+
 
 CALIBRATION_SECONDS = 60.0
 """Time in which steps of few blocks are timed before a study; what is left is predicted by a roofline."""

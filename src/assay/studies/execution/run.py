@@ -24,11 +24,11 @@ from assay.optimizations import resolve_run
 from assay.records.study import AGAIN, BASELINE, Cell, ComparisonRecord, Halving, Protocol, Stated, StudyEnding
 from assay.studies.drift import NUDGED, nudged_copies
 from assay.studies.execution.deadline import Deadline, with_rest
-from assay.studies.execution.fold import Progress, fold, gather_waves, record_of
-from assay.studies.execution.modes import Mode, cells_to_keep, elsewhere
-from assay.studies.execution.order import in_order, shuffle_rows, waves_in_order
+from assay.studies.execution.fold import Mode, Progress, cells_to_keep, elsewhere, fold, gather_waves, record_of
+from assay.studies.execution.order import due, in_order, known_rows, shuffle_rows, waves_in_order
 from assay.studies.execution.ready import (
     Servers,
+    chains,
     predicted_seconds,
     ready_cells,
     side_by_side,
@@ -36,9 +36,7 @@ from assay.studies.execution.ready import (
     starter,
     with_step_times,
 )
-from assay.studies.execution.rungs import due, known_rows
 from assay.studies.execution.study_listing import read_plan
-from assay.studies.execution.trunks import chains
 from assay.studies.folder import StudyFolder, StudyPlan, new_id
 from assay.studies.kinds.fractional import Fractional
 from assay.studies.plan import Needs, waves

@@ -16,19 +16,59 @@ share no first steps, and the held-out run neither.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from assay.config.base import Setting
-from assay.config.run import ResolvedRun, Run
+from assay.config.run import ResolvedRun, Run, TrainingConfig
 from assay.errors import UsageError
 from assay.records.study import AGAIN, BASELINE, Cell, CellBranch
 from assay.studies.base import Study
 from assay.studies.design import Treatment
 from assay.studies.factors import Factor
-from assay.studies.isoflop.branches import SharedSteps
-from assay.studies.isoflop.sizes import Count, check_base, run_at_width, run_of_size, steps_for
+from assay.studies.isoflop_sizes import Count, check_base, run_at_width, run_of_size, steps_for, warmup_steps
+from assay.training.learning_rate import decay_start
+
+SCHEDULE = "wsd"
+
+
+@dataclass(frozen=True)
+class SharedSteps:
+    """Runs of one size at several lengths, whose first steps are the same."""
+
+    base: TrainingConfig
+    lengths: tuple[int, ...]
+    """Steps of each run."""
+
+    @property
+    def middle(self) -> float:
+        """Steps for which the common learning rate is made: the geometric mean."""
+        return float(math.prod(self.lengths) ** (1 / len(self.lengths)))
+
+    @property
+    def warmup(self) -> int:
+        """Steps of the common warm-up."""
+        return warmup_steps(self.base, min(self.lengths))
+
+    def branch_step(self, steps: int) -> int:
+        """Return the steps that a run of this length shares with the longest; 0 if it is the longest itself."""
+        if steps >= max(self.lengths):
+            return 0
+        changes = {"schedule": SCHEDULE, "warmup_steps": self.warmup, "steps": steps}
+        return decay_start(self.base.model_copy(update=changes))
+
+    def settings(self, steps: int, *, whole: bool) -> dict[str, object]:
+        """Return the settings of a run of this length; the longest keeps checkpoints, unless all train as a whole."""
+        trunk = steps == max(self.lengths) and not whole
+        kept = sorted({self.branch_step(one) for one in self.lengths} - {0}) if trunk else []
+        return {
+            "training.schedule": SCHEDULE,
+            "training.warmup_steps": self.warmup,
+            "training.keep_steps": kept,
+        }
+
 
 BUDGET, WIDTH, RATE, COUNT = "budget", "width", "rate", "count"
 """Factors: the FLOPs of a run as the file writes them, the width, the factor of the learning rate, how N is counted."""

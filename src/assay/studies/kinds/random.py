@@ -14,8 +14,8 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from assay.config.base import Setting
 from assay.studies.base import Study
-from assay.studies.conditions import Excluded, check_excluded, is_excluded, keys_of, read_excluded
 from assay.studies.factors import WRITTEN, Factor, one_line, text
+from assay.studies.varied import Excluded, check_excluded, is_excluded, keys_of, read_excluded
 
 Number = Annotated[float, Field(strict=False)]
 

@@ -38,8 +38,7 @@ from assay.records.status import Status
 from assay.store.result import compose
 from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import PARENT_GONE, when_closed
-from assay.worker.processes.exit import leave
-from assay.worker.processes.root_cause import End, culprit
+from assay.worker.processes.ends import End, culprit, leave
 
 if TYPE_CHECKING:
     from torch.distributed.launcher.api import LaunchConfig

@@ -172,6 +172,6 @@ def _main() -> int:
 
 if __name__ == "__main__":
     gc.disable()  # as in `assay.worker.__main__`
-    from assay.worker.processes.exit import leave
+    from assay.worker.processes.ends import leave
 
     leave(_main())

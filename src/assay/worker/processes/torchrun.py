@@ -29,7 +29,7 @@ from assay.store.run_folder import RunFolder
 from assay.worker.processes.channel import Channel, SilentChannel, TorchrunChannel
 
 if TYPE_CHECKING:
-    from assay.parallel.rendezvous import Meeting
+    from assay.parallel.process_rank import Meeting
 
 _FOLDER, _SEEN, _BEGIN = "assay/folder", "assay/seen", "assay/begin"
 """Keys in the rendezvous store: rank 0 writes the first and last, each other rank writes its own under the second."""
@@ -57,7 +57,7 @@ def join_run(asked: Asked) -> Iterator[tuple[RunFolder, Channel]]:
             f"{asked.source} is not the folder of a run; "
             f"start the worker under torchrun, or use assay train {asked.source}"
         )
-    from assay.parallel.rendezvous import meeting
+    from assay.parallel.process_rank import meeting
 
     met = meeting()
     if met.rank == 0:

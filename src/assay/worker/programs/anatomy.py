@@ -13,9 +13,8 @@ import torch
 from assay.config.run import ResolvedRun
 from assay.data import open_prepared
 from assay.errors import UsageError
-from assay.instruments.dissection import TAKEN_STEPS, anatomy
+from assay.instruments.dissection import TAKEN_STEPS, anatomy, memory_snapshot, operators
 from assay.instruments.memory.resident_memory import keep_freed_memory
-from assay.instruments.operator_timeline import memory_snapshot, operators
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Optimization, optimizations_of
 from assay.parallel.process_rank import ALONE

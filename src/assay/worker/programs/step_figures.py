@@ -34,8 +34,7 @@ def main() -> int:
 
 def _found(name: str, folder: str, device: str) -> StepFigures:
     """Return the figures of the step that a function of the user's makes."""
-    from assay.fake.gated_step import gated_step
-    from assay.fake.graph_breaks import breaks_on_cpu, eager_code
+    from assay.fake.gated_step import breaks_on_cpu, eager_code, gated_step
 
     if needed := needed_parameters(parameters_of(name, folder)):
         raise UsageError(f"{name} takes {', '.join(needed)}; give each a default, because a gate passes no arguments")

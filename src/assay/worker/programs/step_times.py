@@ -78,7 +78,7 @@ def _part(turns: Sequence[Sequence[Timed]], place: int) -> tuple[tuple[float, ..
 
 def _turns(models: Sequence[Callable[[], Timed]], seconds: float) -> tuple[list[tuple[Timed, ...]], float | None]:
     """Return the times of each turn by model, and the share of the cores that others used meanwhile."""
-    from assay.instruments.rates.agreement import OthersShare
+    from assay.instruments.rates.timed_operators import OthersShare
 
     turns: list[tuple[Timed, ...]] = []
     began = time.perf_counter()

@@ -14,12 +14,12 @@ from functools import partial
 import torch
 
 from assay.config import ResolvedRun
-from assay.instruments.gradient_scale import noting
+from assay.instruments.gradient_statistics import noting
 from assay.instruments.step_trace import StepTracer
 from assay.optimizations import Optimization
 from assay.parallel.process_rank import Ranks
 from assay.proofs import dropout
-from assay.proofs.unchanged import differences, left_settings
+from assay.proofs.later_steps import differences, left_settings
 from assay.records.gradients import ModuleGradient
 from assay.records.trace import Trace
 from assay.step.program import Step

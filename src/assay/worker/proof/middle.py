@@ -7,16 +7,21 @@ like the first ones: batch, masks, loss, gradients and update. Of every update a
 A technique may act in traced steps only, or keep aside what it seems to save, in a numpy array or on the heap. So the
 heap is counted in a drawn step of the timed blocks, without any hook of torch's, and compared with the tensors' peak.
 In one of the replayed steps torch's profiler counts calls of operators, which are compared with the traced step's.
+
+A technique may act only while a dispatch mode watches. The profiler sees the calls of operators from below, in a step
+that runs as timed ones do. It counts an operator under its name without overload, and also one that a recomputation
+begins and breaks off.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from assay.instruments.memory.heap import heap_of
-from assay.instruments.memory.memory_pass import live_tensor_bytes
-from assay.instruments.profiled_calls import profiled_calls
-from assay.proofs.called import called_otherwise
+from torch.profiler import ProfilerActivity, profile
+
+from assay.instruments.memory.memory_pass import heap_of, live_tensor_bytes
+from assay.proofs.later_steps import called_otherwise
 from assay.records.trace import Trace
 from assay.step.program import Step
 from assay.training.loop import Loop, TakeStep
@@ -27,6 +32,17 @@ from assay.training.stops import NoEffect
 from assay.values.replayed_steps import Costs, affordable, draw_steps
 from assay.worker.blocks import Piece, block_pieces
 from assay.worker.proof.values import ValueCheck
+
+_OPERATOR = "aten::"
+
+
+def profiled_calls(work: Callable[[], None]) -> Counter[str]:
+    """Call `work`, and return how often it called each operator, by its name such as `mm`."""
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
+        work()
+    named = (event.name for event in seen.events())
+    return Counter(name.removeprefix(_OPERATOR) for name in named if name.startswith(_OPERATOR))
+
 
 Found = TypeVar("Found")
 

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from assay.worker.processes.channel import PARENT_GONE, take_standard_output, when_closed
-from assay.worker.processes.exit import leave
+from assay.worker.processes.ends import leave
 from assay.worker.proof.process import ANSWER, NOT_SHARED
 
 if TYPE_CHECKING:

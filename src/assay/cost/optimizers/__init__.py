@@ -1,1 +1,0 @@
-"""Optimizers as the ledger sees them: the state of each parameter, and the temporaries of its update."""

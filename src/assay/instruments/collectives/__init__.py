@@ -1,1 +1,0 @@
-"""Collectives of a step on one rank: their payloads, their times, and the waits in a pipeline."""
