@@ -100,6 +100,8 @@ def in_parent(folder: Path, setting: str, monkeypatch: pytest.MonkeyPatch) -> li
     (folder / "text.txt").write_text(TEXT)
     monkeypatch.setenv("ASSAY_HOME", str(folder / "home"))
     monkeypatch.setattr("assay.launch.spawn._spawn", not_started)
+    # It reads runs of the catalogue where nobody has yet in this process: a setting is not passed on by that.
+    monkeypatch.setattr("assay.api.training._like", lambda run: ())
     words = ["train", f"data.path={folder / 'text.txt'}", "data.tokenizer=char", BATCH, "--with", TECHNIQUE]
     with (
         path_to(setting, loading.validate, prepare.predict, RunFolder.prepare) as path,
