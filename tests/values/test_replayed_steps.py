@@ -63,12 +63,12 @@ def test_at_least_half_of_the_steps_are_replayed_however_slow_a_check_is() -> No
     assert affordable(1000, 997, EXACT, EXACT.slowed(100.0, 30.0)) == 12
 
 
-@pytest.mark.parametrize("each", [1.5, 1.8])
+@pytest.mark.parametrize("each", [1.5, 2.0])
 def test_a_short_run_replays_as_many_steps_on_a_busy_machine(each: float) -> None:
     assert affordable(34, 31, EXACT, EXACT.slowed(9.0, each)) == affordable(34, 31, EXACT) == 5
 
 
-@pytest.mark.parametrize(("first", "each", "count"), [(7.5, 2.4, 3), (7.5, 2.0, 4), (9.0, 2.8, 3), (12.0, 5.7, 3)])
+@pytest.mark.parametrize(("first", "each", "count"), [(7.5, 2.4, 3), (7.5, 2.15, 3), (9.0, 2.8, 3), (12.0, 5.7, 3)])
 def test_a_short_run_whose_replays_are_dear_keeps_its_budget(first: float, each: float, count: int) -> None:
     assert affordable(34, 31, EXACT, EXACT.slowed(first, each)) == count
 

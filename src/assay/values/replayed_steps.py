@@ -15,7 +15,7 @@ FREE_BASELINE_STEPS = 20
 """Baseline steps of time that all proofs of a run may take, however short it is."""
 SHARE_OF_RUN = Fraction(5, 100)
 """Share of a run's steps that all its proofs may take instead, if that is more."""
-_DEAR = 1.25
+_DEAR = 1.4
 """Factor on the stated cost of a replay beyond which a short run believes what was measured."""
 _FEWEST = 3
 """Steps that are replayed, however dear they are, if by their stated costs so many can be."""
