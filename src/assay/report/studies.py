@@ -56,7 +56,7 @@ def entry_report(entry: LibraryEntry) -> Iterator[Block]:
 
 
 def library_values(entry: LibraryEntry) -> dict[str, Any]:
-    """Return one study as plain library_values for JSON."""
+    """Return one study as plain values for JSON."""
     study, published = entry.study, entry.study.published
     return {
         "name": entry.name,
@@ -81,7 +81,7 @@ def _rows(study: "Study") -> int:
 
 def _settings(study: "Study") -> list[str]:
     """Return the overrides of the base, each key with the last value that it is given."""
-    return list({one.partition("=")[0]: one for one in study.overrides}.library_values())
+    return list({one.partition("=")[0]: one for one in study.overrides}.values())
 
 
 def _document(entry: LibraryEntry) -> str:
@@ -190,7 +190,7 @@ def machines_report(found: Machines) -> Iterator[Block]:
 
 
 def machines_values(found: Machines) -> dict[str, Any]:
-    """Return plain machines_values for ``--json``; changes and intervals are fractions."""
+    """Return plain values for ``--json``; changes and intervals are fractions."""
     return {
         "studies": list(found.studies),
         "machines": list(found.names),
