@@ -116,7 +116,7 @@ class Advice:
     configuration: str
     """The preset, file or folder that was asked about."""
     device: str
-    """Name of the device; empty if none was named, so that steps have arithmetic and no times (`arithmetic`)."""
+    """Name of the device; empty if none was named, so that steps have arithmetic and no times (`counting`)."""
     absent: bool
     """True for a device that is known by its datasheet only."""
     budget_bytes: int
