@@ -22,8 +22,8 @@ from starlette.testclient import TestClient
 from assay.config import Home, Run, load
 from assay.config.loading import presets
 from assay.config.run import Spec
+from assay.dashboard import collect_rarely
 from assay.dashboard.app import build_app
-from assay.dashboard.serving import collect_rarely
 from assay.optimizations import resolve_run
 from assay.records.run import RunResult
 from assay.records.status import Status

@@ -42,7 +42,7 @@ def assay_gate(request: pytest.FixtureRequest) -> Gate:
         _check_name(step)
         from assay import api
         from assay.errors import UsageError
-        from assay.report.gate_files import failure_text
+        from assay.report.gate import failure_text
 
         place: dict[str, Any] = {"lock": lock, "folder": folder}
         try:

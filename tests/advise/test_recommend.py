@@ -6,8 +6,8 @@ import pytest
 
 from assay.advise.advice import Advice
 from assay.advise.problem import Limits, Problem
-from assay.advise.recommend import advice
-from assay.config import ResolvedRun
+from assay.advise.recommend import advice, warnings
+from assay.config import ModelConfig, ResolvedRun
 from assay.estimator.timing.step_time import PEAKS_FACTOR, digest
 from assay.hardware.step_times import StepTimes, depths
 from assay.optimizations import resolve_run
@@ -85,3 +85,23 @@ def test_techniques_that_train_differently_replace_what_excludes_them() -> None:
     assert all(one.numerics.name == "DIFFERENT_TRAINING" for one in found.different)
     smaller = next(one for one in found.different if "smaller_batch" in one.stack)
     assert smaller.tokens == found.baseline.tokens // 2
+
+
+def _warned(on_gpu: bool, **shape: int) -> list[str]:
+    whole = {"n_embd": 128, "n_head": 2, "vocab_size": 64, "n_hidden": 512}
+    return list(warnings(ModelConfig(**(whole | shape)), on_gpu))
+
+
+def test_whole_tiles_are_not_warned_of() -> None:
+    assert _warned(True) == _warned(False) == []
+
+
+def test_widths_and_vocabularies_that_are_no_whole_tiles_are_named_with_the_next_that_is() -> None:
+    (sentence,) = _warned(False, vocab_size=50257)
+    assert "50,257" in sentence
+    assert "model.vocab_size=50304" in sentence
+    (sentence,) = _warned(True, n_hidden=520)
+    assert "the MLP's width is 520, no multiple of 64" in sentence
+    assert "576" in sentence
+    assert _warned(False, n_hidden=520) == []
+    assert any("model.n_embd is 100, no multiple of 8" in one for one in _warned(False, n_embd=100))

@@ -13,7 +13,7 @@ from assay.analysis.comparison import analyse
 from assay.cli.scaling_study import study_report
 from assay.cli.study_output import finish
 from assay.config import Home
-from assay.dashboard.studies.answer import Answers
+from assay.dashboard.study_answer import Answers
 from assay.report.study import view as viewing
 from assay.scaling import scaling_study as fitting
 from assay.studies.folder import StudyFolder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli import streams
+from assay.cli import console
 from assay.config import Home
 from assay.errors import LONGEST_SENTENCE, LONGEST_VALUE, one_line, short_text
 from cli.conftest import TINY, Assay
@@ -180,7 +180,7 @@ def test_signs_that_an_encoding_lacks_are_spelled(tmp_path: Path) -> None:
 
 
 def test_a_sign_without_a_spelling_is_its_code() -> None:
-    streams.settle()
+    console.settle()
     assert "−1 → 2 \ud800 ❤".encode("latin-1", "assay.spelled") == rb"-1 -> 2 \ud800 \u2764"
 
 

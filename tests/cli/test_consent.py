@@ -1,11 +1,9 @@
 """Code that an imported record names runs only if somebody at a terminal lets it."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from assay.cli import consent
 from assay.config import Home
 from assay.store.foreign import remember
 from assay.store.run_folder import RunFolder
@@ -47,7 +45,7 @@ def test_without_a_terminal_it_does_not_run(assay: Assay, foreign: RunFolder, tm
 def test_a_question_names_the_file(
     answer: str, ran: bool, assay: Assay, foreign: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("assay.cli.main._at_a_terminal", lambda: True)
     said = assay("train", "--resume", foreign.id, "training.steps=8", answer=answer)
     assert f"names the function make of '{tmp_path / 'evil.py'}'. Let this file run? [y/N]" in said.err
     assert (tmp_path / "ran").exists() is ran

@@ -8,13 +8,13 @@ import urllib.request
 
 import pytest
 
+from assay import dashboard
 from assay.config import Home
-from assay.dashboard import serving
 from cli.conftest import Assay
 
 
 def test_a_missing_extra_is_one_sentence(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "find_spec", lambda name: None)
+    monkeypatch.setattr(dashboard, "find_spec", lambda name: None)
     said = assay("dashboard")
     assert said.code == 2
     assert said.err.strip().endswith("install with `pip install 'assay[dashboard]'`")

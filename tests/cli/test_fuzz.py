@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from assay.cli import streams
+from assay.cli import console
 from assay.errors import LONGEST_SENTENCE
 from cli.fuzz_words import COMMAND, Case, case
 
@@ -53,7 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("ASSAY_DEBUG", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    streams.settle()
+    console.settle()
     return tmp_path
 
 

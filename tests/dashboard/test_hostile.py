@@ -194,7 +194,7 @@ def test_nonsense_as_an_offset_is_no_error(home: Home, ready_run: ReadyRun, offs
 
 
 def test_a_fault_tells_the_browser_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.dashboard.studies.study_lines.Studies.known", lambda self: 1 / 0)
+    monkeypatch.setattr("assay.dashboard.study_progress.Studies.known", lambda self: 1 / 0)
     answer = client(home, raise_server_exceptions=False).get("/studies")
     assert answer.status_code == 500
     assert "ZeroDivision" not in answer.text

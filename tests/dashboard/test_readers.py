@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 import pytest
 
+from assay import dashboard
 from assay.config import Home
-from assay.dashboard import serving
 from assay.launch.prepare import ReadyRun
 from assay.records.status import Status
 from assay.store.processes import this_process
@@ -80,8 +80,8 @@ def test_two_hundred_readers_of_growing_logs_have_every_step_once(
 ) -> None:
     monkeypatch.setattr("assay.dashboard.stream._PAUSE_SECONDS", 0.3)
     folders = [living(home, ready_run) for _ in range(RUNS)]
-    place, ready = serving.place("127.0.0.1", 0), threading.Event()
-    threading.Thread(target=serving.serve, args=(home, place, ready.set), daemon=True).start()
+    place, ready = dashboard.place("127.0.0.1", 0), threading.Event()
+    threading.Thread(target=dashboard.serve, args=(home, place, ready.set), daemon=True).start()
     assert ready.wait(30)
 
     async def all_read() -> list[list[int]]:

@@ -7,8 +7,8 @@ import urllib.request
 
 import pytest
 
+from assay import dashboard
 from assay.config import Home
-from assay.dashboard import serving
 from assay.errors import UsageError
 
 
@@ -18,13 +18,13 @@ from assay.errors import UsageError
      ("192.168.1.4", False), ("localhost.example", False)],
 )  # fmt: skip
 def test_loopback(host: str, is_here: bool) -> None:
-    assert serving.is_loopback(host) == is_here
+    assert dashboard.is_loopback(host) == is_here
 
 
 def test_a_token_is_made_elsewhere_only() -> None:
-    with serving.place("127.0.0.1", 0).socket as bound:
+    with dashboard.place("127.0.0.1", 0).socket as bound:
         assert bound.getsockname()[1] > 0
-    here, one, other = serving.place("127.0.0.1", 0), serving.place("0.0.0.0", 0), serving.place("0.0.0.0", 0)
+    here, one, other = dashboard.place("127.0.0.1", 0), dashboard.place("0.0.0.0", 0), dashboard.place("0.0.0.0", 0)
     for place in (here, one, other):
         place.socket.close()
     assert here.token is None
@@ -39,26 +39,26 @@ def test_an_address_that_cannot_be_bound_is_one_sentence() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(UsageError, match="name another --port"):
-            serving.place("127.0.0.1", taken.getsockname()[1])
+            dashboard.place("127.0.0.1", taken.getsockname()[1])
     with pytest.raises(UsageError, match="is no name of a machine"):
-        serving.place("a..b", 0)
+        dashboard.place("a..b", 0)
     with pytest.raises(UsageError, match="cannot be bound"):
-        serving.place("no.such.host.invalid", 0)
+        dashboard.place("no.such.host.invalid", 0)
     for token in ("short", "with space in it", "ümlaute-und-mehr", "a&b=cdefgh"):
         with pytest.raises(UsageError, match="eight letters"):
-            serving.place("127.0.0.1", 0, token)
+            dashboard.place("127.0.0.1", 0, token)
 
 
 def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "find_spec", lambda name: None if name == "uvicorn" else name)
+    monkeypatch.setattr(dashboard, "find_spec", lambda name: None if name == "uvicorn" else name)
     with pytest.raises(UsageError, match=r"needs uvicorn; install with `pip install 'assay\[dashboard\]'`"):
-        serving.check_installed()
+        dashboard.check_installed()
 
 
 def test_it_answers_on_its_socket(home: Home) -> None:
-    place = serving.place("127.0.0.1", 0)
+    place = dashboard.place("127.0.0.1", 0)
     ready = threading.Event()
-    threading.Thread(target=serving.serve, args=(home, place, ready.set), daemon=True).start()
+    threading.Thread(target=dashboard.serve, args=(home, place, ready.set), daemon=True).start()
     assert ready.wait(20)
     deadline = time.monotonic() + 10
     while True:

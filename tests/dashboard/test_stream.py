@@ -1,8 +1,9 @@
-"""Streams of a growing log end with its writer, and with the server."""
+"""A growing log: each line is digested once, each reader receives what it has not, and streams end with its writer."""
 
 import json
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Event, Timer
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from assay.dashboard.stream import follow, message
-from assay.dashboard.tail import Tail
+from assay.dashboard import stream
+from assay.dashboard.stream import Tail, follow, message
+from assay.store.event_log import Event
 
 
 def served(log: Path, writer_ended: bool) -> Starlette:
@@ -25,7 +27,7 @@ def served(log: Path, writer_ended: bool) -> Starlette:
         return follow(request, tail, lambda: writer_ended)
 
     app = Starlette(routes=[Route("/events", events)])
-    app.state.memory = SimpleNamespace(ending=Event())
+    app.state.memory = SimpleNamespace(ending=threading.Event())
     return app
 
 
@@ -38,7 +40,7 @@ def test_a_stream_ends_with_the_writer_of_its_log(tmp_path: Path) -> None:
 def test_a_stream_ends_with_the_server(tmp_path: Path) -> None:
     """Ctrl-C waits for open streams, and a stream that never ends would leave a traceback."""
     app = served(tmp_path / "log", writer_ended=False)
-    Timer(0.2, app.state.memory.ending.set).start()
+    threading.Timer(0.2, app.state.memory.ending.set).start()
     said = TestClient(app).get("/events").text
     assert '[{"steps":[1]}]' in said
     assert "event: over" not in said
@@ -58,3 +60,69 @@ def test_a_line_with_a_figure_that_cannot_be_reaches_no_browser(figure: str, tmp
     said = TestClient(app).get("/events").text
     assert "[1]" in said
     assert "3" not in said.partition("data: ")[2].partition("\n")[0]
+
+
+def numbers(events: Sequence[Event]) -> list[dict[str, list[int]]]:
+    return [{"numbers": [event.step for event in events]}]
+
+
+def write(path: Path, *steps: int, end: str = "\n") -> None:
+    with path.open("a") as log:
+        for step in steps:
+            log.write(json.dumps({"event": "checkpoint", "step": step}) + end)
+
+
+def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    followed = stream.Tail(log, numbers)
+    assert followed.since(0) == ([], 0)
+    write(log, 1, 2)
+    batches, offset = followed.since(0)
+    assert batches == [{"numbers": [1, 2]}]
+    assert offset == log.stat().st_size
+    assert followed.since(offset) == ([], offset)
+    write(log, 3)
+    assert followed.since(offset)[0] == [{"numbers": [3]}]
+    assert followed.since(0)[0] == [{"numbers": [1, 2]}, {"numbers": [3]}]
+    assert stream.Tail(log, numbers).since(offset)[0] == [
+        {"numbers": [1, 2, 3]}
+    ]  # a new server sends too much, not less
+
+
+def test_half_a_line_waits(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    followed = stream.Tail(log, numbers)
+    write(log, 1, end="")
+    assert followed.since(0) == ([], 0)
+    write(log, end="")
+    log.write_text(log.read_text() + "\n")
+    assert followed.since(0)[0] == [{"numbers": [1]}]
+
+
+def test_a_long_log_is_read_in_pieces_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "events.jsonl"
+    write(log, *range(1000))
+    monkeypatch.setattr(stream, "_PIECE_BYTES", 1000)
+    read: list[int] = []
+    followed = stream.Tail(log, lambda events: read.extend(event.step for event in events) or [])
+    for _ in range(3):
+        followed.since(0)
+    assert read == list(range(1000))
+
+
+def test_a_line_without_an_end_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "events.jsonl"
+    log.write_text("x" * 5500 + "\n")
+    write(log, 1)
+    monkeypatch.setattr(stream, "_PIECE_BYTES", 1000)
+    assert [batch for batch in stream.Tail(log, numbers).since(0)[0] if batch["numbers"]] == [{"numbers": [1]}]
+
+
+def test_few_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_MOST_LOGS", 2)
+    tails = stream.Tails()
+    first = tails.of(tmp_path / "a", lambda: numbers)
+    assert tails.of(tmp_path / "a", lambda: numbers) is first
+    tails.of(tmp_path / "b", lambda: numbers)
+    tails.of(tmp_path / "c", lambda: numbers)
+    assert tails.of(tmp_path / "a", lambda: numbers) is not first

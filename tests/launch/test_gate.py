@@ -90,7 +90,7 @@ def test_growth_under_another_torch_fails_a_strict_check_only(strict: bool, code
 def test_figures_of_an_absent_gpu_decide_where_both_sides_have_them(
     locked: LockedStep, now: LockedStep, verdict: str, said: str
 ) -> None:
-    from assay.report.gate_files import failure_text
+    from assay.report.gate import failure_text
 
     answer = GateAnswer(Path(LOCK), (StepCheck(now, locked),))
     assert answer.checks[0].verdict == verdict
@@ -169,7 +169,7 @@ def test_another_tolerance_is_refused(text: str) -> None:
 
 def test_the_view_of_growth_has_at_most_eighty_columns() -> None:
     from assay.report import view
-    from assay.report.gate_files import failure_text, junit_text, markdown_text
+    from assay.report.gate import failure_text, junit_text, markdown_text
 
     long = FigureBlock(
         part="saved: LlamaDecoderLayer",

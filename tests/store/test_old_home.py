@@ -10,7 +10,7 @@ import pytest
 
 from assay import api
 from assay.config import Home, identity
-from assay.dashboard.studies.answer import first_sentence
+from assay.dashboard.study_answer import first_sentence
 from assay.records.status import Status
 from assay.report.kit.view import render, view
 from assay.report.study.view import StudyView

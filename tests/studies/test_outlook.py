@@ -14,7 +14,7 @@ from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from assay.optimizations import resolve_run
 from assay.report.kit.blocks import UNKNOWN, Table
-from assay.report.study.standing import outlook_report
+from assay.report.studies import outlook_report
 from assay.studies.execution.deadline import START_SECONDS, process_seconds
 from assay.studies.kinds.factorial import Factorial
 from assay.studies.outlook import Outlook, RowOutlook, outlook

@@ -10,7 +10,7 @@ import pytest
 from assay import api
 from assay.config import Home
 from assay.errors import UsageError
-from assay.tracking import process as processes
+from assay.tracking import following
 from assay.tracking.following import Tracking
 from support.children import Fake
 from tracking.conftest import TINY, Recorded
@@ -114,7 +114,7 @@ def test_missing_and_unknown_keys_are_named_before_anything_runs(home: Home, mon
 
 def test_nothing_is_started_before_it_is_needed(home: Home, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in("pass")
-    monkeypatch.setattr(processes, "_SENDER", ("/no/such/program",))
+    monkeypatch.setattr(following, "_SENDER", ("/no/such/program",))
     with Tracking(["wandb"], home) as tracking:
         assert tracking.looks == []
     assert not Path(home.tracked).exists()

@@ -3,8 +3,7 @@
 L = (D_c/D)^α has two constants. It fits runs that are far from the loss of their text, where a floor is not seen.
 """
 
-from assay.scaling.laws.base import Constant
-from assay.scaling.laws.power import PowerLaw
+from assay.scaling.laws.base import Constant, PowerLaw
 
 TOKENS_ONLY = PowerLaw(
     name="tokens-only",

@@ -1,14 +1,24 @@
-"""The answer as plain data: stacks with time and memory, contributions of elements, and what the answer rests on."""
+"""The answer as plain data: stacks with time and memory, contributions of elements, and what the answer rests on.
+
+A budget of memory without a device names no machine. Seconds of the machine at hand would say nothing of the one that
+is meant. Stacks are then ranked by the arithmetic of a step, which is the same everywhere. So a second is a TFLOP of
+any dtype, and memory traffic and launches are free.
+"""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
-from assay.advise.arithmetic import FLOPS
 from assay.config.run import ResolvedRun
+from assay.cost.operation import DTYPE_BYTES
 from assay.estimator.cost import Training
 from assay.estimator.memory_fit import StepBatch
 from assay.estimator.timing.step_time import spread_of
+from assay.hardware import Machine, Rates
 from assay.optimizations.optimization import Numerics
+
+FLOPS = 1e12
+"""FLOPs that count as a second."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Advice:
     configuration: str
     """The preset, file or folder that was asked about."""
     device: str
-    """Name of the device; empty if none was named, so that steps have arithmetic and no times (`arithmetic`)."""
+    """Name of the device; empty if none was named, so that steps have arithmetic and no times (`counting`)."""
     absent: bool
     """True for a device that is known by its datasheet only."""
     budget_bytes: int
@@ -179,3 +189,20 @@ class Advice:
             found |= dict.fromkeys(("tokens_per_second", "step_seconds", "step_seconds_margin"))
             found["step_flops"] = round(choice.seconds * FLOPS)
         return found
+
+
+def counting(machine: Machine) -> Machine:
+    """Return a machine with rates that count FLOPs, on its processor and on an accelerator."""
+    rates = {
+        kind: Rates(
+            device=kind,
+            matmul_flops=dict.fromkeys(DTYPE_BYTES, FLOPS),
+            bandwidth_bytes=inf,
+            launch_seconds=0.0,
+            backward_launch_seconds=0.0,
+            threads=1,
+            torch="none",
+        )
+        for kind in ("cpu", "cuda")
+    }
+    return machine.model_copy(update={"rates": rates, "step_times": {}})

@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 from assay.advise.elements import Stack
 from assay.advise.ledgers import Positions
-from assay.advise.placed import LayoutAdvice, Placed
+from assay.advise.placed import LayoutAdvice, Placed, Replicated, replicate, step_time
 from assay.advise.problem import Limits, Problem
-from assay.advise.recommend import sources
-from assay.advise.replicas import Replicated, replicate, step_time
+from assay.advise.recommend import sources, warnings
 from assay.advise.search import EQUAL, Bounds, frontier
-from assay.advise.shapes import warnings
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.config.run import ResolvedRun, Spec
 from assay.cost.mesh_layout import Layout

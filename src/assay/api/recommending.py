@@ -104,7 +104,7 @@ def _fitting(run: "Run", one: "Largest", home: Home, tell: Callable[[str], None]
 
 def machine_of(device: str | None) -> "Machine":
     """Return an absent machine with the rates of its datasheet, or without a name one that only counts arithmetic."""
-    from assay.advise.arithmetic import counting
+    from assay.advise.advice import counting
     from assay.hardware.detect import detect
     from assay.hardware.devices import absent_machine
 
@@ -273,10 +273,9 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
 
 def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks, with the front-runners timed first if there is time for that."""
-    from assay.advise.calibration import time_stacks
-    from assay.advise.checking import check_ranking
     from assay.advise.problem import Problem
     from assay.advise.recommend import advice
+    from assay.advise.trials import check_ranking, time_stacks
     from assay.launch.prepare import threads_of
 
     problem = Problem(run, here, limits)

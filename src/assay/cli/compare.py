@@ -17,8 +17,7 @@ from assay.cli.options import (
     check_place,
     check_used,
 )
-from assay.cli.predicted_study import print_predicted
-from assay.cli.study_output import Full, finish
+from assay.cli.study_output import Full, finish, print_predicted
 
 _With = Annotated[
     list[str] | None,

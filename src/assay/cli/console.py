@@ -1,18 +1,26 @@
-"""Printing: data on standard output, everything else on standard error.
+"""Printing: data on standard output, everything else on standard error, and both made usable.
 
 A table is drawn on a terminal; in a pipe it is lines with tabs between the fields. Under ``--json`` standard output is
 exactly one JSON value, in which figures that are not finite are null. Texts of records may come from anywhere, so no
 character of them steers the terminal.
+
+A process may be started with closed standard streams. Python then sets them to None, and the next file that is opened
+gets their number, so that printed text would end up in it. The null device takes those numbers first. Characters that
+an encoding lacks are spelled out.
 """
 
+import codecs
 import json
+import os
 import sys
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from assay.errors import legible
+from assay.platforms import writable
 from assay.units import json_text
 
 if TYPE_CHECKING:
@@ -20,9 +28,15 @@ if TYPE_CHECKING:
 
     from assay.report.kit.blocks import Block
 
-
 _LABEL = 12
 """Width of the labels of facts, in characters."""
+_SPELLED = {
+    "−": "-", "–": "-", "×": "x", "·": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "±": "+-",
+    "µ": "u", "✓": "yes", "✗": "no", "▶": ">", "—": "-", "Σ": "sum", "β": "beta", "λ": "lambda", "ε": "epsilon",
+    "█": "#",
+}  # fmt: skip
+"""Characters of this package's own texts in ASCII; every other character is written as an escape."""
+_ERRORS = "assay.spelled"
 
 
 def note(text: str) -> None:
@@ -115,3 +129,41 @@ def _table(
 def _escaped(line: str) -> str:
     """Return a line of JSON with escapes for characters that would steer a terminal; it has the same value."""
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
+
+
+def settle() -> bool:
+    """Make the three standard streams usable. Returns False if standard output cannot be written."""
+    printable = writable(1)
+    _fill_closed()
+    codecs.register_error(_ERRORS, _spell)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_ERRORS)
+    return printable
+
+
+def silence() -> None:
+    """Send standard output to the null device, after the reader of a pipe has closed it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fill_closed() -> None:
+    """Open the null device under each number below 3 that is free, and create the streams that Python lacks."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that an encoding lacks; Python calls this if a character cannot be written."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_SPELLED.get(one) or ascii(one)[1:-1] for one in lacking), error.end

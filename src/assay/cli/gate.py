@@ -98,7 +98,7 @@ def check(
     from assay import api
     from assay.cli.console import note, print_view
     from assay.files import check_target, write_file
-    from assay.report.gate_files import junit_text, markdown_text
+    from assay.report.gate import junit_text, markdown_text
 
     written = [(junit, junit_text, "checks", ".xml"), (markdown, markdown_text, "answer", ".md")]
     for path, _, what, ending in written:

@@ -18,9 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.consent import ask_consent
+from assay.cli.console import settle, silence
 from assay.cli.signals import asked_to_stop, stop_on_signals
-from assay.cli.streams import settle, silence
 from assay.errors import LONGEST_VALUE, ProcessKilled, StorageError, UsageError, one_line
 from assay.records.status import Exit
 
@@ -32,7 +31,6 @@ GROUPS = {
 }
 """Verbs by what they are for, in the order in which help lists them."""
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
-
 _LONGEST = 45
 """Largest number of characters of what help says about a verb."""
 
@@ -211,6 +209,26 @@ def _assay(
     """
     if context.invoked_subcommand is None:
         typer.echo(context.command.first_screen(context), nl=False)  # type: ignore[attr-defined]
+
+
+def ask_consent(error: BaseException) -> bool:
+    """True if code that an imported record names was refused, and the user lets it run: the verb can begin again.
+
+    Without a terminal the answer is no.
+    """
+    if not isinstance(error, UsageError) or not _at_a_terminal():
+        return False
+    from assay.store.foreign import ForeignCode
+
+    if not isinstance(error, ForeignCode):
+        return False
+    typer.confirm(f"An imported record names the function {error.code}. Let this file run?", abort=True, err=True)
+    error.allow()
+    return True
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _application() -> typer.Typer:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import AbsentGpu, Json, Overrides, Page, Track, Uses, check_used
-from assay.cli.predicted_study import print_predicted
-from assay.cli.study_output import FailOn, Full, check_fail_on, finish, print_answer, unmet
+from assay.cli.study_output import FailOn, Full, check_fail_on, finish, print_answer, print_predicted, unmet
 from assay.errors import UsageError
 
 app = typer.Typer(help="Plan, run, show, stop and resume studies.")

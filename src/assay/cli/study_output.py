@@ -1,5 +1,6 @@
-"""The answer of a study: run it with its progress, write its page, print its table, and exit with its code."""
+"""The answer of a study, run or predicted: its progress, its page, its table or JSON, and the exit code."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,10 @@ from assay.errors import UsageError
 from assay.records.status import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from assay.analysis.comparison import Comparison
+    from assay.api.result_types import PredictedAnswer
     from assay.report import View
     from assay.report.study.view import StudyView
-
 
 Full = Annotated[bool, typer.Option("--full", help="Print every figure with its interval, and all sections.")]
 FailOn = Annotated[
@@ -134,3 +133,21 @@ def _print_page(page: Path) -> None:
     console = legible_console()
     link = f"link {page.as_uri()}" if console.is_terminal else ""
     console.print(Text(str(page), link), soft_wrap=True)
+
+
+def print_predicted(ask: "Callable[..., PredictedAnswer]", page: Path | None, as_json: bool) -> None:
+    """Predict a study and print it; with `page`, write its page and print the path last."""
+    from assay.cli.console import note, print_view
+    from assay.report.kit.view import check_page
+
+    if page is not None:
+        check_page(page)
+    found = ask(on_progress=lambda text, share: note(text))
+    written = None
+    if page is not None:
+        from assay.report.study.predicted import write_predicted_page
+
+        written = str(write_predicted_page(found, page))
+    print_view(found, as_json, page=written)
+    if written is not None and not as_json:
+        typer.echo(written)

@@ -29,12 +29,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assay.config.home import Home
-from assay.dashboard import scaling, whatif
+from assay.dashboard import scaling, study_views, whatif
 from assay.dashboard.pages import page, render_page
-from assay.dashboard.runs import overlaid, overview
+from assay.dashboard.runs import overview
 from assay.dashboard.runs import views as runs
 from assay.dashboard.server_state import ServerState
-from assay.dashboard.studies import views as studies
 from assay.dashboard.whatif.own_models import OwnModels, check_models
 from assay.errors import StorageError, UsageError
 from assay.report.kit.drawing import DARK, LIGHT, variables
@@ -156,7 +155,7 @@ def build_app(home: Path, token: str | None = None, models: Sequence[str] = ()) 
         Route("/static/plotly.min.js", _plotly),
         Route("/static/palette.css", _palette),
         Mount("/static", StaticFiles(directory=_STATIC)),
-        *(route for view in (overview, overlaid, runs, studies, whatif, scaling) for route in view.routes),
+        *(route for view in (overview, runs, study_views, whatif, scaling) for route in view.routes),
     ]
     app = Starlette(
         routes=routes,

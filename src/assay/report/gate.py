@@ -1,12 +1,18 @@
-"""Steps beside a lock, as a reader is shown them: the verdicts, the figures that changed, and whose bytes grew."""
+"""Steps beside a lock, as a reader is shown them: the verdicts, the figures that changed, and whose bytes grew.
+
+Times beside those of a base commit are a sentence each, with ratio and interval. For other programs there are files:
+JUnit's XML for a server of builds, Markdown for a summary.
+"""
 
 from collections.abc import Iterator
 from typing import Any
+from xml.etree import ElementTree
 
+from assay.analysis.step_ratio import GateTimes, StepRatio
 from assay.launch.gate import ABSENT_FIGURES, FIGURES, STEP_FIGURES, BlockChange, GateAnswer, StepCheck
 from assay.launch.gpu_peak import PYTHON
 from assay.records.gated import Figure, GatedFigure
-from assay.report.kit.blocks import Block, Facts, Table
+from assay.report.kit.blocks import Block, Facts, Table, plain_text
 from assay.report.kit.view import Shown
 from assay.units import format_bytes, format_flops
 
@@ -184,3 +190,102 @@ def _values(answer: GateAnswer, check: StepCheck) -> dict[str, Any]:
         "absent": check.now.absent and check.now.absent.model_dump(mode="json"),
         "locked_absent": check.locked and check.locked.absent and check.locked.absent.model_dump(mode="json"),
     }
+
+
+class GateTimesView(Shown[GateTimes]):
+    """Times of steps beside those of a base commit, as a reader is shown them."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield a sentence for each step, and what disturbed it."""
+        for one in self.found.ratios:
+            yield f"{_time_sentence(self.found, one)} {_time_verdict(self.found, one)}".strip()
+            disturbed, rounds = one.disturbed
+            if 2 * disturbed > rounds:
+                yield f"Other programs disturbed {disturbed} of {rounds} rounds, which makes the interval wide."
+
+    def values(self) -> dict[str, Any]:
+        """Return the answer as plain values; times themselves mean little elsewhere, and are left out."""
+        found = self.found
+        return {
+            "base": found.base,
+            "at_most": found.at_most,
+            "exit_code": int(found.exit_code),
+            "steps": [_time_values(found, one) for one in found.ratios],
+        }
+
+
+def _time_sentence(found: GateTimes, one: StepRatio) -> str:
+    low, high = one.interval
+    return (
+        f"{one.step} on {one.pairs[0].device} takes {one.ratio:.3f} times as long as at {found.base}, 95 % interval "
+        f"{low:.3f} to {high:.3f}."
+    )
+
+
+def _time_verdict(found: GateTimes, one: StepRatio) -> str:
+    """Return what follows from the interval."""
+    low, high = one.interval
+    if found.at_most is None:
+        return "No difference is shown, because the interval contains 1." if low <= 1 <= high else ""
+    if found.exceeds(one):
+        return f"All of it is above {found.at_most:g}."
+    if high > found.at_most:
+        return f"It contains {found.at_most:g}, so this does not fail; more --pairs make it narrower."
+    return f"It is not above {found.at_most:g}."
+
+
+def _time_values(found: GateTimes, one: StepRatio) -> dict[str, Any]:
+    disturbed, rounds = one.disturbed
+    return {
+        "step": one.step,
+        "device": one.pairs[0].device,
+        "ratio": one.ratio,
+        "interval": list(one.interval),
+        "failed": found.exceeds(one),
+        "pairs": list(one.by_pair),
+        "rounds": rounds,
+        "disturbed_rounds": disturbed,
+    }
+
+
+def junit_text(answer: GateAnswer) -> str:
+    """Return the checks as JUnit's XML: a test for each step and device, whose failure has the tables as text."""
+    failed = sum(map(answer.fails, answer.checks))
+    suite = ElementTree.Element(
+        "testsuite", name="assay gate", tests=str(len(answer.checks)), failures=str(failed), errors="0"
+    )
+    for check in answer.checks:
+        case = ElementTree.SubElement(suite, "testcase", classname=check.now.step, name=check.now.device)
+        if answer.fails(check):
+            failure = ElementTree.SubElement(case, "failure", message=headline(answer, check))
+            failure.text = plain_text(changed_blocks(check))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def failure_text(answer: GateAnswer) -> str:
+    """Return the answer as text for a failed test."""
+    return plain_text(GateView(answer).blocks())
+
+
+def markdown_text(answer: GateAnswer) -> str:
+    """Return the answer as Markdown."""
+    lines = ["## Memory gate", ""]
+    for block in GateView(answer).blocks():
+        if isinstance(block, Table):
+            lines += [
+                _markdown_row(block.columns),
+                _markdown_row("---:" if one in block.right else "---" for one in block.columns),
+            ]
+            lines += map(_markdown_row, block.rows)
+        elif isinstance(block, Facts):
+            lines += [f"- {label} {text}".replace("  ", " ") for label, text in block.rows]
+        else:
+            lines.append(block)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _markdown_row(texts: object) -> str:
+    """Return a row of a table, in which no text ends a cell."""
+    cells = (one.replace("|", "\\|").replace("*", "\\*") for one in texts)  # type: ignore[attr-defined]
+    return f"| {' | '.join(cells)} |"

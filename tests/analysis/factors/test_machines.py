@@ -11,7 +11,7 @@ from assay.analysis.comparison import Comparison, analyse
 from assay.analysis.factors.machines import Machines, machines
 from assay.errors import UsageError
 from assay.records.study import CellResult
-from assay.report.study.machines import machines_report, values
+from assay.report.studies import machines_report, machines_values
 from support.factorials import Figures, factorial, study
 
 ROWS = factorial({"optimizations": ["none", "lion", "sdpa_attention"]})
@@ -98,6 +98,6 @@ def test_the_report_has_a_column_for_each_machine() -> None:
     assert told["step time"][-1] == "differ"
     assert told["tensors, peak"] == ("−20.0 %", "−20.0 %", "−20.0 %", "equal")
     assert "Not compared, because it is not in of-Lake: optimizations=sdpa_attention." in sentences
-    written = json.loads(json.dumps(values(found), allow_nan=False))
+    written = json.loads(json.dumps(machines_values(found), allow_nan=False))
     assert written["machines"] == ["Zen", "Lake"]
     assert written["rows"][0]["changes"][0]["change"] == pytest.approx(-0.2)

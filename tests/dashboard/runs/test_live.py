@@ -5,9 +5,9 @@ import math
 import pytest
 
 from assay.config import Home
-from assay.dashboard.runs import one
 from assay.dashboard.runs.live import UNMEASURED, RunCourse, curves, point
-from assay.dashboard.runs.results import Results
+from assay.dashboard.runs.views import against
+from assay.dashboard.server_state import Results
 from assay.launch.prepare import ReadyRun
 from assay.records.events import event_of
 from assay.records.status import Status
@@ -99,7 +99,7 @@ def test_the_page_of_a_living_run_reads_no_log(
 ) -> None:
     folder = made(home, ready_run)
     say(folder, step(0))
-    monkeypatch.setattr("assay.dashboard.runs.results.is_running", lambda folder: True)
+    monkeypatch.setattr("assay.dashboard.server_state.is_running", lambda folder: True)
     monkeypatch.setattr("assay.store.run_folder.RunFolder.log", lambda self: pytest.fail("the log was read"))
     text = client(home).get(f"/runs/{folder.id}").text
     assert '<span class="status" id="status">running</span>' in text
@@ -115,5 +115,5 @@ def test_differences_to_another_run(home: Home, ready_run: ReadyRun) -> None:
     assert "−25.0 %" in text
     assert "No setting differs." in text
     results = Results()
-    refusal = one.against(results.of(folders[0]), "no-such-run", home, results)[1]
+    refusal = against(results.of(folders[0]), "no-such-run", home, results)[1]
     assert refusal.startswith("there is no run 'no-such-run'")

@@ -10,10 +10,8 @@ import pytest
 from assay.api import estimate_every_rank
 from assay.config.home import Home
 from assay.cost.simulation.reserved import Interval
-from assay.dashboard.whatif.answer import Timing, WhatIfAnswer, WhatIfPrediction, answer, fullest
-from assay.dashboard.whatif.fits import WhatIfFit, fit_sentence, fit_words
-from assay.dashboard.whatif.fitting import fitting
-from assay.dashboard.whatif.places import absent
+from assay.dashboard.whatif.answer import Timing, WhatIfAnswer, WhatIfPrediction, answer, fitting, fullest
+from assay.dashboard.whatif.places import WhatIfFit, absent, fit_sentence, fit_words
 from assay.dashboard.whatif.question import WhatIfQuestion, read
 from assay.files import write_file
 from assay.hardware.detect import detect
@@ -167,9 +165,8 @@ ASK = """
 import random, sys
 import psutil
 from assay.config import Home
-from assay.dashboard.serving import collect_rarely
-from assay.dashboard.whatif.answer import answer
-from assay.dashboard.whatif.fitting import fitting
+from assay.dashboard import collect_rarely
+from assay.dashboard.whatif.answer import answer, fitting
 from assay.dashboard.whatif.question import read
 drawn, home = random.Random(0), Home(sys.argv[1])
 collect_rarely()

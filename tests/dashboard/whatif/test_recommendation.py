@@ -162,7 +162,7 @@ import sys, time
 from pathlib import Path
 import psutil
 from assay.config import Home
-from assay.dashboard.serving import collect_rarely
+from assay.dashboard import collect_rarely
 from assay.dashboard.whatif.question import WhatIfQuestion
 from assay.dashboard.whatif.recommendation import Recommender
 collect_rarely()

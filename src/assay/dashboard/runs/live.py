@@ -38,7 +38,7 @@ _MOST_DRAWN = 1500
 
 
 class RunCourse:
-    """Digest of one run's log (`dashboard.tail`)."""
+    """Digest of one run's log (`dashboard.stream`)."""
 
     def __init__(self, spec: RunSpec) -> None:
         training = spec.config.training

@@ -15,9 +15,8 @@ from starlette.routing import Route
 from assay.config.loading import presets
 from assay.dashboard.pages import page
 from assay.dashboard.server_state import ServerState, state_of
-from assay.dashboard.studies.answer import command_of
-from assay.dashboard.studies.progress import progress_of
-from assay.dashboard.studies.study_lines import StudyLine
+from assay.dashboard.study_answer import command_of
+from assay.dashboard.study_progress import StudyLine, progress_of
 from assay.errors import UsageError
 from assay.report.run_answer import closing, headline
 from assay.store.index import Entry

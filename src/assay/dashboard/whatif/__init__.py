@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from assay.dashboard.pages import page
-from assay.dashboard.whatif.answer import WhatIfAnswer, answer
+from assay.dashboard.whatif.answer import WhatIfAnswer, answer, fitting
 from assay.dashboard.whatif.content import (
     answer_content,
     answer_values,
@@ -19,7 +19,6 @@ from assay.dashboard.whatif.content import (
     fit_values,
     recommended_values,
 )
-from assay.dashboard.whatif.fitting import fitting
 from assay.dashboard.whatif.own_models import OwnAnswer, OwnQuestion, device_names, read_own
 from assay.dashboard.whatif.question import WhatIfQuestion, read
 from assay.dashboard.whatif.recommendation import Recommended, Recommender

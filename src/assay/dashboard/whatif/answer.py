@@ -2,37 +2,117 @@
 
 Everything is arithmetic of the ledger. Answers are kept, so a reader who moves a slider back waits for nothing. An
 answer says whether the step fits the device that was asked for. All other devices take longer, so they are an answer of
-their own (`fitting`).
+their own (`fitting`), and the page fetches them after it.
 
 Memory is shown by category over the instants of a step, with what a started process or a driver takes around it. An
 instant is the highest of its part of the step: forward and backward by block, and the update. Its categories sum to
 the bytes that are alive.
 
 The time of a step comes with its basis: timed steps, a roofline of measured rates or of a datasheet, or a plan.
+
+Sentences on techniques are those of `assay train`: each is added to the run, and the stack is checked on the machine.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from assay import api
 from assay.config.home import Home
 from assay.config.mesh import AXES
+from assay.config.run import Run, Spec
 from assay.cost.simulation.timeline import CATEGORIES
-from assay.dashboard.whatif.fits import WhatIfFit, fit_at, fit_sentence, fit_words
-from assay.dashboard.whatif.places import KnownMachines
-from assay.dashboard.whatif.question import HERE, WhatIfQuestion
-from assay.dashboard.whatif.techniques import Technique, techniques
+from assay.dashboard.whatif.places import (
+    KnownMachines,
+    WhatIfFit,
+    absent,
+    fit_at,
+    fit_here,
+    fit_sentence,
+    fit_words,
+    fits,
+    need_on_gpu,
+)
+from assay.dashboard.whatif.question import HERE, WhatIfQuestion, cutting
 from assay.errors import UsageError
 from assay.estimator import Estimate, estimate
 from assay.hardware import Machine
 from assay.hardware.cluster import DATASHEETS
-from assay.optimizations import check_divided, mesh_of
+from assay.hardware.devices import DEVICES
+from assay.optimizations import Optimization, catalogue, check, check_divided, mesh_of, resolve_run
 from assay.report.estimate import parts_table
 from assay.report.kit.blocks import Facts, Table
 from assay.report.predictions import SHEET_ROOFLINE, by_kernels
 from assay.units import format_bytes, format_count, format_flops, format_seconds, parse_bytes, with_factor, with_margin
+
+_KEPT_FITS = 32
+"""Answers on devices that are kept."""
+_REFERENCE = "a100"
+"""Device whose ledger serves all absent devices."""
+
+
+@dataclass(frozen=True)
+class Technique:
+    """A line of the menu."""
+
+    name: str
+    title: str
+    saves: str
+    pays: str
+    on: bool
+    fixed: bool
+    """True if the preset turns it on, so that the menu cannot turn it off."""
+    why_not: str
+    """Why it cannot be added to the stack; empty if it can."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain values."""
+        return asdict(self)
+
+
+def techniques(question: WhatIfQuestion, machine: Machine) -> tuple[Technique, ...]:
+    """Return all techniques but the one of the menu of micro-batches: the usual ones, and then the others.
+
+    In a stack that is itself not possible every technique can be changed, because any of them may be at fault.
+    """
+    try:
+        run = question.run()
+        check(resolve_run(run), machine)
+    except UsageError:
+        return _menu(question, None, machine)
+    return _menu(question, run, machine)
+
+
+def _menu(question: WhatIfQuestion, run: Run | None, machine: Machine) -> tuple[Technique, ...]:
+    given = {one.name for one in WhatIfQuestion(preset=question.preset).run().optimizations}
+    added = set(_names_of(question.stack))
+    found = []
+    for name, kind in sorted(catalogue().items(), key=lambda one: not one[1].usual):
+        if name == cutting():
+            continue
+        on = name in given or name in added
+        why = "" if on or run is None else _why_not(kind, run, machine)
+        found.append(Technique(name, kind.title, kind.saves, kind.pays, on, name in given, why))
+    return tuple(found)
+
+
+def _why_not(kind: type[Optimization], run: Run, machine: Machine) -> str:
+    """Return the sentence that refuses a technique with its default fields; empty if none does."""
+    try:
+        specs = (*run.optimizations, kind().spec())
+        check(resolve_run(run.model_copy(update={"optimizations": specs})), machine)
+    except UsageError as reason:
+        return str(reason)
+    return ""
+
+
+def _names_of(stack: str) -> list[str]:
+    """Names of a stack as it is written; none if it cannot be read."""
+    try:
+        return [one.name for one in Spec.parse_stack(stack)] if stack else []
+    except ValueError:
+        return []
 
 
 def over_instants(found: Estimate) -> tuple[dict[str, Any], Table]:
@@ -220,3 +300,30 @@ def _facts(question: WhatIfQuestion, predicted: WhatIfPrediction) -> Iterator[tu
     yield f"work of a step{of}", " + ".join(f"{format_flops(count)} in {dtype}" for dtype, count in found.flops.items())
     yield "saved for backward", format_bytes(found.timeline.saved_bytes)
     yield "optimizations", " + ".join(map(str, run.optimizations)) or "none"
+
+
+def fitting(question: WhatIfQuestion, home: Home) -> tuple[WhatIfFit, ...]:
+    """Return the devices for a question, or the reasons why a fit is not known; none if the step is not predicted."""
+    return _fitting(question, KnownMachines.of(question, home))
+
+
+@lru_cache(maxsize=_KEPT_FITS)
+def _fitting(question: WhatIfQuestion, places: KnownMachines) -> tuple[WhatIfFit, ...]:
+    known = answer_at(question, places).predicted
+    if known is None:
+        return ()
+    local, away = question.device == HERE, replace(question, device=_REFERENCE)
+    here = () if question.gpus > 1 else (known.fit if local else _fit_here(question, places.here),)
+    try:
+        found = fullest(away, absent(_REFERENCE)) if local else known.found
+        need = need_on_gpu(found) if local else (known.fit.need, known.fit.why_not)
+        return (*here, *fits(found, need))
+    except UsageError as reason:
+        return (*here, WhatIfFit("a GPU", DEVICES[_REFERENCE].memory_bytes, None, str(reason)))
+
+
+def _fit_here(question: WhatIfQuestion, here: Machine) -> WhatIfFit:
+    try:
+        return fit_here(fullest(replace(question, device=HERE), here))
+    except UsageError as reason:
+        return WhatIfFit("this machine", here.memory_bytes, None, str(reason))

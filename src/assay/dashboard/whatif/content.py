@@ -7,7 +7,7 @@ from assay.config.loading import presets
 from assay.config.run import Spec
 from assay.dashboard.pages import render_page
 from assay.dashboard.whatif.answer import WhatIfAnswer
-from assay.dashboard.whatif.fits import WhatIfFit, fits_table
+from assay.dashboard.whatif.places import WhatIfFit, fits_table
 from assay.dashboard.whatif.question import ABSENT, COUNTS, HERE, SETTINGS, WhatIfQuestion, commands, value
 from assay.dashboard.whatif.recommendation import Recommended
 from assay.errors import UsageError

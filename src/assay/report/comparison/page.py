@@ -42,7 +42,7 @@ from assay.report.kit.blocks import Table
 from assay.report.kit.drawing import DARK, LIGHT, MOST, variable, variables
 from assay.report.kit.view import View, inline
 from assay.report.study.lead_figure import lead_figure
-from assay.report.study.section import Filled
+from assay.report.study.sections import Filled
 from assay.report.study.sections.answer import no_answer
 from assay.report.study.summary import OPEN, PROVEN, UNSURE, UNTOLD, WRONG, SummaryRow, fewer
 from assay.report.study.view import StudyView, finding

@@ -47,7 +47,7 @@ _VIEWS = {
     "analysis.catalogue.Catalogue": "catalogue.CatalogueView",
     "analysis.comparison.Comparison": "study.view.view",
     "analysis.factors.machines.Machines": "studies.MachinesView",
-    "analysis.step_ratio.GateTimes": "gate_times.GateTimesView",
+    "analysis.step_ratio.GateTimes": "gate.GateTimesView",
     "config.mesh.Mesh": "mesh.MeshView",
     "estimator.capacity.Capacity": "capacity.CapacityView",
     "estimator.cost.TrainingCost": "cost.CostView",

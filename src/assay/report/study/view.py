@@ -25,7 +25,7 @@ from assay.report.kit.blocks import Block
 from assay.report.kit.drawing import row_numbers
 from assay.report.kit.view import View
 from assay.report.study.headline import capital
-from assay.report.study.section import Filled, Section
+from assay.report.study.sections import Filled, Section
 from assay.report.study.sections.answer import additivity_finding, climb_finding, expectations_finding
 from assay.units import format_percent
 

@@ -30,7 +30,6 @@ from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points, 
 
 _NEARLY_ZERO = 1e-4
 """Constants of this size are losses or counts that are nothing."""
-
 Extent = Literal["flops", "parameters", "tokens"]
 """Column in which a law extrapolates: points are held out by it."""
 
@@ -269,3 +268,23 @@ def _add(module: ModuleType, found: dict[str, Form]) -> None:
         if form.name in found:
             raise UsageError(f"{module.__file__} defines the law {form.name!r}, which exists; choose another name")
         found[form.name] = form
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PowerLaw(Form):
+    """(x_c/x)^α of one column of the points; its values are log x_c and α."""
+
+    of_column: str
+
+    def log_losses(self, values: Floats, points: Points) -> tuple[Floats, Floats]:
+        """Return log L and its slopes."""
+        logs = points.log(self.of_column)
+        scale, power = columns(values)
+        return power * (scale - logs), slopes(power * np.ones_like(logs), scale - logs)
+
+    def starts(self, points: Points) -> Floats:
+        """Return the line through the logarithms, and steeper and flatter ones through their mean."""
+        logs, losses = points.log(self.of_column), np.log(points.loss)
+        _, power = line(logs, points.loss)
+        powers = max(abs(power), 1e-3) * np.array([1.0, 0.5, 2.0])
+        return np.stack([losses.mean() / powers + logs.mean(), powers], axis=1)

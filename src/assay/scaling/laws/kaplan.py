@@ -17,8 +17,7 @@ from itertools import product
 
 import numpy as np
 
-from assay.scaling.laws.base import Constant, Form, balance, columns, line, log_sum, slopes
-from assay.scaling.laws.power import PowerLaw
+from assay.scaling.laws.base import Constant, Form, PowerLaw, balance, columns, line, log_sum, slopes
 from assay.scaling.points import FLOPS_PER_PARAMETER_AND_TOKEN, Floats, Points
 
 PETAFLOP_DAY = 1e15 * 86400

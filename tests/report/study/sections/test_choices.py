@@ -15,7 +15,7 @@ from assay.report.comparison.figures import FIGURES
 from assay.report.kit.blocks import Table
 from assay.report.kit.drawing import alone, svg
 from assay.report.kit.view import no_break, render
-from assay.report.study.section import Filled
+from assay.report.study.sections import Filled
 from assay.report.study.sections.answer import closing
 from assay.report.study.view import StudyView
 from support.comparisons import LABELS, TREATMENTS, record

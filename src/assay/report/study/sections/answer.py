@@ -25,7 +25,7 @@ from assay.report.comparison.row_table import size
 from assay.report.comparison.wording import columns, few, figure, in_nats, plain, status, two_digits, whole_percent
 from assay.report.kit.blocks import Block, arguments, option, stack
 from assay.report.study.headline import ENDINGS, at_loss, capital, count_words, known_amount
-from assay.report.study.section import Section
+from assay.report.study.sections import Section
 from assay.report.study.sections.stated import judgements, refuted_rows
 from assay.report.study.summary import is_wrong
 from assay.units import format_seconds

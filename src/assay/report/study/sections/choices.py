@@ -32,7 +32,7 @@ from assay.analysis.row import COMMUNICATING, NEAR_MEMORY, NEAR_RATES, WAITING, 
 from assay.records.study import BASELINE
 from assay.report.comparison.wording import change, in_nats, names, nats, plain, status, target_ratio, time_title
 from assay.report.kit.blocks import UNKNOWN, Block, Table, quantity
-from assay.report.study.section import Section
+from assay.report.study.sections import Section
 from assay.report.study.sections.panels import front_panels
 from assay.units import format_seconds, format_steps
 

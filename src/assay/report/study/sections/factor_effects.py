@@ -19,7 +19,7 @@ from assay.report.comparison.wording import (
     too_few,
 )
 from assay.report.kit.blocks import UNKNOWN, Block, Table, figure
-from assay.report.study.section import Section
+from assay.report.study.sections import Section
 from assay.report.study.sections.panels import Estimates, estimate_panels, map_panels, part_panels, rate_panels
 from assay.studies.kinds.fractional import Fractional
 from assay.units import format_percent

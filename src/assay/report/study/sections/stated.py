@@ -24,7 +24,7 @@ from assay.records.published import PublishedColumn, PublishedStudy
 from assay.records.study import Expectation
 from assay.report.comparison.wording import interval
 from assay.report.kit.blocks import UNKNOWN, Block, Facts, Table
-from assay.report.study.section import Section
+from assay.report.study.sections import Section
 from assay.units import format_count, format_percent
 
 if TYPE_CHECKING:

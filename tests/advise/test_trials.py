@@ -1,21 +1,27 @@
-"""The search for stacks worth timing: it finds the fastest one where techniques interact, and keeps to its time."""
+"""Trials of stacks: the fastest is found where techniques interact, and the recommended one fits an absent GPU."""
 
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from assay.advise import calibration
-from assay.advise.calibration import improvement, time_stacks
+from assay.advise import trials
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.advise.recommend import advice
 from assay.advise.search import Point
-from assay.config import Home
+from assay.advise.trials import LEDGER, check_ranking, improvement, time_stacks
+from assay.api import recommend
+from assay.config import Home, ResolvedRun
+from assay.errors import UsageError
+from assay.fake.peak import GpuPeak
 from assay.hardware.step_times import CalibrationReply, StepTimes, Task
 from assay.launch.step_times import Stopwatch
+from assay.records.own import TracedPeak
+from support.absent import PYTHON, needs_cuda_build
 from support.advice import PLENTY, restricted
 
 ALONE: Mapping[str, float] = {"sdpa_attention": 0.9, "bf16_mixed": 0.7, "fused_adamw": 0.9, "compile": 0.6}
@@ -23,6 +29,7 @@ ALONE: Mapping[str, float] = {"sdpa_attention": 0.9, "bf16_mixed": 0.7, "fused_a
 TOGETHER = {frozenset({"sdpa_attention", "bf16_mixed"}): 3.0}
 PLAIN_SECONDS, COMPILED_SECONDS = 2.0, 20.0
 FASTEST = {"bf16_mixed", "fused_adamw", "compile"}
+BUDGET = 20 * 10**9
 
 
 class World:
@@ -53,7 +60,7 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
     monkeypatch.setattr(Stopwatch, "answer", lambda stopwatch, task: found.answer(task))
-    monkeypatch.setattr(calibration.time, "monotonic", lambda: found.now)
+    monkeypatch.setattr(trials.time, "monotonic", lambda: found.now)
     return found
 
 
@@ -98,7 +105,7 @@ def test_time_is_kept_for_the_stack_that_promises_most(world: World, home: Home)
     """Plain stacks would fill the time, but compilation promises more than what is left of them."""
     others = {"activation_checkpointing", "chunked_cross_entropy", "selective_checkpointing", "gradient_accumulation"}
     problem = searched({*ALONE, *others})
-    ranking = timed(problem, home, 2.4 * calibration._COMPILED_SECONDS)
+    ranking = timed(problem, home, 2.4 * trials._COMPILED_SECONDS)
     assert sum("compile" in names for names in world.asked) in (1, 2)
     assert "compile" in {str(problem.found[i]) for i in ranking.best.stack}
 
@@ -134,3 +141,74 @@ def test_the_expected_improvement_is_that_of_many_draws(seconds: float, margin: 
     ranking = Ranking(times, {one: 0.1, other: margin}, frozenset({one}), [], Point(one, 1.0, 1), (), False)
     draws = np.random.default_rng(0).normal(np.log(seconds), margin / 1.959964, 200_000)
     assert improvement(ranking, one, other) == pytest.approx(np.maximum(-draws, 0.0).mean(), abs=0.003)
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return restricted({"sdpa_attention", "fused_adamw", "chunked_cross_entropy"}, BUDGET, "device")
+
+
+def _peak(reserved: int) -> GpuPeak:
+    figures = dict.fromkeys(("peak_bytes", "requested_peak_bytes", "allocated_peak_bytes"), reserved)
+    kept = {name: None for name, field in TracedPeak.model_fields.items() if not field.is_required()}
+    asked = {"device": "rtx4090", "torch": "2.11.0", "ran": True, "reserved_peak_bytes": reserved}
+    return GpuPeak.model_construct(**{**kept, **figures, **asked})
+
+
+def _answers(monkeypatch: pytest.MonkeyPatch, *answers: int | str) -> list[ResolvedRun]:
+    """Let an absent GPU answer in this order, with reserved bytes or with a refusal; return the runs that it gets."""
+    asked: list[ResolvedRun] = []
+    left = list(answers)
+
+    def ran(run: ResolvedRun, device: str, *rest: Any, **more: Any) -> GpuPeak:
+        asked.append(run)
+        answer = left.pop(0)
+        if isinstance(answer, str):
+            raise UsageError(answer)
+        return _peak(answer)
+
+    monkeypatch.setattr(trials, "run_on_absent_gpu", ran)
+    monkeypatch.setattr(trials, "refusal", lambda: None)
+    return asked
+
+
+def _checked(problem: Problem, device: str = "rtx4090") -> trials.Checked:
+    return check_ranking(problem, lambda: problem.rank(problem.machine), device, lambda text: None)
+
+
+def test_a_stack_that_fits_there_is_advised(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = problem.rank(problem.machine).best.stack
+    asked = _answers(monkeypatch, 10**9)
+    found = _checked(problem)
+    assert found.ranking.best.stack == best
+    assert asked == [problem.resolved(best)]
+    assert found.by == "running it on an absent GPU, with torch 2.11.0: 1.58 GiB to 1.67 GiB in use"
+
+
+def test_one_that_does_not_fit_there_gives_way(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = problem.rank(problem.machine).best.stack
+    asked = _answers(monkeypatch, BUDGET, 10**9)
+    found = _checked(problem)
+    assert found.ranking.best.stack != best
+    assert asked == [problem.resolved(best), problem.resolved(found.ranking.best.stack)]
+    assert problem.need(best) is None
+
+
+def test_the_ledger_decides_where_no_absent_gpu_can(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = problem.rank(problem.machine).best.stack
+    _answers(monkeypatch, "a module is missing there")
+    found = _checked(problem)
+    assert found.ranking.best.stack == best
+    assert found.by == f"{LEDGER}; it ran on no absent GPU: a module is missing there"
+    assert "v100 is none of a100, a100-40gb" in _checked(problem, "v100").by
+    monkeypatch.setattr(trials, "refusal", lambda: "no CUDA build")
+    assert _checked(problem).by.endswith(": no CUDA build")
+
+
+@pytest.mark.absent
+@needs_cuda_build
+def test_a_stack_runs_on_an_absent_gpu_before_it_is_advised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_ABSENT_PYTHON", PYTHON)
+    words = ("model.n_layer=5", "model.n_embd=64", "model.n_head=2", "optimizations=[sdpa_attention,fused_adamw]")
+    found = recommend("demo", *words, device="rtx4090", max_loss_change=0.0, home=tmp_path)
+    assert found.checked.startswith("running it on an absent GPU, with torch ")

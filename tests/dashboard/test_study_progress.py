@@ -1,12 +1,20 @@
-"""The course of a study: the state of each cell, its ending, and cells that a stopped study left out."""
+"""Studies of a home: the state of each cell, the ending, cells that a stopped study left out, and a line for each."""
+
+import shutil
+from pathlib import Path
 
 import pytest
 
-from assay.dashboard.studies.progress import Course, merge_cells, planned_cells, progress_of
+from assay.config import Home
+from assay.dashboard import stream
+from assay.dashboard.server_state import ServerState
+from assay.dashboard.study_progress import Course, merge_cells, planned_cells, progress_of
 from assay.errors import UsageError
 from assay.records.events import event_of
+from assay.store.event_log import Event, read_since
+from assay.studies.folder import StudyFolder
 from support.comparisons import record
-from support.dashboards import planned
+from support.dashboards import batches, begin_study, client, planned
 
 LOG = [
     event_of(line)
@@ -23,6 +31,7 @@ LOG = [
     )
 ]
 STATES = ["starting", "starting", "first step", "timing 2", "timing 2", "finishing", "out of memory"]
+RECORD = record(treatments=("sdpa_attention",))
 
 
 def test_a_cell_passes_through_its_states() -> None:
@@ -100,3 +109,89 @@ def test_a_plan_that_cannot_be_read_gives_no_time() -> None:
 
     assert progress_of(Course(damaged)(LOG[:4])) == ""
     assert Course(lambda: pytest.fail("the plan of a study that is over was read"))(LOG)[0]["progress"] is None
+
+
+@pytest.fixture
+def studied(home: Home) -> StudyFolder:
+    """A study that ran to its end, without its record."""
+    folder = begin_study(home, RECORD)
+    for number, one in enumerate(RECORD.cells):
+        named = {"cell": one.cell.name, "run": f"run-{number}", "wave": one.wave}
+        folder.append({"event": "cell_start", **named})
+        folder.append({"event": "cell_end", **named, "status": "done"})
+    folder.append({"event": "over", "ending": "complete"})
+    return folder
+
+
+def home_of(folder: StudyFolder) -> Home:
+    return Home(folder.path.parents[1])
+
+
+def test_a_study_is_listed_with_its_cells(studied: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = ServerState(home_of(studied)).studies
+    (line,) = known.known()
+    assert (line.id, line.title, line.kind, line.status) == (studied.id, "demo", "comparison", "complete")
+    assert line.cells == line.ended == len(RECORD.cells)
+    monkeypatch.setattr(StudyFolder, "plan", lambda self: pytest.fail("the plan was read again"))
+    assert known.known() == [line]
+
+
+def test_its_runs_are_those_of_its_log(studied: StudyFolder) -> None:
+    home = home_of(studied)
+    assert ServerState(home).studies.runs(studied.id) == {f"run-{number}" for number in range(len(RECORD.cells))}
+    assert ServerState(home).studies.runs("../" + studied.id) == frozenset()
+
+
+def test_the_page_and_the_stream_name_every_cell(studied: StudyFolder) -> None:
+    browser = client(home_of(studied))
+    text = browser.get(f"/studies/{studied.id}").text
+    assert text.count('data-ended="yes"') == len(RECORD.cells)
+    stream = batches(browser.get(f"/studies/{studied.id}/events").text)
+    assert {one["state"] for one in stream[-1]["cells"]} == {"done"}
+    assert stream[-1]["over"] == "complete"
+
+
+def test_a_study_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").ready()
+    folder = StudyFolder(home.reports / "20261124-000000-00000")
+    folder.path.mkdir()
+    folder.plan_file.write_text("{")
+    (line,) = ServerState(home).studies.known()
+    assert line.status == "damaged"
+    assert "study.json cannot be read" in line.question
+    assert client(home).get("/studies").status_code == 200
+    assert client(home).get(f"/studies/{folder.id}").status_code == 404
+
+
+def test_each_of_200_logs_is_read_once(studied: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = studied.plan()
+    assert plan is not None
+    others = [StudyFolder(studied.path.with_name(f"20261124-000000-{number:07x}")) for number in range(199)]
+    for one in others:
+        shutil.copytree(studied.path, one.path)
+        one.write_plan(plan.model_copy(update={"id": one.id}))
+    read: dict[Path, list[int]] = {}
+
+    def counted(path: Path, offset: int, most: int) -> tuple[list[Event], int]:
+        found, end = read_since(path, offset, most)
+        read.setdefault(path, []).append(end - offset)
+        return found, end
+
+    monkeypatch.setattr(stream, "read_since", counted)
+    known = ServerState(home_of(studied)).studies
+    for _ in range(3):
+        assert [line.status for line in known.known()] == ["complete"] * 200
+    size = studied.events_file.stat().st_size
+    assert len(read) == 200
+    assert all(sum(counts) == size for counts in read.values())
+
+    studied.append({"event": "plan"})
+    grown = studied.events_file.stat().st_size
+    others[0].path.rename(studied.path.parents[1] / "elsewhere")
+    assert len(known.known()) == 199
+    assert sum(read[studied.events_file]) == grown
+    others[0].path.mkdir()
+    shutil.copytree(others[1].path, others[0].path, dirs_exist_ok=True)
+    others[0].write_plan(plan.model_copy(update={"id": others[0].id}))
+    known.known()
+    assert sum(read[others[0].events_file]) == 2 * size, "a tail of a study that was gone is forgotten"

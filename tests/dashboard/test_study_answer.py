@@ -8,7 +8,7 @@ import pytest
 from assay.analysis.choose.ranking import frontier
 from assay.analysis.comparison import analyse
 from assay.config import Home
-from assay.dashboard.studies.answer import Answers, points, record_so_far
+from assay.dashboard.study_answer import Answers, points, record_so_far
 from assay.records.study import BASELINE, ComparisonRecord
 from assay.studies.folder import StudyFolder
 from support.comparisons import LABELS, record

@@ -8,12 +8,13 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
+from starlette.testclient import TestClient
 
 from assay.api.optimal import FITTED, optimal
 from assay.config.home import Home
-from assay.dashboard.scaling.answer import answer
-from assay.dashboard.scaling.own_laws import files, studies
-from assay.dashboard.scaling.question import POINTS, STUDY, LawQuestion, read
+from assay.dashboard.app import build_app
+from assay.dashboard.own_laws import POINTS, STUDY, files, studies
+from assay.dashboard.scaling import LawQuestion, answer, read
 from assay.errors import UsageError
 from assay.studies.folder import StudyFolder
 from support.dashboards import client
@@ -107,9 +108,7 @@ def test_a_file_without_a_law_is_a_sentence(name: str, home: Home) -> None:
 def test_a_law_is_fitted_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     question = LawQuestion(law=STUDY + STUDIED, flops=1e12)
     answer(question, home)
-    monkeypatch.setattr(
-        "assay.dashboard.scaling.own_laws.answer", lambda *given, **options: pytest.fail("fitted again")
-    )
+    monkeypatch.setattr("assay.dashboard.own_laws.answer", lambda *given, **options: pytest.fail("fitted again"))
     assert answer(LawQuestion(law=STUDY + STUDIED, flops=2e12), home).facts
 
 
@@ -180,3 +179,31 @@ def test_the_page_says_why_it_has_no_published_runs(home: Home) -> None:
     assert "assay ships no published runs: " in page
     assert "read off a figure" in page
     assert f'<option value="points:{FILE}">' in page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(build_app(tmp_path_factory.mktemp("home")), base_url="http://127.0.0.1")
+
+
+def test_the_page_answers_without_scripts(browser: TestClient) -> None:
+    page = browser.get("/scaling?flops=1e22&law=Hoffmann+2")
+    assert page.status_code == 200
+    assert "assay scaling optimal --flops 1e22" in page.text
+
+
+def test_an_answer_has_its_address_its_text_and_its_figures(browser: TestClient) -> None:
+    found = browser.get("/scaling/answer?flops=1e22").json()
+    assert found["query"] == "flops=1e22"
+    assert found["said"].startswith("N ")
+    assert {line["name"] for line in found["sizes"]["lines"]} >= {"Besiroglu", "Hoffmann 1"}
+    assert len(found["losses"]["curves"]) == 1
+
+
+@pytest.mark.parametrize("name", ["law", "flops", "device", "devices", "mfu", "price"])
+@pytest.mark.parametrize("address", ["/scaling", "/scaling/answer"])
+def test_text_of_an_address_stays_text(address: str, name: str, browser: TestClient) -> None:
+    found = browser.get(address, params={name: "study:</script><script>alert(1)</script>"})
+    assert found.status_code == 200
+    html = found.text if address == "/scaling" else found.json()["html"]
+    assert "<script>alert" not in html

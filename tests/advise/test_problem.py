@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from assay.advise.correction import COMMON, ELEMENT, NOISE, PAIR, correct_times
+from assay.advise.problem import COMMON, ELEMENT, NOISE, PAIR, correct_times
 
 ROOFLINE = {(): 1.0, (0,): 0.8, (1,): 0.9, (2,): 1.3, (0, 1): 0.7, (0, 2): 1.1, (0, 1, 2): 1.0}
 

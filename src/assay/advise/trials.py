@@ -1,4 +1,4 @@
-"""Timing of the stacks that an answer depends on, within a budget of seconds.
+"""Trials of stacks that an answer depends on: timed here, within a budget of seconds, or run on an absent GPU.
 
 First the configuration as it is, then each technique alone that a roofline expects to be faster, for at most half of
 the time. Then the search climbs. The next stack is a neighbour of the fastest timed one: it has one technique more, one
@@ -7,19 +7,28 @@ anything, it is the stack that all times so far make the best one. Of several, t
 second of timing is taken. Its promise is the expected improvement of the logarithm of time (Jones, Schonlau and Welch
 1998). It is large for a stack that is predicted as fast, or whose time is uncertain. Stacks that compile take longest
 to time, so the rest is known before one of them is timed. One is timed while there is time for it.
+
+For an absent GPU, torch's CUDA build runs a step of the recommended stack, and it fits there or is not advised. That
+needs a CUDA build of torch in the environment (`launch.gpu_peak`). Where there is none, or the step cannot run there,
+the ledger decides, and the answer says so.
 """
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf, log
 from statistics import NormalDist
 
+from assay.absent.gpus import ABSENT
 from assay.advise.ledgers import Positions
 from assay.advise.problem import Problem, Ranking
 from assay.config.home import Home
+from assay.errors import UsageError
 from assay.hardware import Machine
 from assay.hardware.rates import known_machine
+from assay.launch.gpu_peak import refusal, run_on_absent_gpu
 from assay.launch.step_times import Stopwatch, stack_of
+from assay.units import format_bytes
 
 _TURNS_SECONDS = 1.5
 """Seconds of the turns of one stack."""
@@ -28,6 +37,11 @@ _LEAST_GAIN = 0.005
 _PLAIN_SECONDS, _COMPILED_SECONDS = 3.0, 25.0
 """Seconds that it takes to time a stack without and with a compiler, until the first one was timed."""
 _ONE = NormalDist()
+_TRIES = 4
+"""Stacks that an absent GPU may refuse, before the ledger decides on the next one."""
+_SECONDS = 120.0
+"""Time of a step there, most of it for a compiler; if it takes longer, the ledger decides."""
+LEDGER = "the ledger of the step"
 
 
 def time_stacks(
@@ -122,3 +136,47 @@ def improvement(ranking: Ranking, fastest: Positions, stack: Positions) -> float
     error = ranking.margins[stack] / _ONE.inv_cdf(0.975)
     gap = log(ranking.seconds[fastest] / ranking.seconds[stack])
     return gap * _ONE.cdf(gap / error) + error * _ONE.pdf(gap / error)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A ranking, and what decided that its best stack fits."""
+
+    ranking: Ranking
+    by: str
+
+
+def check_ranking(problem: Problem, rank: Callable[[], Ranking], device: str, tell: Callable[[str], None]) -> Checked:
+    """Return the ranking whose best stack an absent GPU holds. Raises `UsageError` if nothing fits.
+
+    Stacks that do not fit there are excluded from the problem, and ranked no more.
+    """
+    ranking = rank()
+    why = _impossible(problem, device)
+    for _ in range(_TRIES):
+        if why:
+            break
+        try:
+            tell("the recommended stack runs on an absent GPU, with torch's CUDA build")
+            found = run_on_absent_gpu(
+                problem.resolved(ranking.best.stack), device, tell, _SECONDS, batch=None, largest=False
+            )
+        except UsageError as reason:
+            why = str(reason)
+            break
+        low, high = found.in_use_bytes
+        if not found.exhausted and high <= problem.limits.budget_bytes:
+            amounts = f"{format_bytes(low)} to {format_bytes(high)} in use"
+            return Checked(ranking, f"running it on an absent GPU, with torch {found.torch}: {amounts}")
+        problem.exclude(ranking.best.stack)
+        ranking = rank()
+    return Checked(ranking, f"{LEDGER}; it ran on no absent GPU{f': {why}' if why else ''}")
+
+
+def _impossible(problem: Problem, device: str) -> str:
+    """Return why no stack of a problem can run on an absent GPU here; empty if it can."""
+    if device.lower() not in ABSENT:
+        return f"{device} is none of {', '.join(ABSENT)}"
+    if problem.limits.of != "device":
+        return f"the budget is of {problem.limits.of}"
+    return refusal() or ""

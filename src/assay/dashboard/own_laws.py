@@ -19,7 +19,6 @@ from assay.api.optimal import frontier_of
 from assay.api.scaling_study import answer
 from assay.config.home import Home
 from assay.config.loading import read_bytes
-from assay.dashboard.scaling.question import POINTS, STUDY
 from assay.errors import UsageError, among, short_text
 from assay.scaling.fitted import FittedLaw
 from assay.scaling.frontier import Frontier
@@ -29,6 +28,10 @@ from assay.studies.folder import find
 from assay.studies.kinds.isoflop import Isoflop
 from assay.units import format_count, format_power
 
+STUDY = "study:"
+"""Beginning of the name of a law that is fitted to a study."""
+POINTS = "points:"
+"""Beginning of the name of a law that is fitted to a CSV file of the home's folder `points`."""
 _MOST_POINTS = 1000
 """Points of a file that are fitted in a few seconds."""
 _MOST_BYTES = 1 << 20

@@ -1,16 +1,20 @@
-"""The course of one study as its log tells it: the state of every cell, and the time left.
+"""The studies of a home, from their plans and logs: one line each, the state of every cell, and the time left.
 
     waiting → starting → a phase or a block of its work → the status of its run
 
-The log is read through `dashboard.tail`, never as a whole for each look, and no record of a run is opened. The time
-left is that of the board in a terminal, by the times of the log. So it does not matter when the dashboard began.
+A plan is read once, and again when it changes. A log is read once, and then from where the last reading ended. So it
+does not matter how many studies there are. No record of a run is opened. The time left is that of the board in a
+terminal, by the times of the log. So it does not matter when the dashboard began.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.analysis.factors.layout import cell_names, planned_names
 from assay.config.home import Home
+from assay.dashboard.stream import Tail
 from assay.errors import UsageError, legible
 from assay.executors.base import Planned
 from assay.executors.news import from_events
@@ -24,12 +28,13 @@ from assay.records.events import (
     PlanEvent,
     TurnEvent,
 )
-from assay.records.study import Cell
+from assay.records.study import Cell, ComparisonRecord
 from assay.report.comparison.progress import Board
-from assay.studies.folder import StudyFolder, StudyPlan
+from assay.studies.folder import StudyFolder, StudyPlan, folders
 
 WAITING = "waiting"
 _LONGEST_NAME = 300
+_LONGEST_TEXT = 200
 
 
 class CellState(NamedTuple):
@@ -43,7 +48,7 @@ class CellState(NamedTuple):
 
 
 class Course:
-    """Digest of a study's log (`dashboard.tail`): the cells that changed in a piece, as far as it tells.
+    """Digest of a study's log (`dashboard.stream`): the cells that changed in a piece, as far as it tells.
 
     `plan` reads the plan, by which the time left is known. It is called for a study that goes on.
     """
@@ -171,3 +176,106 @@ def _cells(folder: StudyFolder) -> Sequence[Cell]:
         return plan.cells
     record = folder.record()
     return () if record is None else [one.cell for one in record.cells]
+
+
+class StudyLine(NamedTuple):
+    """One study in the list."""
+
+    id: str
+    title: str
+    """Its name, or its base if it has none."""
+    base: str
+    """Its preset or file."""
+    kind: str
+    question: str
+    status: str
+    cells: int
+    """Planned cells."""
+    ended: int
+
+
+class _Planned(NamedTuple):
+    """Facts for the list, of a plan, or of the record of a comparison that has none."""
+
+    title: str
+    base: str
+    kind: str
+    question: str
+    cells: int
+    runs: frozenset[str]
+    """Runs that the record names; empty for a plan, whose log names them."""
+
+
+class Studies:
+    """The studies of a home. Any thread may use it."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._tails: dict[Path, Tail] = {}
+        """One for each study of the home. They are small: a digest has the states of cells only."""
+        self._plans: dict[Path, tuple[int, _Planned]] = {}
+        self._lock = threading.Lock()
+
+    def known(self) -> list[StudyLine]:
+        """All studies, newest first; one that cannot be read is damaged."""
+        there = folders(self._home)
+        logs = {folder.events_file for folder in there}
+        with self._lock:
+            self._tails = {log: tail for log, tail in self._tails.items() if log in logs}
+        return [self.line(folder) for folder in reversed(there)]
+
+    def line(self, folder: StudyFolder) -> StudyLine:
+        """Return one study for the list."""
+        try:
+            planned = self._planned(folder)
+        except UsageError as error:
+            return StudyLine(folder.id, "", "", "", legible(str(error), _LONGEST_TEXT), "damaged", 0, 0)
+        cells, over = merge_cells(self.tail(folder).since(0)[0])
+        status = "running" if folder.running else over or ("complete" if planned.runs else "stopped")
+        ended = len(planned.runs) or sum(one["ended"] for one in cells.values())
+        return StudyLine(folder.id, *planned[:4], status, planned.cells, ended)
+
+    def runs(self, name: str) -> frozenset[str]:
+        """Return the ids of a study's runs; none if there is no such study."""
+        folder = next((one for one in folders(self._home) if one.id == name), None)
+        if folder is None:
+            return frozenset()
+        cells, _ = merge_cells(self.tail(folder).since(0)[0])
+        try:
+            return self._planned(folder).runs | {one["run"] for one in cells.values()}
+        except UsageError:
+            return frozenset()
+
+    def tail(self, folder: StudyFolder) -> Tail:
+        """Return the tail of a study's log."""
+        log = folder.events_file
+        with self._lock:
+            return self._tails.setdefault(log, Tail(log, Course(folder.plan)))
+
+    def _planned(self, folder: StudyFolder) -> _Planned:
+        """Read what the list needs, or recall it. Raises `UsageError` if a file cannot be read."""
+        path = folder.plan_file if folder.plan_file.exists() else folder.record_file
+        stamp = path.stat().st_mtime_ns
+        with self._lock:
+            known = self._plans.get(path)
+            if known is None or known[0] != stamp:
+                known = self._plans[path] = (stamp, _read(folder))
+            return known[1]
+
+
+def _read(folder: StudyFolder) -> _Planned:
+    stated: StudyPlan | None = folder.plan()
+    if stated is not None:
+        count, runs = len(stated.cells), frozenset[str]()
+        return _Planned(*_texts(stated), count, runs)
+    record = folder.record()
+    if record is None:
+        raise UsageError(f"the study {folder.id} has neither a plan nor a record")
+    runs = frozenset(one.result.run for one in (*record.cells, *record.nudged))
+    return _Planned(*_texts(record), len(runs), runs)
+
+
+def _texts(stated: StudyPlan | ComparisonRecord) -> tuple[str, str, str, str]:
+    texts = (stated.name or stated.title, stated.title, stated.kind, stated.question)
+    title, base, kind, question = (legible(text, _LONGEST_TEXT) for text in texts)
+    return title, base, kind, question

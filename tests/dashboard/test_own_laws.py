@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from assay.config.home import Home
 from assay.dashboard.app import build_app
-from assay.dashboard.scaling.own_laws import faults, files, law_of
+from assay.dashboard.own_laws import faults, files, law_of
 from assay.errors import UsageError
 
 ROWS = [
