@@ -137,6 +137,7 @@ def test_nothing_outlives_a_killed_coordinator_and_no_finished_cell_runs_again(
     assert before <= {one.result.run for one in record.cells}
 
 
+@pytest.mark.slow
 def test_cells_run_again_if_their_text_has_changed(tmp_path: Path) -> None:
     text, study, home = tmp_path / "text.txt", tmp_path / "rates.yaml", tmp_path / "home"
     text.write_text("To be, or not to be, that is the question.\n" * 200)

@@ -87,12 +87,17 @@ def test_a_preset_is_traced_for_a_gpu(assay: Assay) -> None:
 
 
 @pytest.mark.usefixtures("in_folder")
-def test_a_step_of_a_users_own_is_traced_with_the_largest_batch(assay: Assay) -> None:
-    words = ("train.py:build", "training.batch_size=1024", "--device", "t4", "--trace", "--largest")
-    said = assay("estimate", *words)
+def test_a_step_of_a_users_own_is_traced(assay: Assay) -> None:
+    said = assay("estimate", "train.py:build", "training.batch_size=1024", "--device", "t4", "--trace")
     assert said.code == 0
     assert said.out.startswith("It fits one Tesla T4 of 14.6 GiB: ")
     assert re.search(r"^batch\s+1024$", said.out, re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_folder")
+def test_the_largest_batch_of_a_users_own_step_is_found(assay: Assay) -> None:
+    said = assay("estimate", "train.py:build", "training.batch_size=1024", "--device", "t4", "--trace", "--largest")
     # A row has its input, the product before the activation and after it, and the output, and gradients of some.
     largest = re.search(r"^largest batch\s*(\d+), also if", said.out, re.MULTILINE)
     assert largest is not None

@@ -18,7 +18,7 @@ ON = {
 }
 
 
-@pytest.mark.parametrize("ranks", list(ON))
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_resumed_run_goes_on_bit_for_bit(ranks: int, tmp_path: Path) -> None:
     folders = [tmp_path / str(index) for index in range(len(ON[ranks]))]
     for folder in folders:

@@ -39,7 +39,7 @@ def list_runs(
     from assay.cli.console import note, print_view
     from assay.config import Home
     from assay.report.runs import UNLIKE, RunsView, known_status
-    from assay.store.lookup import fold_cells, studies_by_run
+    from assay.store.cells import fold_cells, studies_by_run
 
     home = Home()
     every, complaints = runs.listing(home)

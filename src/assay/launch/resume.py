@@ -25,7 +25,8 @@ from assay.launch.tensor_files import non_finite_in, tensors_in
 from assay.optimizations import Numerics, check_divided, resolve
 from assay.records.run import Branch, RunResult
 from assay.records.status import Status
-from assay.store.lookup import find, studies_by_run
+from assay.store.cells import studies_by_run
+from assay.store.lookup import find
 from assay.store.result import settle
 from assay.store.run_folder import RunFolder
 from assay.training.learning_rate import decay_start, schedule

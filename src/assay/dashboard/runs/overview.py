@@ -19,8 +19,8 @@ from assay.dashboard.study_answer import command_of
 from assay.dashboard.study_progress import StudyLine, progress_of
 from assay.errors import UsageError
 from assay.report.run_answer import closing, headline
+from assay.store.cells import studies_by_run
 from assay.store.index import Entry
-from assay.store.lookup import studies_by_run
 from assay.store.run_folder import RunFolder
 from assay.studies.folder import StudyFolder
 

@@ -38,8 +38,9 @@ from assay.report.runs import (
     row,
     unlike,
 )
+from assay.store.cells import fold_cells, studies_by_run
 from assay.store.index import Entry
-from assay.store.lookup import find, fold_cells, studies_by_run
+from assay.store.lookup import find
 from assay.store.run_folder import RunFolder
 
 PER_PAGE = 100
