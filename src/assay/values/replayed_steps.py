@@ -62,5 +62,5 @@ def affordable(steps: int, middle: int, stated: Costs, measured: Costs | None = 
     budget = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps))
     count = int((budget - stated.fixed) / stated.each)
     if measured is not None and (budget > FREE_BASELINE_STEPS or measured.each > _DEAR * stated.each):
-        count = min(count, max(count // 2, min(count, _FEWEST), int((budget - measured.fixed) / measured.each)))
+        count = min(count, max(count // 2, _FEWEST, int((budget - measured.fixed) / measured.each)))
     return min(middle, max(1, min(middle // _SPACING, count)))

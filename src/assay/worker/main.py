@@ -1,7 +1,7 @@
 """The measured child: ``python -m assay.worker RUN_FOLDER [--turns N] [--sample]``.
 
 Under torchrun the arguments are ``PRESET|FILE [KEY=VALUE]... [--with NAME]...`` or ``--resume RUN …``, as for ``assay
-train``. Then no parent has prepared a folder, and the processes prepare it themselves (`rendezvous`).
+train``. Then no parent has prepared a folder, and the processes prepare it themselves (`process_rank`).
 
 It is pinned to its cores before torch starts its threads, which then stay there, too. A process that may move between
 cores finds its caches empty after each move, so its times would depend on what else the machine does. Several pinned
