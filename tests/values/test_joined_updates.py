@@ -12,7 +12,7 @@ from assay.step.program import Step
 from assay.values import without_reference
 from assay.values.nearness import Judged
 from assay.values.recorded import Recorded
-from assay.values.without_reference import _joined_updates, _states, _Step, judged_updates
+from assay.values.without_reference import UpdateParts, _joined_updates, _states, _Step, judged_updates
 from support.random_data import RandomData
 from support.runs import SHAPE
 from support.steps import build_step
@@ -36,7 +36,8 @@ def record_of(run: ResolvedRun, folder: Path) -> Recorded:
 def joined_names(recorded: Recorded, run: ResolvedRun) -> set[str]:
     expected = expected_of(run)
     steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps]
-    return set(_joined_updates(steps, _states(recorded), list(steps[0].before), expected))
+    parts = UpdateParts(expected.rule, recorded.first)
+    return set(_joined_updates(steps, _states(recorded), list(steps[0].before), expected, parts))
 
 
 def last(recorded: Recorded) -> int:
@@ -48,25 +49,45 @@ def by_place(judged: list[Judged]) -> dict[tuple[str, str, int], Judged]:
     return {(one.what, one.name, one.step): one for one in judged}
 
 
-@pytest.mark.parametrize("stack", ["", "sgd", "lion", "adam", "mup:base_width=8", "cautious_decay", "muon"])
+STACKS = [
+    "",
+    "sgd",
+    "lion",
+    "lion+cautious_decay",
+    "adam",
+    "mup:base_width=8",
+    "cautious_decay",
+    "muon",
+    "muon+cautious_decay",
+]
+
+
+@pytest.mark.parametrize("stack", STACKS)
 def test_joined_updates_are_judged_as_single_ones_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str
 ) -> None:
     run = small_run(stack)
-    recorded, expected = record_of(run, tmp_path), expected_of(run)
-    assert bool(joined_names(recorded, run)) is (expected.updates.kind != "lossy")
-    joined = by_place(judged_updates(recorded, run, expected))
+    recorded = record_of(run, tmp_path)
+    assert joined_names(recorded, run)
+    _hold_against_single_ones(recorded, run, monkeypatch)
+
+
+def _hold_against_single_ones(recorded: Recorded, run: ResolvedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = by_place(judged_updates(recorded, run, expected_of(run)))
     monkeypatch.setattr(without_reference, "_joined_updates", lambda *given: {})
-    alone = by_place(judged_updates(recorded, run, expected))
+    alone = by_place(judged_updates(recorded, run, expected_of(run)))
     assert joined.keys() == alone.keys()
     for place, one in alone.items():
         assert joined[place].error == pytest.approx(one.error, rel=1e-6, abs=1e-12), place
         assert joined[place].used == pytest.approx(one.used, rel=1e-6, abs=1e-9), place
 
 
+@pytest.mark.parametrize("stack", ["", "lion"])
 @pytest.mark.parametrize("kind", ["weight", "gradient", "state"])
-def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(tmp_path: Path, kind: str) -> None:
-    run = small_run("")
+def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, stack: str
+) -> None:
+    run = small_run(stack)
     recorded = record_of(run, tmp_path)
     names = joined_names(recorded, run)
     at = {"gradient": recorded.first, "weight": recorded.first + 1, "state": last(recorded)}[kind]
@@ -75,6 +96,7 @@ def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(tmp_path: Path, kind: 
     found[name].add_(1e-2 * torch.ones_like(found[name]))  # the map of the file is private
     assert names - joined_names(recorded, run) == {name.partition("|")[0]}
     assert any(one.failed for one in judged_updates(recorded, run, expected_of(run)))
+    _hold_against_single_ones(recorded, run, monkeypatch)
 
 
 def test_tensors_with_unlike_numbers_of_steps_are_not_joined(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ STEP = 0.2 * _drawn(1, 192, 128).double()
 def faults(rule: Rule, found: Tensor, replayed: Tensor, before: Tensor = WEIGHT, rate: float = RATE) -> set[str]:
     """Parts that are wrong."""
     parts = UpdateParts(rule, 0)
-    parts.add(NAME, 0, rate, before, found, replayed)
+    (sums,) = parts.sums_of_each([before.shape], rate, before, found, replayed)
+    parts.add(NAME, 0, before, sums)
     return {f"{one.what} of {one.name}" for one in parts.judged() if one.failed}
 
 
@@ -81,5 +82,7 @@ def test_steps_that_rounding_of_the_weight_swallows_are_no_fault() -> None:
 def test_a_step_of_another_size_is_seen_in_one_of_two_steps() -> None:
     parts = UpdateParts(MUON, 4)
     for step, size in ((4, 1.0), (5, 1.02)):
-        parts.add(NAME, step, RATE, WEIGHT, noisy(moved(MUON, STEP, size=size)), moved(MUON, STEP))
+        after, replayed = noisy(moved(MUON, STEP, size=size)), moved(MUON, STEP)
+        (sums,) = parts.sums_of_each([WEIGHT.shape], RATE, WEIGHT, after, replayed)
+        parts.add(NAME, step, WEIGHT, sums)
     assert [(one.name, one.step) for one in parts.judged() if one.failed] == [("all other tensors", 5)]

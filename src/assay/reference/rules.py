@@ -278,9 +278,10 @@ class MuonRule(Rule):
         x = (matrix.T if tall else matrix).float().bfloat16()
         x = x / x.norm().clamp(min=1e-7)
         for _ in range(5):
-            gram = x @ x.T
-            polynomial = (-4.7750 * gram.float() + 2.0315 * gram.float() @ gram.float()).bfloat16()
-            x = (3.4445 * x.float() + polynomial.float() @ x.float()).bfloat16()
+            wide = x.float()
+            gram = (wide @ wide.T).bfloat16().float()
+            polynomial = gram.addmm(gram, gram, beta=-4.7750, alpha=2.0315).bfloat16().float()
+            x = wide.addmm(polynomial, wide, beta=3.4445).bfloat16()
         found: Tensor = (x.T if tall else x).double()
         return found
 

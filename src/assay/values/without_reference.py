@@ -166,7 +166,8 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     frozen = [_stayed(step, name) for name in names if not expected.trains(name) for step in steps]
     trained = list(filter(expected.trains, names))
     parts = UpdateParts(expected.rule, recorded.first)
-    joined = _joined_updates(steps, states, [name for name in trained if name not in recorded.padded_rows], expected)
+    whole = [name for name in trained if name not in recorded.padded_rows]
+    joined = _joined_updates(steps, states, whole, expected, parts)
     alone = (name for name in trained if name not in joined)
     replayed = [one for name in alone for one in _replayed(recorded, states, steps, name, expected, parts)]
     return [*frozen, *chain(*joined.values()), *replayed, *parts.judged()]
@@ -187,18 +188,6 @@ class _Sums:
     rounding: float = 0.0
     """Σ u·|w·X|"""
 
-    @classmethod
-    def of(cls, error: Tensor, part: Tensor, rounding: Tensor) -> "_Sums":
-        """Return the sums over a tensor's elements, each with the largest error of its rounding."""
-        products, square = error * part, _square(part)
-        return cls(
-            product=float(products.sum()),
-            square=square,
-            variance=_square(products),
-            structured=_square(error) * square / min(part.shape, default=1),
-            rounding=float((rounding * part.abs()).sum()),
-        )
-
     def add(self, more: "_Sums") -> None:
         """Take in the sums over other elements."""
         self.product += more.product
@@ -214,10 +203,28 @@ class _Sums:
         return Judged("step" if part == "step" else "decay", name, step, error, over(error, least + allowed))
 
 
-def _square(tensor: Tensor) -> float:
-    """Return the sum of the squares of all elements, without a tensor of them."""
-    flat = tensor.reshape(-1)
-    return float(flat @ flat)
+def _part_sums(parts: Tensor, error: Tensor, rounding: Tensor, side: int) -> list[_Sums]:
+    """Return the sums of each part, a row, over one tensor, whose smaller side is `side`; `parts` are changed."""
+    squares, errors = _less_earlier(parts), error.square()
+    rows = torch.stack([parts @ error, parts.square() @ errors, parts.abs() @ rounding]).T.tolist()
+    structured = float(errors.sum()) / side
+    return [
+        _Sums(product, square, variance, structured * square, rounded)
+        for square, (product, variance, rounded) in zip(squares, rows, strict=True)
+    ]
+
+
+def _less_earlier(parts: Tensor) -> list[float]:
+    """Take from each part what lies along those before it, and return the squares of the rest; 0 if nothing is left."""
+    squares: list[float] = []
+    for rest in parts:
+        whole = left = float(rest @ rest)
+        for earlier, square in zip(parts, squares, strict=False):
+            if square:
+                rest.sub_(earlier, alpha=float(rest @ earlier) / square)
+                left = float(rest @ rest)
+        squares.append(left if left > _ALONG * whole else 0.0)
+    return squares
 
 
 class UpdateParts:
@@ -244,13 +251,29 @@ class UpdateParts:
         self._sums: dict[tuple[str, str, int], _Sums] = defaultdict(_Sums)
         """Sums by part, by the name of a tensor or of a kind, and by step."""
 
-    def add(self, name: str, step: int, rate: float, before: Tensor, after: Tensor, replayed: Tensor) -> None:
-        """Take in the update of one tensor in one step, at its learning rate."""
-        weight, wanted = before.double(), replayed.double()
-        error, rounding = after.double() - wanted, unit_roundoff(after.dtype) * wanted.abs()
+    def sums_of_each(
+        self, shapes: Sequence[torch.Size], rate: float, before: Tensor, after: Tensor, replayed: Tensor
+    ) -> list[dict[str, _Sums]]:
+        """Return the sums of one update by part, for each of some tensors that are joined and decay alike.
+
+        All that are joined have `shapes`. `rate` is the learning rate of the step.
+        """
+        weight, wanted = before.double().flatten(), replayed.double().flatten()
+        error, rounding = after.double().flatten() - wanted, unit_roundoff(after.dtype) * wanted.abs()
+        whole = self._parts(weight, wanted - weight, rate * self._rule.decay(before))
+        sizes = [shape.numel() for shape in shapes]
+        stacked = torch.stack(list(whole.values()))
+        pieces = zip(*(torch.split(one, sizes, -1) for one in (stacked, error, rounding)), strict=True)
+        sums = (
+            _part_sums(parts, errors, rounded, min(shape, default=1))
+            for shape, (parts, errors, rounded) in zip(shapes, pieces, strict=True)
+        )
+        return [{part: one for part, one in zip(whole, own, strict=True) if one.square} for own in sums]
+
+    def add(self, name: str, step: int, before: Tensor, sums: Mapping[str, _Sums]) -> None:
+        """Take in the sums of one tensor's update in one step."""
         kind = "all tensors by element" if self._rule.by_element(name, before) else "all other tensors"
-        for part, rest in _less_earlier(self._parts(weight, wanted - weight, rate)):
-            found = _Sums.of(error, rest, rounding)
+        for part, found in sums.items():
             self._sums[part, name, self._first].add(found)
             self._sums[part, kind, step].add(found)
 
@@ -259,26 +282,15 @@ class UpdateParts:
         for key, one in self._sums.items():
             yield one.judged(*key)
 
-    def _parts(self, weight: Tensor, moved: Tensor, rate: float) -> Iterator[tuple[str, Tensor]]:
-        """Yield a replayed step, its decay, and what was spared of it; a cautious step never opposes its decay."""
-        whole = -rate * self._rule.decay(weight) * weight
+    def _parts(self, weight: Tensor, moved: Tensor, amount: float) -> dict[str, Tensor]:
+        """Return a replayed step, its decay by an amount, and what was spared; a cautious step never opposes decay."""
+        if not amount:
+            return {"step": moved}
+        whole = -amount * weight
         if not self._rule.cautious:
-            yield from (("step", moved - whole), ("decay", whole))
-            return
+            return {"step": moved - whole, "decay": whole}
         decay = whole.masked_fill(moved * weight > 0, 0.0)
-        yield from (("step", moved - decay), ("decay", decay), ("spared", whole - decay))
-
-
-def _less_earlier(parts: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """Yield each part less what lies along those before it, unless nothing is left."""
-    earlier: list[Tensor] = []
-    for name, part in parts:
-        rest = part
-        for one in earlier:
-            rest = rest - (rest * one).sum() / _square(one) * one
-        if _square(rest) > _ALONG * _square(part):
-            earlier.append(rest)
-            yield name, rest
+        return {"step": moved - decay, "decay": decay, "spared": whole - decay}
 
 
 @dataclass(frozen=True)
@@ -338,7 +350,8 @@ def _replayed(
             judged = compared(shaken=off[: len(weight)])
         yield judged
         if expected.updates.kind == "lossy":
-            parts.add(name, step.index, step.rate, weight, found, replayed)
+            (sums,) = parts.sums_of_each([weight.shape], step.rate, weight, found, replayed)
+            parts.add(name, step.index, weight, sums)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
             coarse = _is_coarse(rule, weight.dtype, key)
@@ -356,11 +369,14 @@ def off_by_a_roundoff(gradient: Tensor, seed: int) -> Tensor:
 
 
 def _joined_updates(
-    steps: Sequence[_Step], states: _States, names: Sequence[str], expected: Expected
+    steps: Sequence[_Step], states: _States, names: Sequence[str], expected: Expected, parts: UpdateParts
 ) -> dict[str, list[Judged]]:
-    """Return the weights and moments of small tensors after each update, by name; without those that do not pass."""
+    """Return the weights and moments of small tensors after each update, by name; without those that do not pass.
+
+    Lossy updates that pass are added to `parts`.
+    """
     rule = expected.rule
-    if not steps or expected.updates.kind == "lossy" or rule.rounds_state or rule.rounds_weight:
+    if not steps or rule.rounds_state or rule.rounds_weight:
         return {}
     kinds: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name in names:
@@ -370,9 +386,14 @@ def _joined_updates(
             kinds[weight.ndim >= 2, rule.rate_factor(name)].append(name)
     judged: dict[str, list[Judged]] = {}
     for (matrices, _), members in kinds.items():
-        joined = _Joined(members, [steps[0].before[name].numel() for name in members], bool(matrices))
-        judged |= joined.judged(steps, states, expected)
-    return {name: found for name, found in judged.items() if not any(one.failed for one in found)}
+        joined = _Joined(members, [steps[0].before[name].shape for name in members], bool(matrices))
+        found, sums = joined.judged(steps, states, expected, parts)
+        passed = {name: own for name, own in found.items() if not any(one.failed for one in own)}
+        for (name, step), own in sums.items():
+            if name in passed:
+                parts.add(name, step, steps[0].before[name], own)
+        judged |= passed
+    return judged
 
 
 @dataclass(frozen=True)
@@ -380,17 +401,23 @@ class _Joined:
     """Tensors that a rule treats alike: all have one factor of the rate, and all decay or none does."""
 
     names: list[str]
-    sizes: list[int]
+    shapes: list[torch.Size]
     matrices: bool
 
-    def judged(self, steps: Sequence[_Step], states: _States, expected: Expected) -> dict[str, list[Judged]]:
-        """Judge all tensors after each update; nothing if their states cannot be joined."""
+    def judged(
+        self, steps: Sequence[_Step], states: _States, expected: Expected, parts: UpdateParts
+    ) -> tuple[dict[str, list[Judged]], dict[tuple[str, int], dict[str, _Sums]]]:
+        """Judge all tensors after each update; nothing if their states cannot be joined.
+
+        The second answer has the sums of lossy updates, by tensor and step.
+        """
         found: dict[str, list[Judged]] = defaultdict(list)
+        sums: dict[tuple[str, int], dict[str, _Sums]] = {}
         rule, state = expected.rule, self._state(states, expected.rule, steps[0].index)
         for step in steps:
             moments = self._state(states, rule, step.index + 1)
             if state is None or moments is None:
-                return {}
+                return {}, {}
             before, after, gradient = map(self._join, (step.before, step.after, step.gradients))
             replayed = rule.update(self.names[0], before, gradient, state, step.rate).double()
             keys = sorted(moments.keys() - {"steps"})
@@ -402,7 +429,14 @@ class _Joined:
                     off, whole = others[2 * place : 2 * place + 2]
                     coarse = _is_coarse(rule, before.dtype, key)
                     found[name].append(nearness.state_of(step.index, f"{key} of {name}", off, whole, rounded=coarse))
-        return found
+            if expected.updates.kind == "lossy":
+                own = parts.sums_of_each(self.shapes, step.rate, before, after, replayed)
+                sums |= {(name, step.index): one for name, one in zip(self.names, own, strict=True)}
+        return found, sums
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [shape.numel() for shape in self.shapes]
 
     def _join(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return all elements of the tensors, as one row of a matrix if the tensors are matrices."""
@@ -420,7 +454,7 @@ class _Joined:
         joined: dict[str, Tensor] = {}
         for key in entries[0]:
             parts = [tensors[entry] for tensors, entry in (one[key] for one in entries)]
-            if [part.numel() for part in parts] == self.sizes and key != "step":
+            if [part.numel() for part in parts] == self._sizes and key != "step":
                 joined[key] = self._flat(parts)
             elif all(torch.equal(part, parts[0]) for part in parts[1:]):
                 joined[key] = parts[0]
@@ -430,7 +464,7 @@ class _Joined:
 
     def _norms(self, *joined: Tensor) -> list[list[float]]:
         """Return the norms of each tensor's part of what is joined, tensor by tensor."""
-        parts = [part for one in joined for part in torch.split(one.flatten(), self.sizes)]
+        parts = [part for one in joined for part in torch.split(one.flatten(), self._sizes)]
         norms = torch.stack(torch._foreach_norm(parts, 2, dtype=torch.float64))
         found: list[list[float]] = norms.view(len(joined), -1).T.tolist()
         return found
