@@ -1,6 +1,7 @@
 """A step over two ranks is freed with its objects, whichever technique divides it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from assay.config import Spec, validate
 from assay.hardware import detect
 from assay.optimizations import Unavailable, catalogue, resolve, resolve_run
-from support.ranks import compute
+from support.ranks import ATTEMPTS, compute
 from support.ranks.equality import DEEP
 from support.runs import ON_ONE_DEVICE
 
@@ -50,7 +51,12 @@ def unavailable(name: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DIVIDING)
-def test_a_step_over_ranks_is_freed_with_its_objects(kept: Mapping[str, Any], name: str) -> None:
+def test_a_step_over_ranks_is_freed_with_its_objects(kept: Mapping[str, Any], name: str, tmp_path: Path) -> None:
     if reason := unavailable(name):
         pytest.skip(reason)
-    assert kept[name] == [[[], 0], [[], 0]]
+    found, nothing = kept[name], [[[], 0], [[], 0]]
+    for _ in range(ATTEMPTS):  # what is kept stays whenever it is counted, and a thread of gloo's is late now and then
+        if found == nothing:
+            break
+        found = compute([case(name)], tmp_path)[0]
+    assert found == nothing
