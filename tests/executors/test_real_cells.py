@@ -54,9 +54,10 @@ def test_losses_and_exact_figures_are_equal(found: Mapping[str, ComparisonRecord
 
 
 @pytest.mark.parametrize("name", EXECUTORS[1:])
-def test_processes_have_the_same_peak_within_one_percent(found: Mapping[str, ComparisonRecord], name: str) -> None:
+def test_processes_have_the_same_peak_within_two_percent(found: Mapping[str, ComparisonRecord], name: str) -> None:
     def peaks(record: ComparisonRecord) -> list[int | None]:
         return [one.result.memory.process_peak_bytes for one in record.cells]
 
+    # Three studies by one executor differ by up to 0.95 %: the kernel decides which pages of libraries are resident.
     assert None not in peaks(found["local"])
-    assert peaks(found[name]) == pytest.approx(peaks(found["local"]), rel=0.01)
+    assert peaks(found[name]) == pytest.approx(peaks(found["local"]), rel=0.02)
