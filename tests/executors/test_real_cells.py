@@ -1,6 +1,7 @@
 """A small real study here, on a local Ray cluster and through submitit: equal losses and exact figures, equal peaks."""
 
 from collections.abc import Mapping
+from statistics import mean
 
 import pytest
 
@@ -54,10 +55,13 @@ def test_losses_and_exact_figures_are_equal(found: Mapping[str, ComparisonRecord
 
 
 @pytest.mark.parametrize("name", EXECUTORS[1:])
-def test_processes_have_the_same_peak_within_two_percent(found: Mapping[str, ComparisonRecord], name: str) -> None:
-    def peaks(record: ComparisonRecord) -> list[int | None]:
-        return [one.result.memory.process_peak_bytes for one in record.cells]
+def test_processes_have_the_same_peak_within_one_percent(found: Mapping[str, ComparisonRecord], name: str) -> None:
+    def peaks(record: ComparisonRecord) -> list[int]:
+        return [one.result.memory.process_peak_bytes or 0 for one in record.cells]
 
-    # Three studies by one executor differ by up to 0.95 %: the kernel decides which pages of libraries are resident.
-    assert None not in peaks(found["local"])
-    assert peaks(found[name]) == pytest.approx(peaks(found["local"]), rel=0.02)
+    # Cells of three studies by one executor differ by up to 0.95 %: the kernel decides which pages of libraries are
+    # resident. So a percent is that of their mean, and of each cell are two.
+    mine, local = peaks(found[name]), peaks(found["local"])
+    assert min(local) > 0
+    assert mean(mine) == pytest.approx(mean(local), rel=0.01)
+    assert mine == pytest.approx(local, rel=0.02)
