@@ -44,13 +44,13 @@ class Judgement:
 
 
 class Results:
-    """Judgements so far, and the controls of this commit, in a file unless there is none."""
+    """Judgements so far, in a file unless there is none, and the controls of this call."""
 
     def __init__(self, file: Path | None) -> None:
         self._file, self._lock = file, threading.Lock()
         found = json.loads(file.read_bytes()) if file is not None and file.exists() else {}
         self.judgements = {key: Judgement(**one) for key, one in found.get("mutants", {}).items()}
-        self._controls = {key: Outcome(**one) for key, one in found.get("controls", {}).items()}
+        self._controls: dict[str, Outcome] = {}
         self.commit = _commit()
 
     def has(self, verb: str, name: str) -> bool:
@@ -66,19 +66,17 @@ class Results:
     def control(self, mutant: Mutant, place: Place) -> Outcome:
         """Outcome of a mutant's control, which mutants of one technique and configuration share."""
         model = Path(mutant.control or mutant.model).name
-        key = " ".join([place.verb, model, mutant.technique, str(mutant.of), *mutant.settings, self.commit])
+        key = " ".join([place.verb, model, mutant.technique, str(mutant.of), *mutant.settings])
         with self._lock:
             if key not in self._controls:
                 self._controls[key] = ran(mutant, place, control=True)
-                self._write()
             return self._controls[key]
 
     def _write(self) -> None:
         if self._file is None:
             return
         mutants = {key: asdict(one) for key, one in self.judgements.items()}
-        controls = {key: asdict(one) for key, one in self._controls.items() if key.endswith(self.commit)}
-        write_file(self._file, json.dumps({"mutants": mutants, "controls": controls}).encode() + b"\n")
+        write_file(self._file, json.dumps({"mutants": mutants}).encode() + b"\n")
 
 
 def judged(kind: str, mutant: Mutant, place: Place, results: Results) -> Judgement:

@@ -132,3 +132,24 @@ def test_muon_orthogonalizes_hidden_matrices_and_leaves_the_rest_to_adamw() -> N
     torch.testing.assert_close(replayed.float(), weight.detach(), rtol=0.02, atol=2e-3)
     plain = rule.update("embedding.token.weight", weight.detach(), weight.grad, rules.State(), RATE)
     assert torch.equal(plain, others.update("", weight.detach(), weight.grad, rules.State(), RATE))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [8, 48])
+def test_muon_of_narrow_weights_rounds_what_it_orthogonalizes(dtype: torch.dtype, rows: int) -> None:
+    """Nearly all of a gradient lies in one direction. The method raises the others, with all their rounding."""
+    others = rules.AdamWRule(weight_decay=0.0, beta1=0.9, beta2=0.95, epsilon=1e-8)
+    rule = rules.MuonRule(weight_decay=0.0, momentum=0.95, others=others)
+    dice = torch.Generator().manual_seed(0)
+    weight = nn.Parameter(torch.zeros(rows, 24, dtype=dtype))
+    optimizer = torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    state = rules.State()
+    for _ in range(3):
+        with torch.no_grad():
+            weight.zero_()
+        left, right, rest = (torch.randn(*shape, generator=dice) for shape in ((rows, 1), (1, 24), (rows, 24)))
+        weight.grad = (left @ right + 1e-3 * rest).to(dtype)
+        optimizer.step()
+        replayed = rule.update("blocks.0.mlp.up.weight", torch.zeros_like(weight), weight.grad, state, 1.0)
+        off = (replayed - weight.detach().double()).norm() / replayed.norm()
+        assert off < 3 * torch.finfo(dtype).eps

@@ -236,7 +236,8 @@ class AdafactorRule(Rule):
 class MuonRule(Rule):
     """Orthogonalized Nesterov momentum for hidden matrices, AdamW for all other tensors.
 
-    The five Newton–Schulz iterations are rounded to bfloat16, as the method defines them.
+    The five Newton–Schulz iterations are rounded to bfloat16, as the method defines them. They raise the smallest
+    directions of a matrix some hundredfold, so the momentum and their input are rounded to the weight's dtype as well.
     """
 
     momentum: float
@@ -261,9 +262,10 @@ class MuonRule(Rule):
     def update(self, name: str, weight: "Tensor", gradient: "Tensor", state: State, rate: float) -> "Tensor":
         if not self._hidden(name, weight):
             return self.others.update(name, weight, gradient, state, rate)
-        w, g = self.precise(weight), self.precise(gradient)
-        state["b"] = self.momentum * state.get("b", 0.0) + (1 - self.momentum) * g
-        direction = self._orthogonal((1 - self.momentum) * g + self.momentum * state["b"])
+        w, g = self.precise(weight), gradient.to(weight.dtype)
+        buffer = state.get("b", weight.new_zeros(weight.shape)).to(weight.dtype).lerp(g, 1 - self.momentum)
+        state["b"] = self.precise(buffer)
+        direction = self._orthogonal(g.lerp(buffer, self.momentum))
         step = self.sized(direction, state)
         moved: Tensor = self.decayed(w, step, rate) - rate * step
         return moved

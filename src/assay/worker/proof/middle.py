@@ -46,7 +46,7 @@ def profiled_calls(work: Callable[[], None]) -> Counter[str]:
 
 Found = TypeVar("Found")
 
-COSTS = {"exact": Costs(7.5, 4.0, 1.5), "lossy": Costs(9.0, 6.5, 2.0), "reassociated": Costs(9.0, 6.0, 2.0)}
+COSTS = {"exact": Costs(7.5, 4.0, 1.5), "lossy": Costs(8.5, 6.0, 1.6), "reassociated": Costs(9.0, 6.0, 2.0)}
 """Costs of the proofs by kind of gradients.
 
 They are those of the preset `demo`. In a model whose step takes a millisecond a check takes more of its steps.
