@@ -53,7 +53,8 @@ def command(files: WaveFiles) -> list[str]:
         ("losses", (75,)),
         ("halving", (90,)),
         ("here", (45,)),
-        *(pytest.param(one, range(0, MOST, 3), marks=pytest.mark.slow) for one in ("timed", "losses", "halving", "here")),
+        *(pytest.param(one, range(0, MOST, 3), marks=pytest.mark.slow) for one in ("timed", "losses")),
+        *(pytest.param(one, range(0, MOST, 3), marks=pytest.mark.slow) for one in ("halving", "here")),
         pytest.param("slurm", range(20, MOST, 20), marks=pytest.mark.slow),
     ],
 )

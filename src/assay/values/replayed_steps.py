@@ -54,8 +54,8 @@ def affordable(steps: int, middle: int, stated: Costs, measured: Costs | None = 
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. Where
-    they take longer, as they were `measured`, fewer steps are replayed, but at least half as many. A short run has few of
-    them, and a busy machine measures somewhat more. There a replay must be clearly dearer than stated.
+    they take longer, as they were `measured`, fewer steps are replayed, but at least half as many. A short run has few
+    of them, and a busy machine measures somewhat more. There a replay must be clearly dearer than stated.
     """
     budget = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps))
     count = int((budget - stated.fixed) / stated.each)
