@@ -1,7 +1,7 @@
 """Kill −9 of a study's coordinator, of a wave's process and of a child, wherever it may strike (Ray: `test_ray_kills`).
 
 After a resume every planned cell is there exactly once, with the figures of a study that nothing happened to. A few
-places are in the quick suite, and every third in the slow one.
+places are in the quick suite, all of them in the slow one.
 """
 
 import sys
@@ -53,9 +53,8 @@ def command(files: WaveFiles) -> list[str]:
         ("losses", (75,)),
         ("halving", (90,)),
         ("here", (45,)),
-        *(pytest.param(one, range(0, MOST, 3), marks=pytest.mark.slow) for one in ("timed", "losses")),
-        *(pytest.param(one, range(0, MOST, 3), marks=pytest.mark.slow) for one in ("halving", "here")),
-        pytest.param("slurm", range(20, MOST, 20), marks=pytest.mark.slow),
+        *(pytest.param(kind, range(MOST), marks=pytest.mark.slow) for kind in ("timed", "losses", "halving", "here")),
+        pytest.param("slurm", range(20, MOST, 7), marks=pytest.mark.slow),
     ],
 )
 def test_a_coordinator_killed_at_any_change_of_the_disk_loses_no_cell(
@@ -73,10 +72,10 @@ def test_a_coordinator_killed_at_any_change_of_the_disk_loses_no_cell(
         assert code == -9, process.output.read_text()
         repaired(home, whole, SLURM_PATIENCE_SECONDS if kind == "slurm" else PATIENCE_SECONDS)
     else:
-        assert not isinstance(numbers, range), "a study makes more changes"
+        assert len([*numbers]) < MOST / 10, "not every change was tried"
 
 
-@pytest.mark.parametrize("numbers", [(20,), pytest.param(range(0, MOST, 3), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("numbers", [(20,), pytest.param(range(MOST), marks=pytest.mark.slow)])
 def test_a_wave_killed_at_any_change_of_the_disk_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: Iterable[int]
 ) -> None:
@@ -94,7 +93,7 @@ def test_a_wave_killed_at_any_change_of_the_disk_is_repeated(
         assert len(record.cells) == len({one.cell.name for one in record.cells})
         repaired(home, whole)
     else:
-        assert not isinstance(numbers, range), "a wave makes more changes"
+        assert numbers != range(MOST), "not every change was tried"
 
 
 @pytest.mark.parametrize("words", [(0, 9, 17, 18), pytest.param(range(WORDS), marks=pytest.mark.slow)])
