@@ -161,3 +161,27 @@ def test_the_rest_of_the_products_must_be_narrow(monkeypatch: pytest.MonkeyPatch
 def test_compiled_it_is_not_predicted() -> None:
     with pytest.raises(Unpredicted, match="compiled float8 layers are not predicted"):
         estimate(run_with(FP8, Spec(name="compile")), CPU)
+
+
+def test_a_processor_with_amx_multiplies_as_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch hands products to oneDNN there, where they take some hundred times as long or fail."""
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    before = losses(run_with(FP8))
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    assert losses(run_with(FP8)) == before
+    assert fp8._avoid_onednn.cache_info().currsize == 1
+
+
+def test_onednn_is_off_during_a_product_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Kernel:
+        def call_boxed(self, *_: object, **__: object) -> torch.Tensor:
+            seen.append(torch._C._get_mkldnn_enabled())
+            raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(torch.library, "get_kernel", lambda operator, key: Kernel())
+    with pytest.raises(RuntimeError, match="shapes"):
+        fp8._without_onednn(torch.ops.aten._scaled_mm.default)(None)
+    assert seen == [False]
+    assert torch._C._get_mkldnn_enabled()
