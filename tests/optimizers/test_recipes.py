@@ -214,7 +214,9 @@ def test_caution_spares_what_the_step_moves_away_from_zero(name: str) -> None:
     for key, start in before.items():
         update_of = start - undecayed[key]
         wanted = undecayed[key] - rate * decay * start * (update_of * start >= 0) * (start.ndim > 1)
-        torch.testing.assert_close(found[key], wanted, rtol=1e-5, atol=1e-6)
+        known = update_of != 0  # An update below the rounding of its weight has a sign that nobody sees.
+        assert known.float().mean() > 0.99
+        torch.testing.assert_close(found[key][known], wanted[known], rtol=1e-5, atol=1e-6)
 
 
 def test_a_zero_update_decays_and_no_tiny_product_is_rounded_to_zero() -> None:
