@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from assay.config import ModelConfig, Run, Spec, identity, load, presets, validate
 from assay.config.loading import stack
@@ -16,6 +17,16 @@ from assay.optimizations import resolve_run
 def test_every_preset_is_a_run(name: str) -> None:
     run = load(name)
     assert validate(run.model_dump(mode="json")) == run
+
+
+OVERRIDES = [
+    ["training.steps=34"],
+    ["data.path=a b", "model.n_layer=2", "training.learning_rate=1e-3"],
+    ["training={steps: 5}", "training.batch_size=2"],
+    ["model.n_expert=null", "optimizations=[sdpa_attention,bf16_mixed]"],
+    ["optimizations=[]", "data={path: x}"],
+    ["training.steps=${seed}", "seed=7"],
+]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +51,8 @@ def test_every_preset_is_a_run(name: str) -> None:
         ("optimizations=[a:b]", "not of the form field=value"),
         ("training=[1", "the overrides training=[1 cannot be read"),
         ("training.steps", "write key=value"),
+        ("seed=???", "seed='???' is not possible"),
+        ("optimizations[0]=muon", "optimizations={'0': 'muon'} is not possible"),
     ],
 )
 def test_a_mistake_is_one_sentence(override: str, says: str) -> None:
@@ -155,6 +168,13 @@ def test_a_preset_read_without_omegaconf_has_the_same_values(name: str) -> None:
     run = load(name)
     assert load(name, [f"seed={run.seed}"]).model_dump() == run.model_dump()
     assert load(run).model_dump() == run.model_dump()
+
+
+@pytest.mark.parametrize("overrides", OVERRIDES, ids=" ".join)
+def test_overrides_are_merged_as_omegaconf_does(overrides: list[str]) -> None:
+    run = load("demo")
+    merged = OmegaConf.unsafe_merge(OmegaConf.create(run.model_dump(mode="json")), OmegaConf.from_dotlist(overrides))
+    assert load(run, overrides) == validate(OmegaConf.to_container(merged, resolve=True))
 
 
 def test_overrides_do_not_change_a_preset_for_later_calls() -> None:

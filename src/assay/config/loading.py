@@ -75,18 +75,32 @@ def _merged(source: Run | str | Path | None, overrides: Sequence[str], preset: b
     """Return the values of a source with overrides. Raises `UsageError`."""
     from omegaconf import OmegaConf
 
-    if preset:
-        base = OmegaConf.create(_preset(str(source)))
-    else:
-        base = OmegaConf.create(source.model_dump(mode="json")) if isinstance(source, Run) else _read(source)
+    base = _values_of(source, preset)
     if preset and any(one.startswith("model.init_from=") for one in overrides):
-        for name in SHAPE:
-            base.get("model", {}).pop(name, None)
+        base = {**base, "model": {name: value for name, value in base["model"].items() if name not in SHAPE}}
     with one_sentence(f"the overrides {' '.join(overrides)}"):
         for override in overrides:
             check_size(override.partition("=")[2], short_text(override))
         changes = OmegaConf.from_dotlist(list(overrides))
+        if isinstance(base, dict) and not any("${" in one for one in overrides):
+            return _laid_over(base, OmegaConf.to_container(changes))
         return OmegaConf.to_container(OmegaConf.unsafe_merge(base, changes), resolve=True)  # both are used only here
+
+
+def _values_of(source: Run | str | Path | None, preset: bool) -> Any:
+    """Return values in which nothing is left to resolve as a dict, and those of a file as OmegaConf reads them."""
+    if preset:
+        return _preset(str(source))
+    return source.model_dump(mode="json") if isinstance(source, Run) else _read(source)
+
+
+def _laid_over(base: dict[str, Any], changes: Any) -> dict[str, Any]:
+    """Return nested values with changes, as OmegaConf merges them in five times the time."""
+    inside = {
+        key: _laid_over(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+        for key, value in changes.items()
+    }
+    return base | inside
 
 
 @cache
