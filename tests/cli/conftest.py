@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner
+import typer.testing
 
 from assay.cli.main import app
 from assay.config import Home
@@ -18,6 +19,9 @@ from support.children import Fake
 
 if TYPE_CHECKING:
     from support.trained import Trained
+
+# The parser of all verbs takes longer to build than many a verb takes to answer.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 TINY = (
     "model.n_layer=1",
@@ -87,7 +91,7 @@ def trained(home: Home, tmp_path: Path) -> "Trained":
 @pytest.fixture
 def assay(home: Home) -> Assay:
     def say(*words: str, answer: str | None = None) -> Said:
-        result = CliRunner().invoke(app, list(words), input=answer)
+        result = typer.testing.CliRunner().invoke(app, list(words), input=answer)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return Said(result.exit_code, result.stdout, result.stderr)
 
