@@ -58,5 +58,12 @@ def found(row: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     hooks.begin(LOADED, absent_device(DEVICE))
+    # Else each row would import them, which takes longer than most traces.
+    import torch._dynamo
+
+    import assay.fake.traced_step
+    from assay.optimizations import catalogue
+
+    catalogue()
     for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines():
         print(json.dumps(absent_steps.in_fork(json.loads(line), found)), flush=True)
