@@ -4,14 +4,17 @@ import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from assay.api import configure, plan
+from assay.cli.main import app
 from assay.hardware import Machine
 from assay.hardware.devices import DEVICES
 from assay.optimizations import check, mesh_of
@@ -164,6 +167,33 @@ def test_every_command_is_possible(command: str) -> None:
         run = configure(plain[0], [*plain[1:], *ranks], stack)
         check(run, LARGE)
         assert mesh_of(run).size in (1, run.ranks)
+
+
+WALK = program("walk")
+AT_ONCE = ("assay study plan ", "assay plan ", "assay inference ", "assay cost ", "assay schema")
+"""Beginnings of commands that train nothing and time nothing."""
+
+
+def answers(page: Path) -> Iterator[Any]:
+    """Yield the blocks of a page whose commands answer at once, and of which the page says what is printed."""
+    for block in WALK.blocks(page.read_text(encoding="utf-8")):
+        if block.says and block.commands and all(one.startswith(AT_ONCE) for one in block.commands):
+            yield block
+
+
+@pytest.mark.parametrize("page", [one for one in WALK.PAGES if any(answers(one))], ids=lambda page: page.stem)
+def test_an_answer_says_what_its_page_promises(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "160")
+    for block in WALK.blocks(page.read_text(encoding="utf-8")):
+        if "file" in block.notes:
+            Path(block.notes["file"]).write_text(block.text, encoding="utf-8")
+    for block in answers(page):
+        said = [CliRunner().invoke(app, shlex.split(one)[1:]) for one in block.commands]
+        assert [one.exit_code for one in said] == [block.exits] * len(said)
+        output = "".join(one.output for one in said)
+        assert [phrase for phrase in block.says if phrase not in output] == []
 
 
 def broken(page: str, folder: Path) -> list[str]:
