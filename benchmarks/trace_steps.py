@@ -61,7 +61,7 @@ if __name__ == "__main__":
     # Else each row would import them, which takes longer than most traces.
     import torch._dynamo
 
-    import assay.fake.traced_step
+    import assay.fake.traced_step  # noqa: F401
     from assay.optimizations import catalogue
 
     catalogue()
