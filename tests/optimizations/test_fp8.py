@@ -13,6 +13,7 @@ from assay.hardware import Accelerator, Machine
 from assay.instruments.memory.memory_pass import live_tensor_bytes, memory_pass
 from assay.optimizations import Conflict, Unavailable, Unpredicted, fp8, resolve
 from assay.records.trace import Float8Product, Phase, TracedOperation
+from assay.step import float8_products
 from assay.training.loop import train_step
 from support.runs import SHAPE, run_with, specs_of
 from support.steps import build_step, losses, traced
@@ -169,19 +170,4 @@ def test_a_processor_with_amx_multiplies_as_others_do(monkeypatch: pytest.Monkey
     before = losses(run_with(FP8))
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     assert losses(run_with(FP8)) == before
-    assert fp8._avoid_onednn.cache_info().currsize == 1
-
-
-def test_onednn_is_off_during_a_product_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    class Kernel:
-        def call_boxed(self, *_: object, **__: object) -> torch.Tensor:
-            seen.append(torch._C._get_mkldnn_enabled())
-            raise RuntimeError("shapes do not match")
-
-    monkeypatch.setattr(torch.library, "get_kernel", lambda operator, key: Kernel())
-    with pytest.raises(RuntimeError, match="shapes"):
-        fp8._without_onednn(torch.ops.aten._scaled_mm.default)(None)
-    assert seen == [False]
-    assert torch._C._get_mkldnn_enabled()
+    assert float8_products._avoid_onednn.cache_info().currsize == 1

@@ -8,10 +8,8 @@ them. A CPU without float8 products multiplies float32 copies instead: its round
 time is not. With `compile`, the memory of a step is not predicted.
 """
 
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,9 +21,7 @@ from assay.records.trace import Trace
 from assay.reference.expected import Expected, Rounding, lossy
 
 if TYPE_CHECKING:
-    from torch import DispatchKeySet, Tensor
-    from torch._ops import OpOverload
-    from torch.library import Library
+    from torch import Tensor
     from torch.nn import Module
 
     from assay.cost import Cost
@@ -113,9 +109,10 @@ class Fp8(Optimization):
         import torch
 
         from assay.optimizers.quiet import importing_torchao
+        from assay.step.float8_products import widen_products
 
-        if program.device.type == "cpu" and torch.cpu._is_amx_tile_supported():
-            _avoid_onednn()
+        if program.device.type == "cpu":
+            widen_products()
         with importing_torchao():
             from torchao.float8 import convert_to_float8_training
             from torchao.float8.float8_linear import Float8Linear
@@ -174,40 +171,3 @@ def _narrow(layer: "Module", given: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]
     import torch
 
     return tuple(one.to(torch.bfloat16) for one in given)
-
-
-@cache
-def _avoid_onednn() -> "Library":
-    """Multiply in float8 by float32 copies for the rest of this process, as torch does on processors without AMX.
-
-    With AMX, torch hands these products to oneDNN. Where the processor has no instructions for float8, oneDNN runs a
-    plain loop: 180 ms for 512 × 64 by 64 × 192 numbers, and 0.6 ms by copies (torch 2.13, a Xeon). Below the
-    instruction sets of AMX (`ONEDNN_MAX_CPU_ISA=AVX2`), it has no such product and fails.
-    """
-    import torch
-
-    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="(?s).*may also be overridden", category=UserWarning)
-        for name in ("default", "out"):
-            operator = getattr(torch.ops.aten._scaled_mm, name)
-            library.impl(operator, _without_onednn(operator), "CPU", with_keyset=True)  # type: ignore[no-untyped-call]
-    return library
-
-
-def _without_onednn(operator: "OpOverload") -> "Callable[..., Tensor]":
-    """Return an operator's own kernel, which oneDNN is off for."""
-    import torch
-
-    kernel = torch.library.get_kernel(operator, "CPU")
-
-    def product(keys: "DispatchKeySet", *factors: object, **named: object) -> "Tensor":
-        before = torch._C._get_mkldnn_enabled()
-        torch._C._set_mkldnn_enabled(False)
-        try:
-            result: Tensor = kernel.call_boxed(keys, *factors, **named)
-            return result
-        finally:
-            torch._C._set_mkldnn_enabled(before)
-
-    return product

@@ -37,6 +37,7 @@ from assay.hardware import Rates
 from assay.hardware.links import Link
 from assay.instruments.rates.timed_operators import OthersShare, measure_operators, repeat_trial
 from assay.step.device_queue import mark, seconds_between
+from assay.step.float8_products import widen_products
 
 _RANKS, _STEPS = 2, 2
 _SMALL, _LARGE = 8, 2**24
@@ -169,6 +170,7 @@ def _matmul_rate(device: str, dtype: str, seconds: float) -> _Rate | None:
 def _products(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], object]]:
     if left.dtype.itemsize == 1:  # the float8 kernel needs scales, and takes the right factor only transposed
         scale = torch.ones((), device=left.device)
+        widen_products()
         return [lambda: torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16)]
     out = torch.empty_like(left)
     return [lambda: torch.mm(left, right, out=out), lambda: torch.mm(left, right.t(), out=out)]
