@@ -213,10 +213,15 @@ def test_caution_spares_what_the_step_moves_away_from_zero(name: str) -> None:
     undecayed, found = after(PEERS[name](still), 1), after(cautious(PEERS[name](decaying)), 1)
     for key, start in before.items():
         update_of = start - undecayed[key]
-        wanted = undecayed[key] - rate * decay * start * (update_of * start >= 0) * (start.ndim > 1)
-        known = update_of != 0  # An update below the rounding of its weight has a sign that nobody sees.
-        assert known.float().mean() > 0.99
-        torch.testing.assert_close(found[key][known], wanted[known], rtol=1e-5, atol=1e-6)
+        decayed = undecayed[key] - rate * decay * start * (start.ndim > 1)
+        # An update below the rounding of its weight has a sign that nobody sees, so either result is right.
+        nearest = torch.where(
+            (found[key] - decayed).abs() < (found[key] - undecayed[key]).abs(), decayed, undecayed[key]
+        )
+        wanted = torch.where(update_of * start > 0, decayed, undecayed[key])
+        unknown = update_of == 0
+        assert unknown.float().mean() < 0.01
+        torch.testing.assert_close(found[key], torch.where(unknown, nearest, wanted), rtol=1e-5, atol=1e-6)
 
 
 def test_a_zero_update_decays_and_no_tiny_product_is_rounded_to_zero() -> None:
