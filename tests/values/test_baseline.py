@@ -1,26 +1,71 @@
-"""The baseline at rounded weights: how far rounding alone moves a loss of a user's own."""
+"""The baseline at given weights: its loss alone, and how far rounding moves a loss of a user's own."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module, Tanh
+from torch.nn import Dropout, Linear, Module, Tanh
 
+from assay.config import Spec
+from assay.config.run import ResolvedRun
+from assay.optimizations import resolve_run
 from assay.optimizations.stack import expected_of
 from assay.reference.expected import Rounding
 from assay.values.baseline import Reference
 from assay.values.masks import Noise
+from support.runs import SHAPE, run_with
 from support.steps import CPU
 from values.recording import RandomData, own_run
 
 DRAWS = 400
 
 
+def reference_of(run: ResolvedRun, dtype: torch.dtype) -> Reference:
+    return Reference(run, expected_of(run), RandomData(run), CPU, dtype, 0.0)  # type: ignore[arg-type]
+
+
+def preset_run(*specs: Spec, dropout: float) -> ResolvedRun:
+    return resolve_run(run_with(*specs, model=SHAPE.model_copy(update={"dropout": dropout})))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_loss_alone_is_that_of_a_step(dropout: float, dtype: torch.dtype) -> None:
+    run = preset_run(dropout=dropout)
+    reference, noise = reference_of(run, dtype), Noise({"cpu": torch.get_rng_state()})
+    ids = torch.randint(run.model.vocabulary, (4, run.model.context_length))
+    weights = reference_of(run, torch.float32).weights()
+    given = weights, [(ids[:2], ids[:2].roll(-1, 1)), (ids[2:], ids[2:].roll(-1, 1))], noise
+    alone = reference.loss_at(*given)
+    assert alone == reference.at(*given).loss
+    assert (reference.at(*given, dropout=False).loss == alone) is (dropout == 0)
+    assert reference.loss_at(*given, dropout=False) == reference.at(*given, dropout=False).loss
+
+
+def test_the_loss_of_a_users_own_is_divided_by_what_it_counts(tmp_path: Path) -> None:
+    reference, noise = reference_of(own_run(tmp_path), torch.float32), Noise({"cpu": torch.get_rng_state()})
+    inputs = torch.randn(8, 4)
+    given = reference.weights(), [(inputs, inputs[:, :2].sin())], noise
+    assert reference.loss_at(*given) == reference.at(*given).loss
+
+
+def test_a_module_that_returns_what_it_is_given_rounds_nothing() -> None:
+    run = preset_run(Spec(name="bf16_mixed"), dropout=0.0)
+    reference, noise = reference_of(run, torch.float32), Noise({"cpu": torch.get_rng_state()})
+    ids = torch.randint(run.model.vocabulary, (4, run.model.context_length))
+    given = reference.weights(), [(ids, ids.roll(-1, 1))], noise
+    found = reference.rounded_at(*given, Rounding(dtype="bfloat16")).spread
+    idle = [one for part in reference._step.parts for one in part.modules() if isinstance(one, Dropout)]
+    assert idle
+    for one in idle:
+        one.forward = lambda given: given.clone()  # type: ignore[method-assign]
+    assert reference.rounded_at(*given, Rounding(dtype="bfloat16")).spread > 1.01 * found
+
+
 def test_the_spread_is_that_of_rounding_errors_whose_signs_are_drawn(tmp_path: Path) -> None:
     run = own_run(tmp_path, "bf16_mixed")
-    expected = expected_of(run)
-    truth = Reference(run, expected, RandomData(run), CPU, torch.float64, 0.0)  # type: ignore[arg-type]
+    truth = reference_of(run, torch.float64)
     weights, noise = truth.weights(), Noise({"cpu": torch.get_rng_state()})
     generator = torch.Generator().manual_seed(0)
     weights = {

@@ -59,6 +59,8 @@ STACKS = [
     "cautious_decay",
     "muon",
     "muon+cautious_decay",
+    "bf16_full",
+    "fp16_full",
 ]
 
 
@@ -82,7 +84,7 @@ def _hold_against_single_ones(recorded: Recorded, run: ResolvedRun, monkeypatch:
         assert joined[place].used == pytest.approx(one.used, rel=1e-6, abs=1e-9), place
 
 
-@pytest.mark.parametrize("stack", ["", "lion"])
+@pytest.mark.parametrize("stack", ["", "lion", "bf16_full"])
 @pytest.mark.parametrize("kind", ["weight", "gradient", "state"])
 def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, stack: str

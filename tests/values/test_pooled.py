@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.reference.expected import IN_BFLOAT16
-from assay.values.pooled import Pooled, group_of
+from assay.values.pooled import SHARES, Pooled, _smallest, group_of
 
 NAMES = tuple(f"blocks.{layer}.mlp.{part}.weight" for layer in (0, 1) for part in ("up", "down"))
 ERROR = 0.005
@@ -54,6 +54,22 @@ def test_a_wrong_scale_of_one_percent_is_seen_and_is_no_residual() -> None:
 
 def test_small_elements_that_are_lost_are_seen() -> None:
     assert {"scale of the smallest 10% of MLPs", "scale of the smallest 1% of MLPs"} <= failed(without_smallest)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_of_small_elements_are_those_of_sorted_ones(seed: int) -> None:
+    generator, least = torch.Generator().manual_seed(seed), 0.05
+    truth, found, rounded = torch.randn(3, 40, 50, generator=generator, dtype=torch.float64)
+    kept = list(zip(*(one.flatten().tolist() for one in (truth, found, rounded)), strict=True))
+    kept = sorted((one for one in kept if abs(one[0]) > least), key=lambda one: abs(one[0]))
+    weight = truth.numel() / sum(x * x for x in truth.flatten().tolist())
+    for share, sums in zip(SHARES, _smallest(found, truth, [rounded], least), strict=True):
+        chosen = kept[: int(share * len(kept))]
+        assert sums is not None
+        assert sums.truth == pytest.approx(weight * sum(x * x for x, _, _ in chosen))
+        assert sums.found == pytest.approx(weight * sum(y * x for x, y, _ in chosen))
+        assert sums.rounded == pytest.approx((weight * sum(r * x for x, _, r in chosen),))
+        assert sums.variance == pytest.approx(weight**2 * sum(((r - x) * x) ** 2 for x, _, r in chosen))
 
 
 def test_noise_beyond_that_of_rounding_is_seen() -> None:

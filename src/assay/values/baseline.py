@@ -21,11 +21,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
+from assay.model.loss import Count
 from assay.model.moe import MixtureMLP
 from assay.reference.expected import Expected, Rounding
-from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Step
+from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Program, Step
 from assay.training.build import baseline, build
+from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
+from assay.training.step_record import StepRecord
 from assay.values.by_rows import compute_by_documents, rows_at_once
 from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
@@ -134,6 +137,7 @@ class Reference:
         """Processor time in which steps were computed."""
         self._optimizer: _Catcher | None = None
         self._step: Step = build(replace(program, optimizer=self._catch))
+        self._modules = [module for part in self._step.parts for module in part.modules()]
 
     def _catch(self, parameters: NamedParameters) -> OptimizerLike:
         self._optimizer = _Catcher(parameters)
@@ -173,18 +177,10 @@ class Reference:
         """
         began = processor_seconds(self.device)
         self._set(weights, buffers or {}, noise)
-        if self._optimizer is not None:
-            self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
-        for part in self._step.parts:
-            part.train(dropout)
-            for module in part.modules():
-                if isinstance(module, _BatchNorm):
-                    module.train(dropout or batch_statistics)
-        program = replace(self._step.program, batches=lambda step, share: batches)
+        program = self._step.program
         if rounding is not None:
             program = replace(program, gradients=partial(self._rounded_gradients, rounding))
-        with given_masks(noise.masks if dropout else None):
-            record = train_step(replace(self._step, program=program), 0)
+        record = self._taken(program, batches, noise, dropout, dropout or batch_statistics)
         caught = self._optimizer.caught if self._optimizer is not None else {}
         found, log_norm = caught, record.log_gradient_norm
         if self._adapters is not None and caught:
@@ -193,6 +189,38 @@ class Reference:
         gradients = _clipped(found, self._clip) if self._clips else found
         self.seconds += processor_seconds(self.device) - began
         return Computed(record.loss, gradients, log_norm)
+
+    def loss_at(
+        self,
+        weights: Mapping[str, Tensor],
+        batches: Sequence[tuple[Tensor, Tensor]],
+        noise: Noise,
+        *,
+        dropout: bool = True,
+    ) -> float:
+        """Like `at`, but without a backward: return the loss alone."""
+        self._set(weights, {}, noise)
+        program = replace(self._step.program, gradients=_losses, update=_no_update)
+        return self._taken(program, batches, noise, dropout, dropout).loss
+
+    def _taken(
+        self,
+        program: Program,
+        batches: Sequence[tuple[Tensor, Tensor]],
+        noise: Noise,
+        dropout: bool,
+        batch_statistics: bool,
+    ) -> StepRecord:
+        """Take a step of a variant of the program."""
+        if self._optimizer is not None:
+            self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
+        for module in self._modules:
+            trains = batch_statistics if isinstance(module, _BatchNorm) else dropout
+            if module.training is not trains:  # it takes as long to set as a small operation
+                module.training = trains
+        program = replace(program, batches=lambda step, share: batches)
+        with given_masks(noise.masks if dropout else None):
+            return train_step(replace(self._step, program=program), 0)
 
     def disturbed_at(
         self,
@@ -269,6 +297,24 @@ class Reference:
             loss = self._step.program.gradients(step, micro_batches, tokens)
         round_in_place([one.grad for _, one in step.named_parameters() if one.grad is not None], rounding)
         return loss
+
+
+def _losses(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
+    """Run the forward of every micro-batch → the summed loss of all."""
+    tally, summed = step.program.figures.tally, torch.zeros((), device=step.program.device)
+    counted: Count = 0
+    with torch.no_grad():
+        for one in micro_batches:
+            summed = summed + summed_loss(step, one)
+            counted = counted + (0 if tally is None else tally.last)
+    if tally is not None:
+        tally.step = counted
+    return summed
+
+
+def _no_update(step: Step) -> Tensor:
+    """Return 1 as the norm of no gradients."""
+    return torch.ones((), device=step.program.device)
 
 
 class References:
@@ -350,8 +396,9 @@ def _results_watched(step: Step, unit: float) -> Iterator[list[float]]:
     squares: list[float] = []
     typical = (_TYPICAL_ROUNDOFF * unit) ** 2
 
-    def watch(module: Module, arguments: object, result: object) -> None:
-        if isinstance(result, Tensor) and result.requires_grad:
+    def watch(module: Module, arguments: Sequence[object], result: object) -> None:
+        unchanged = bool(arguments) and result is arguments[0]  # as without dropout
+        if isinstance(result, Tensor) and result.requires_grad and not unchanged:
             found = result.detach()
             result.register_hook(lambda gradient: squares.append(typical * _square(gradient, found)))  # type: ignore[no-untyped-call]
 
@@ -388,11 +435,11 @@ def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:
     return {name: one * factor for name, one in gradients.items()}
 
 
-def baseline_failure(near: Computed, exact: Computed, expected: Expected) -> list[str]:
+def baseline_failure(near: float, exact: float, expected: Expected) -> list[str]:
     """Return a sentence if the float32 baseline's loss is too far from float64's.
 
     A mixture may route a token elsewhere in float64, so its baseline is not judged.
     """
-    if expected.model.n_expert is not None or abs(near.loss - exact.loss) <= _BASELINE_ERROR * abs(exact.loss):
+    if expected.model.n_expert is not None or abs(near - exact) <= _BASELINE_ERROR * abs(exact):
         return []
-    return [f"the float32 baseline itself is wrong: its loss is {near.loss:.6g}, and {exact.loss:.6g} in float64"]
+    return [f"the float32 baseline itself is wrong: its loss is {near:.6g}, and {exact:.6g} in float64"]

@@ -238,7 +238,7 @@ def update(
     wide = replayed.double()
     error, moved, size = _norm(found - wide), _norm(wide - before), _norm(replayed)
     spread = 0.0 if shaken is None else GRADIENT_RATIO * _norm(shaken - wide)
-    return update_of(step, name, error, moved, size, close, (0.2 if rounded else 2.0, found.dtype), spread)
+    return update_of(step, name, error, moved, size, close, found.dtype, rounded=rounded, spread=spread)
 
 
 def update_of(
@@ -248,14 +248,16 @@ def update_of(
     moved: float,
     size: float,
     close: Closeness,
-    roundoffs: tuple[float, torch.dtype] = (2.0, torch.float32),
+    dtype: torch.dtype,
+    *,
+    rounded: bool,
     spread: float = 0.0,
 ) -> Judged:
     """Judge an update by its norms: of its error, of the weight's movement, and of the weight after it.
 
-    The weight may be off by so many `roundoffs` of its dtype.
+    The weight may be off by two roundoffs of its `dtype`, and by a fifth of one if the replay `rounded` it.
     """
-    own = roundoffs[0] * unit_roundoff(roundoffs[1]) * size
+    own = (0.2 if rounded else 2.0) * unit_roundoff(dtype) * size
     relative = close.relative if close.kind == "lossy" else UPDATE_RATIO * unit_roundoff(torch.float32)
     scale, bound = moved or 1.0, own + relative * moved + spread
     return Judged("update", name, step, error / scale, over(error, bound), max(0.0, error - own) / scale)

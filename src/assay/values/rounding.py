@@ -67,14 +67,15 @@ def round_to(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     scale = _scale(tensor, dtype)
     if scale == 1.0:
         return tensor.to(dtype).to(tensor.dtype)
-    return (tensor * scale).to(dtype).to(tensor.dtype) / scale
+    return (tensor * scale).to(dtype).to(tensor.dtype).mul_(1 / scale)
 
 
 def _scale(tensor: Tensor, dtype: torch.dtype) -> float:
     """Return a power of two that brings the largest element near the largest number of `dtype`."""
     if dtype is torch.bfloat16:  # as wide a range as float32's
         return 1.0
-    largest = float(tensor.abs().max())
+    lowest, highest = torch.aminmax(tensor)
+    largest = float(torch.maximum(highest, -lowest))
     if not largest or not math.isfinite(largest):
         return 1.0
     exponent = math.floor(math.log2(torch.finfo(dtype).max)) - _ROOM - math.frexp(largest)[1]

@@ -376,16 +376,16 @@ def _joined_updates(
     Lossy updates that pass are added to `parts`.
     """
     rule = expected.rule
-    if not steps or rule.rounds_state or rule.rounds_weight:
+    if not steps or rule.rounds_state:
         return {}
     kinds: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name in names:
         weight = steps[0].before[name]
-        small = weight.numel() <= _LARGEST and weight.dtype is torch.float32
+        small = weight.numel() <= _LARGEST and (rule.rounds_weight or weight.dtype is torch.float32)
         if small and rule.by_element(name, weight) and all(name in step.gradients for step in steps):
-            kinds[weight.ndim >= 2, rule.rate_factor(name)].append(name)
+            kinds[weight.ndim >= 2, rule.rate_factor(name), weight.dtype].append(name)
     judged: dict[str, list[Judged]] = {}
-    for (matrices, _), members in kinds.items():
+    for (matrices, *_), members in kinds.items():
         joined = _Joined(members, [steps[0].before[name].shape for name in members], bool(matrices))
         found, sums = joined.judged(steps, states, expected, parts)
         passed = {name: own for name, own in found.items() if not any(one.failed for one in own)}
@@ -424,7 +424,11 @@ class _Joined:
             pairs = [(moments[key].double() - state[key].double(), state[key]) for key in keys]
             norms = self._norms(after - replayed, replayed - before, replayed, *(one for pair in pairs for one in pair))
             for name, (error, moved, size, *others) in zip(self.names, norms, strict=True):
-                found[name].append(nearness.update_of(step.index, name, error, moved, size, expected.updates))
+                found[name].append(
+                    nearness.update_of(
+                        step.index, name, error, moved, size, expected.updates, after.dtype, rounded=rule.rounds_weight
+                    )
+                )
                 for place, key in enumerate(keys):
                     off, whole = others[2 * place : 2 * place + 2]
                     coarse = _is_coarse(rule, before.dtype, key)

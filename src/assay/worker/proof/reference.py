@@ -29,11 +29,13 @@ def main(place: str) -> int:
     answers = take_standard_output()
     import torch._dynamo  # noqa: F401 (as the run does; else it would be imported after the word)
 
+    from assay.instruments.memory.resident_memory import keep_freed_memory
     from assay.store.run_folder import RunFolder
 
     folder = RunFolder(place)
     checker = _checker(folder)
     checker.prepare()
+    keep_freed_memory()  # steps that round then need not map freed memory anew
     while part := sys.stdin.buffer.readline().decode().strip():
         record = folder.path / "values" / part
         (record / ANSWER).write_text(_answer(checker, record).model_dump_json())
