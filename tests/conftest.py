@@ -31,7 +31,7 @@ _MANY_MODULES = 50
 _LONGEST = ("worker", "parallel", "optimizations", "estimator")
 """Folders with the longest files: they begin first, so that no process is left with one of them at the end."""
 
-pytest_plugins = ["support.children", "support.corpora", "support.forked"]
+pytest_plugins = ["support.children", "support.corpora", "support.figures", "support.forked"]
 
 SHARED_FILES = Path(__file__).parents[2] / "shared" / "data"
 

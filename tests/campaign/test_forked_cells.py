@@ -2,8 +2,8 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,10 +14,10 @@ from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
-from campaign.killing import GONE_SECONDS, assay
+from campaign.killing import GONE_SECONDS
 from campaign.studies import recorded
 from support.advice import RATES as CPU_RATES
-from support.faults import until
+from support.faults import Forked, command, until
 
 RATES = tuple(f"{number}e-3" for number in range(2, 5))
 STUDY = """
@@ -45,7 +45,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, file: str) -> dict[str, object]:
     """The contents of the study that nothing happened to."""
-    home = tmp_path_factory.mktemp("whole")
+    home = tmp_path_factory.mktemp("whole") / "home"
     assert begun(home, file).wait() == 0
     return contents(recorded(Home(home)))
 
@@ -63,28 +63,36 @@ def contents(record: ComparisonRecord) -> dict[str, object]:
     }
 
 
-def begun(home: Path, file: str) -> "subprocess.Popen[str]":
-    """Start the study in a home that knows the rates of this machine, which would take long to measure."""
+def begun(home: Path, file: str) -> Forked:
+    """Start the study in a home that knows the rates of this machine, which would take long to measure.
+
+    Its server and its cells are programs of their own, as always.
+    """
     place = Home(home).ready()
     rates_file(place).write_bytes(with_rates(rates_file(place), detect(), {"cpu": CPU_RATES}, 1))
-    return assay(home, "study", "run", file, "--loss-only", start=subprocess.Popen)
+    return command(home, "study", "run", file, "--loss-only")
 
 
 @pytest.fixture
-def under_way(tmp_path: Path, file: str) -> Iterator["subprocess.Popen[str]"]:
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def under_way(home: Path, file: str) -> Iterator[Forked]:
     """A study with a finished cell and others to come."""
-    with begun(tmp_path, file) as process:
-        until(lambda: finished(tmp_path) > 0, "no cell was finished", PATIENCE_SECONDS)
-        assert process.poll() is None
-        yield process
-        process.kill()
+    process = begun(home, file)
+    until(lambda: finished(home) > 0, "no cell was finished", PATIENCE_SECONDS)
+    yield process
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
 
 
 def finished(home: Path) -> int:
     return len(list(home.glob("runs/*/result.json")))
 
 
-def server_of(process: "subprocess.Popen[str]") -> psutil.Process:
+def server_of(process: Forked) -> psutil.Process:
     """The fork server of a study; its cells are its own children."""
     (found,) = (
         one for one in psutil.Process(process.pid).children() if "assay.worker.processes.fork_server" in one.cmdline()
@@ -92,64 +100,54 @@ def server_of(process: "subprocess.Popen[str]") -> psutil.Process:
     return found
 
 
-def test_a_study_without_its_server_goes_on(
-    tmp_path: Path, under_way: "subprocess.Popen[str]", whole: dict[str, object]
-) -> None:
+def test_a_study_without_its_server_goes_on(home: Path, under_way: Forked, whole: dict[str, object]) -> None:
     server_of(under_way).kill()
-    under_way.communicate(timeout=PATIENCE_SECONDS)
-    assert under_way.returncode == 0
-    record = recorded(Home(tmp_path))
+    assert under_way.wait() == 0
+    record = recorded(Home(home))
     assert record.ending is StudyEnding.COMPLETE
     assert contents(record) == whole
     assert {one.forked for one in record.cells} == {True, False}
 
 
-def test_a_killed_cell_is_the_only_one_that_is_lost(
-    tmp_path: Path, under_way: "subprocess.Popen[str]", whole: dict[str, object]
-) -> None:
+def test_a_killed_cell_is_the_only_one_that_is_lost(home: Path, under_way: Forked, whole: dict[str, object]) -> None:
     server = server_of(under_way)
     until(lambda: bool(server.children()), "no cell runs", PATIENCE_SECONDS)
     server.children()[-1].kill()
-    under_way.communicate(timeout=PATIENCE_SECONDS)
-    cells = recorded(Home(tmp_path)).cells
+    under_way.wait()
+    cells = recorded(Home(home)).cells
     assert len(cells) == len(whole)
     lost = [one for one in cells if one.result.status is not Status.DONE]
     assert [one.result.status for one in lost] in ([], [Status.KILLED])  # it may have ended before
-    resumed = assay(tmp_path, "study", "resume", "last", "--mode", "retry-failed")
-    resumed.communicate(timeout=PATIENCE_SECONDS)
-    assert contents(recorded(Home(tmp_path))) == whole
+    command(home, "study", "resume", "last", "--mode", "retry-failed").wait()
+    assert contents(recorded(Home(home))) == whole
 
 
 def test_nothing_outlives_a_killed_coordinator_and_no_finished_cell_runs_again(
-    tmp_path: Path, under_way: "subprocess.Popen[str]", whole: dict[str, object]
+    home: Path, under_way: Forked, whole: dict[str, object]
 ) -> None:
     others = psutil.Process(under_way.pid).children(recursive=True)
     os.kill(under_way.pid, signal.SIGKILL)
     under_way.wait()
     _, left = psutil.wait_procs(others, timeout=GONE_SECONDS)
     assert not [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
-    before = {path.parent.name for path in tmp_path.glob("runs/*/result.json")}
-    resumed = assay(tmp_path, "study", "resume", "last")
-    resumed.communicate(timeout=PATIENCE_SECONDS)
-    assert resumed.returncode == 0
-    record = recorded(Home(tmp_path))
+    before = {path.parent.name for path in home.glob("runs/*/result.json")}
+    assert command(home, "study", "resume", "last").wait() == 0
+    record = recorded(Home(home))
     assert contents(record) == whole
     assert before <= {one.result.run for one in record.cells}
 
 
 @pytest.mark.slow
-def test_cells_run_again_if_their_text_has_changed(tmp_path: Path) -> None:
-    text, study, home = tmp_path / "text.txt", tmp_path / "rates.yaml", tmp_path / "home"
+def test_cells_run_again_if_their_text_has_changed(tmp_path: Path, home: Path) -> None:
+    text, study = tmp_path / "text.txt", tmp_path / "rates.yaml"
     text.write_text("To be, or not to be, that is the question.\n" * 200)
     study.write_text(STUDY.format(text=text, rates=", ".join(RATES[:2])))
-    assert begun(home, str(study)).wait(PATIENCE_SECONDS) == 0
+    assert begun(home, str(study)).wait() == 0
     first = {one.cell.name: one.result.run for one in recorded(Home(home)).cells}
-    same = assay(home, "study", "resume", "last")
-    assert same.wait(PATIENCE_SECONDS) == 0
+    assert command(home, "study", "resume", "last").wait() == 0
     assert {one.cell.name: one.result.run for one in recorded(Home(home)).cells} == first
     text.write_text("Whether 'tis nobler in the mind to suffer\n" * 200)
-    changed = assay(home, "study", "resume", "last")
-    assert changed.wait(PATIENCE_SECONDS) == 0
+    assert command(home, "study", "resume", "last").wait() == 0
     second = {one.cell.name: one.result.run for one in recorded(Home(home)).cells}
     assert second.keys() == first.keys()
     assert not set(second.values()) & set(first.values())

@@ -33,6 +33,11 @@ TINY = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _figures_are_not_drawn(undrawn: None) -> None:
+    """What a verb says and writes is tested here, and its figures in `tests/report`."""
+
+
 @dataclass
 class Said:
     """What a command answered."""

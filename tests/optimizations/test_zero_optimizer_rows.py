@@ -1,55 +1,55 @@
 """Which part of a weight each rank updates, on three ranks, of weights whose rows three does not divide."""
 
-import json
-import subprocess
-import sys
 from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
-_SHAPES = ((61, 5), (57, 7), (4, 9), (2, 3), (1, 1))
-_RANKS = f"""
-import json, os
 import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from assay.optimizations.zero_optimizer.step import _part, _piece
 from assay.parallel.dtensor import shard_like
+from support.ranks import Case, compute
+from support.ranks.fake_group import of_each
 
-def look(shape, mesh, place):
+_SHAPES = ((61, 5), (57, 7), (4, 9), (2, 3), (1, 1))
+
+
+def test_three_ranks_update_every_element_once(tmp_path: Path) -> None:
+    (found,) = compute([{"run": {"ranks": 1}, "answered_by": f"{__name__}:answer"}], tmp_path)
+    seen = [one for ranks in found["ranks"] for one in ranks]
+    assert len(seen) == (3 + 2 * 6) * len(_SHAPES)
+    assert [name for name, right, _, _ in seen if not right] == [], "a rank has other rows than torch gives it"
+    assert [name for name, _, shared, _ in seen if not shared] == [], "an update of the piece must change the weight"
+    updated: defaultdict[str, list[float]] = defaultdict(list)
+    for name, _, _, held in seen:
+        updated[name] += held
+    assert len(updated) == 3 * len(_SHAPES)
+    for name, elements in updated.items():
+        assert sorted(elements) == [float(one) for one in range(len(elements))], name
+    assert {len(elements) for elements in updated.values()} == {rows * columns for rows, columns in _SHAPES}
+
+
+def answer(case: Case) -> dict[str, Any]:
+    return {"ranks": [one for tensor in (1, 2) for one in of_each(3 * tensor, lambda tensor=tensor: _looked(tensor))]}
+
+
+def _looked(tensor: int) -> list[tuple[str, bool, bool, list[float]]]:
+    """Of each weight: its name, whether a rank has the right rows, whether it shares them, and the rows."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+
+    mesh = init_device_mesh("cpu", (3, tensor), mesh_dim_names=("dp", "tp"))
+    places = (Replicate(),) if tensor == 1 else (Shard(0), Shard(1))
+    return [_look(shape, mesh, place) for shape in _SHAPES for place in places]
+
+
+def _look(shape: tuple[int, int], mesh: Any, place: Any) -> tuple[str, bool, bool, list[float]]:
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
     whole = torch.arange(shape[0] * shape[1], dtype=torch.float32).view(shape)
     weight = torch.nn.Parameter(distribute_tensor(whole, mesh, [Replicate(), place], src_data_rank=None))
     piece = _piece(weight)
     held, gradient = piece.to_local(), _part(weight.detach() * 2, piece.placements).to_local()
     right = torch.equal(held, shard_like(piece, whole)) and torch.equal(gradient, 2 * held)
     shared = held.untyped_storage().data_ptr() == weight.to_local().untyped_storage().data_ptr()
-    print(json.dumps([f"{{shape}} {{place}}", right, shared or not held.numel(), held.flatten().tolist()]), flush=True)
-
-for tensor, places in ((1, (Replicate(),)), (2, (Shard(0), Shard(1)))):
-    for rank in range(3 * tensor):  # in forks, because torch keeps what it knows of a mesh
-        if os.fork() == 0:
-            dist.init_process_group("fake", rank=rank, world_size=3 * tensor, store=FakeStore())
-            mesh = init_device_mesh("cpu", (3, tensor), mesh_dim_names=("dp", "tp"))
-            for shape in {_SHAPES}:
-                for place in places:
-                    look(shape, mesh, place)
-            os._exit(0)
-        os.wait()
-"""
-
-
-def test_three_ranks_update_every_element_once() -> None:
-    done = subprocess.run([sys.executable, "-c", _RANKS], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(ranks) == (3 + 2 * 6) * len(_SHAPES), done.stderr
-    assert [name for name, right, _, _ in ranks if not right] == [], "a rank has other rows than torch gives it"
-    assert [name for name, _, shared, _ in ranks if not shared] == [], "an update of the piece must change the weight"
-    updated: defaultdict[str, list[float]] = defaultdict(list)
-    for name, _, _, held in ranks:
-        updated[name] += held
-    assert len(updated) == 3 * len(_SHAPES)
-    for name, elements in updated.items():
-        assert sorted(elements) == [float(one) for one in range(len(elements))], name
-    assert {len(elements) for elements in updated.values()} == {rows * columns for rows, columns in _SHAPES}
+    return f"{shape} {place}", right, shared or not held.numel(), held.flatten().tolist()

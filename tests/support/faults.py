@@ -14,11 +14,14 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
+
+from assay.studies.kinds import kinds
 
 Fault = Callable[[str], None]
 """What happens in the place of a change; it receives the kind of the change."""
@@ -95,6 +98,8 @@ def command(home: Path, *words: str, fault: Callable[[], None] = lambda: None) -
     What it prints goes into a file that is named after the second word.
     """
 
+    _import_what_commands_need()
+
     def work() -> int:
         from assay.cli.main import main
 
@@ -105,6 +110,13 @@ def command(home: Path, *words: str, fault: Callable[[], None] = lambda: None) -
         return 0
 
     return Forked(work, home.with_name(f"{home.name}-{words[1]}.said"))
+
+
+def _import_what_commands_need() -> None:
+    """Import what every study would load after its fork, which takes a second or two."""
+    for name in ("matplotlib.figure", "pandas", "pyarrow", "scipy.special", "omegaconf", "assay.worker.session"):
+        import_module(name)
+    kinds()
 
 
 def _be(work: Callable[[], int], output: Path) -> NoReturn:

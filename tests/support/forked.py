@@ -46,6 +46,7 @@ def fork_children(patch: pytest.MonkeyPatch) -> None:
 
 
 def _import_what_runs_need() -> None:
+    import torch._dynamo
     import torch.distributed.checkpoint
     import torch.distributed.fsdp
     import torch.distributed.pipelining

@@ -62,10 +62,19 @@ def killing_the_other(step: int) -> api.Listener:
     return hear
 
 
-def killing_the_launcher(event: Event) -> None:
+def killing_the_launcher() -> api.Listener:
     """A listener that kills what started the ranks, with signal 9."""
-    if event["event"] == "step" and event["step"] == 5:
-        next(one for one in psutil.Process().children() if "assay.worker.processes.agent" in one.cmdline()).kill()
+    launchers: list[psutil.Process | None] = []
+
+    def hear(event: Event) -> None:
+        if event["event"] == "start":
+            launchers.append(psutil.Process(event["pid"]).parent())
+        if event["event"] == "step" and event["step"] == 5:
+            (launcher,) = launchers
+            assert launcher is not None
+            launcher.kill()
+
+    return hear
 
 
 def every_rank_is_on_record(result: RunResult) -> None:
@@ -121,10 +130,11 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     refused_it_keeps_what_it_had_trained(home, whole)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_killed_launcher_is_named(home: Home, text: str) -> None:
     endless = "training.steps=100000"
     killed = api.train(
-        "demo", *RUN, text, endless, optimizations="data_parallel", home=home, on_event=killing_the_launcher
+        "demo", *RUN, text, endless, optimizations="data_parallel", home=home, on_event=killing_the_launcher()
     )
     assert killed.status is Status.KILLED
     assert killed.reason is not None

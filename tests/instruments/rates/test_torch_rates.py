@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from assay.hardware import Rates
+from assay.hardware.links import Link
 from assay.instruments.rates import timed_operators, torch_rates
 from assay.instruments.rates.torch_rates import measure_link
 
@@ -100,11 +101,14 @@ def test_a_device_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_the_program_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_prints_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    link = Link(name="any", latency_seconds=1e-5, bandwidth_bytes=1e9, source="here")
+    monkeypatch.setattr(torch_rates, "measure_link", lambda: link)
     assert torch_rates.main(["cpu", "--seconds", "0.05"]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
-    assert Rates.model_validate_json(out).device == "cpu"
+    found = Rates.model_validate_json(out)
+    assert (found.device, found.link) == ("cpu", link)
 
 
 @pytest.mark.gpu

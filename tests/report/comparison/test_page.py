@@ -156,6 +156,7 @@ def test_figures_take_their_colours_from_the_page(text: str) -> None:
         assert text.count(f"{name}:") >= 2, f"{name} has no light and dark colour"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_texts_from_outside_are_escaped() -> None:
     proof = Evidence(optimization="bf16_mixed", observed=HOSTILE, verdict=True)
     changes: dict[str, dict[str, Any]] = {
@@ -208,6 +209,7 @@ def test_an_interrupted_comparison_without_a_cell_has_a_page() -> None:
     assert "no process ran" in Page(text).text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison, tmp_path: Path) -> None:
     path = write_page(comparison, Home(tmp_path))
     assert path == tmp_path / "reports" / comparison.record.id / "index.html"
@@ -223,6 +225,7 @@ def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison,
     assert not (tmp_path / "other" / "reports").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_replaces_a_page_and_no_other_file(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     check_page(page)
@@ -257,6 +260,7 @@ def test_the_same_record_gives_the_same_page(comparison: Comparison, text: str) 
     assert render(again) == text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_beyond_the_last_panel_are_announced(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rows have a panel" not in text
     monkeypatch.setattr("assay.report.comparison.page.MOST", 1)
@@ -284,6 +288,7 @@ def built(peak: int, tensors: int | None = None) -> dict[str, Any]:
     return {"memory": Memory(tensors_peak_bytes=MEBI, phases=phases), "parameters": MEBI}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_build_is_shown_beside_the_process_before_it_and_all_weights() -> None:
     made = analyse(record(changes={"baseline": built(212), TREATMENTS[1]: built(206)}))
     table = built_table(made)
@@ -365,6 +370,7 @@ def test_a_study_without_cells_has_empty_tables(comparison: Comparison) -> None:
     assert frames(empty)["memory"].empty
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_only_marks_that_the_small_table_has_are_explained() -> None:
     sure, unsure = small_print(analyse(record(seeds=3))), small_print(analyse(record(seeds=1, processes=3)))
     assert "≈: cannot be told from no change" in sure
@@ -372,6 +378,7 @@ def test_only_marks_that_the_small_table_has_are_explained() -> None:
     assert "open: may be worse by more than 0.01 nats" in unsure
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("here", "text"),
     [
