@@ -58,9 +58,10 @@ def proof_of_values(run: Run, folder: Path, change: Callable[[Step], None] | Non
     return check_values(Recorded(folder), run, data, step.program.device)  # type: ignore[arg-type]
 
 
-def own_run(tmp_path: Path, *techniques: str) -> ResolvedRun:
+def own_run(tmp_path: Path, *techniques: str, text: str = MODEL) -> ResolvedRun:
     """A run of a user's own model and batches."""
-    (tmp_path / "mine.py").write_text(MODEL)
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "mine.py").write_text(text)
     model = {"own": "mine.py:build", "own_folder": str(tmp_path), "vocab_size": 61, "context_length": 16}
     training = {"batch_size": 8, "steps": 5, "warmup_steps": 1}
     values = {"model": model, "training": training, "device": "cpu", "optimizations": list(techniques)}

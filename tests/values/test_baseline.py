@@ -16,7 +16,7 @@ from assay.values.baseline import Reference
 from assay.values.masks import Noise
 from support.runs import SHAPE, run_with
 from support.steps import CPU
-from values.recording import RandomData, own_run
+from values.recording import MODEL, RandomData, own_run
 
 DRAWS = 400
 
@@ -44,10 +44,42 @@ def test_the_loss_alone_is_that_of_a_step(dropout: float, dtype: torch.dtype) ->
 
 
 def test_the_loss_of_a_users_own_is_divided_by_what_it_counts(tmp_path: Path) -> None:
-    reference, noise = reference_of(own_run(tmp_path), torch.float32), Noise({"cpu": torch.get_rng_state()})
-    inputs = torch.randn(8, 4)
-    given = reference.weights(), [(inputs, inputs[:, :2].sin())], noise
-    assert reference.loss_at(*given) == reference.at(*given).loss
+    inputs, losses = torch.randn(8, 4), []
+    for loss in ("(model(x) - y).square().mean()", "((model(x) - y).square().sum(), 5)"):
+        text = MODEL.replace("(model(x) - y).square().mean()", loss)
+        run = own_run(tmp_path / str(len(losses)), text=text)
+        reference = reference_of(run, torch.float32)
+        given = reference.weights(), [(inputs, inputs[:, :2].sin())], Noise({"cpu": torch.get_rng_state()})
+        losses.append(reference.loss_at(*given))
+        assert losses[-1] == reference.at(*given).loss
+    assert losses[1] == pytest.approx(losses[0] * 16 / 5)
+
+
+NOISY = MODEL.replace("nn.Tanh()", "nn.Dropout(0.5)")
+FROZEN = (
+    MODEL.replace("nn.Tanh()", "Frozen(0.5)")
+    + """
+class Frozen(nn.Dropout):
+    def train(self, mode=True):
+        return super().train(False)
+"""
+)
+"""Its dropout stays as in an evaluation, whatever its model does."""
+
+
+def test_a_module_may_refuse_a_mode_and_modes_last_until_they_are_changed(tmp_path: Path) -> None:
+    inputs, losses = torch.randn(8, 4), []
+    for text in (NOISY, FROZEN):
+        reference = reference_of(own_run(tmp_path / str(len(losses)), text=text), torch.float32)
+        given = reference.weights(), [(inputs, inputs[:, :2].sin())], Noise({"cpu": torch.get_rng_state()})
+        first = reference.at(*given).loss
+        without = reference.at(*given, dropout=False).loss
+        evaluated, _ = reference.evaluated_at(*given, {})
+        assert reference.at(*given).loss == first
+        assert reference.loss_at(*given, dropout=False) == without == pytest.approx(evaluated)
+        losses.append((first, without))
+    assert losses[0][0] != losses[0][1]
+    assert losses[1][0] == losses[1][1] == losses[0][1]
 
 
 def test_a_module_that_returns_what_it_is_given_rounds_nothing() -> None:

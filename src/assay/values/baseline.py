@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from statistics import median
 from typing import Any
@@ -30,50 +30,15 @@ from assay.training.gradients import summed_loss
 from assay.training.loop import train_step
 from assay.training.step_record import StepRecord
 from assay.values.by_rows import compute_by_documents, rows_at_once
+from assay.values.computed import Computed, Rounded, clip_gradients, norm_of
 from assay.values.masks import Noise, given_masks, source_of_masks
 from assay.values.nearness import unit_roundoff
 from assay.values.rounding import FusedAttention, Imitated, dtype_of, round_in_place, round_to
 
-_CLIP_EPSILON = 1e-6
 _TYPICAL_ROUNDOFF = 0.42
 """Root mean square of a rounding error, in roundoffs of the number itself: numbers are spread evenly over a decade."""
 _OF_FIRST_STEPS = 0.5
 """Time beside references of a replayed step, relative to that of the first steps: it was 0.4 to 0.6."""
-_BASELINE_ERROR = 1e-3
-"""Largest relative error of the float32 baseline's loss against float64; beyond it the baseline itself is wrong."""
-
-
-@dataclass(frozen=True)
-class Computed:
-    """One step's loss in nats per token, and its gradients by parameter name after clipping."""
-
-    loss: float
-    gradients: dict[str, Tensor]
-    log_norm: float
-    """Natural logarithm of the norm of the gradients before clipping."""
-
-    @cached_property
-    def norms(self) -> dict[str, float]:
-        """Euclidean norm of each gradient."""
-        norm = torch.linalg.vector_norm
-        return {name: float(norm(one, dtype=torch.float64)) for name, one in self.gradients.items()}
-
-    @property
-    def typical(self) -> float:
-        """Root mean square of the elements of all gradients."""
-        elements = sum(one.numel() for one in self.gradients.values())
-        return math.sqrt(sum(one * one for one in self.norms.values()) / (elements or 1))
-
-
-@dataclass(frozen=True)
-class Rounded(Computed):
-    """One step's loss and gradients where operations round as the run's optimizations do."""
-
-    spread: float
-    """Root mean square of the change of the loss if each rounding error had a sign by chance.
-
-    Errors are those of weights and of the results of modules without submodules, such as linear layers.
-    """
 
 
 def processor_seconds(device: torch.device) -> float:
@@ -137,7 +102,8 @@ class Reference:
         """Processor time in which steps were computed."""
         self._optimizer: _Catcher | None = None
         self._step: Step = build(replace(program, optimizer=self._catch))
-        self._modules = [module for part in self._step.parts for module in part.modules()]
+        self._modes = True, True
+        """Whether modules are as in training, and those that normalize by a batch."""
 
     def _catch(self, parameters: NamedParameters) -> OptimizerLike:
         self._optimizer = _Catcher(parameters)
@@ -185,8 +151,8 @@ class Reference:
         found, log_norm = caught, record.log_gradient_norm
         if self._adapters is not None and caught:
             found = self._adapters.gradients(caught, weights)
-            log_norm = math.log(_norm_of(found) or math.nan)
-        gradients = _clipped(found, self._clip) if self._clips else found
+            log_norm = math.log(norm_of(found) or math.nan)
+        gradients = clip_gradients(found, self._clip) if self._clips else found
         self.seconds += processor_seconds(self.device) - began
         return Computed(record.loss, gradients, log_norm)
 
@@ -214,13 +180,21 @@ class Reference:
         """Take a step of a variant of the program."""
         if self._optimizer is not None:
             self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
-        for module in self._modules:
-            trains = batch_statistics if isinstance(module, _BatchNorm) else dropout
-            if module.training is not trains:  # it takes as long to set as a small operation
-                module.training = trains
+        self._set_modes(dropout, batch_statistics)
         program = replace(program, batches=lambda step, share: batches)
         with given_masks(noise.masks if dropout else None):
             return train_step(replace(self._step, program=program), 0)
+
+    def _set_modes(self, dropout: bool, batch_statistics: bool) -> None:
+        """Set the modes of modules, which takes as long as a small operation for each of them."""
+        if self._modes == (dropout, batch_statistics):
+            return
+        self._modes = dropout, batch_statistics
+        for part in self._step.parts:
+            part.train(dropout)
+            for module in part.modules():
+                if isinstance(module, _BatchNorm):
+                    module.train(batch_statistics)
 
     def disturbed_at(
         self,
@@ -248,6 +222,7 @@ class Reference:
         self._set(weights, buffers, noise)
         moved = [(inputs.to(self.device), targets.to(self.device)) for inputs, targets in batches]
         summed, targets = self._step.program.evaluate(self._step, moved)
+        self._modes = True, True  # as it leaves them
         return summed / targets if targets else math.nan, targets
 
     def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Noise) -> None:
@@ -423,23 +398,3 @@ def perturb(weights: Mapping[str, Tensor], size: float, seed: int) -> dict[str, 
 def _square(gradient: Tensor, error: Tensor) -> float:
     """Return the variance of a loss over the signs of errors, in first order."""
     return float(torch.linalg.vector_norm(gradient * error.to(gradient))) ** 2
-
-
-def _norm_of(gradients: Mapping[str, Tensor]) -> float:
-    return math.sqrt(sum(float((one * one).sum()) for one in gradients.values()))
-
-
-def _clipped(gradients: dict[str, Tensor], clip: float) -> dict[str, Tensor]:
-    norm = _norm_of(gradients)
-    factor = clip / (norm + _CLIP_EPSILON) if 0 < clip < norm else 1.0
-    return {name: one * factor for name, one in gradients.items()}
-
-
-def baseline_failure(near: float, exact: float, expected: Expected) -> list[str]:
-    """Return a sentence if the float32 baseline's loss is too far from float64's.
-
-    A mixture may route a token elsewhere in float64, so its baseline is not judged.
-    """
-    if expected.model.n_expert is not None or abs(near - exact) <= _BASELINE_ERROR * abs(exact):
-        return []
-    return [f"the float32 baseline itself is wrong: its loss is {near:.6g}, and {exact:.6g} in float64"]

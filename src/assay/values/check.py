@@ -25,15 +25,9 @@ from assay.reference.expected import REASSOCIATED, Closeness, Expected, Rounding
 from assay.training.initial import named_weights
 from assay.training.stops import is_out_of_memory
 from assay.values import nearness
-from assay.values.baseline import (
-    Computed,
-    Reference,
-    References,
-    Rounded,
-    baseline_failure,
-    processor_seconds,
-)
+from assay.values.baseline import Reference, References, processor_seconds
 from assay.values.by_rows import forwards_by_rows
+from assay.values.computed import Computed, Rounded, baseline_failure
 from assay.values.masks import MasksDiffer, Noise
 from assay.values.nearness import Judged, too_equal, too_wide, wide_groups
 from assay.values.pooled import Pooled

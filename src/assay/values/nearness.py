@@ -47,7 +47,7 @@ from assay.records.evidence import WIDE_GROUPS
 
 if TYPE_CHECKING:
     from assay.reference.expected import Closeness, Expected
-    from assay.values.baseline import Computed
+    from assay.values.computed import Computed
 
 GRADIENT_RATIO = 8.0
 """K of losses and gradients."""

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from assay.config import ResolvedRun
-from assay.values.baseline import Computed, Reference
+from assay.values.baseline import Reference
+from assay.values.computed import Computed
 from assay.values.recorded import Recorded
 
 _APART = 1e-5
