@@ -80,6 +80,22 @@ def gradients(step: Step, micro_batches: Sequence[MicroBatch], tokens: Count) ->
     return total
 
 
+@torch.no_grad()
+def forwards(step: Step, micro_batches: Sequence[MicroBatch], tokens: Count) -> Tensor:
+    """Run the forward of every micro-batch, as `gradients` does, and no backward → the summed loss of all."""
+    tally, total = step.program.figures.tally, torch.zeros((), device=step.program.device)
+    counted: Count = 0
+    for micro_batch in micro_batches:
+        with ExitStack() as contexts:
+            for context in step.program.step_contexts:
+                contexts.enter_context(context())
+            total = total + summed_loss(step, micro_batch)
+        counted = counted + (0 if tally is None else tally.last)
+    if tally is not None:
+        tally.step = counted
+    return total
+
+
 def counted_targets(program: Program, tokens: int) -> Count:
     """Return the targets that the losses of the last `gradients` counted, of the step's `tokens`."""
     tally = program.figures.tally

@@ -21,12 +21,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.config import ResolvedRun
 from assay.data import Prepared
-from assay.model.loss import Count
 from assay.model.moe import MixtureMLP
 from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Program, Step
 from assay.training.build import baseline, build
-from assay.training.gradients import summed_loss
+from assay.training.gradients import forwards
 from assay.training.loop import train_step
 from assay.training.step_record import StepRecord
 from assay.values.by_rows import compute_by_documents, rows_at_once
@@ -165,9 +164,12 @@ class Reference:
         dropout: bool = True,
     ) -> float:
         """Like `at`, but without a backward: return the loss alone."""
+        began = processor_seconds(self.device)
         self._set(weights, {}, noise)
-        program = replace(self._step.program, gradients=_losses, update=_no_update)
-        return self._taken(program, batches, noise, dropout, dropout).loss
+        program = replace(self._step.program, gradients=forwards, update=_no_update)
+        loss = self._taken(program, batches, noise, dropout, dropout).loss
+        self.seconds += processor_seconds(self.device) - began
+        return loss
 
     def _taken(
         self,
@@ -272,19 +274,6 @@ class Reference:
             loss = self._step.program.gradients(step, micro_batches, tokens)
         round_in_place([one.grad for _, one in step.named_parameters() if one.grad is not None], rounding)
         return loss
-
-
-def _losses(step: Step, micro_batches: Sequence[MicroBatch], tokens: int) -> Tensor:
-    """Run the forward of every micro-batch → the summed loss of all."""
-    tally, summed = step.program.figures.tally, torch.zeros((), device=step.program.device)
-    counted: Count = 0
-    with torch.no_grad():
-        for one in micro_batches:
-            summed = summed + summed_loss(step, one)
-            counted = counted + (0 if tally is None else tally.last)
-    if tally is not None:
-        tally.step = counted
-    return summed
 
 
 def _no_update(step: Step) -> Tensor:
