@@ -59,6 +59,18 @@ def test_small_numbers_are_rounded_and_not_lost(dtype: torch.dtype) -> None:
     assert 0 < relative.max() <= torch.finfo(dtype).eps / 2
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 3e4])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16])
+def test_numbers_are_those_of_torchs_own_conversion(dtype: torch.dtype, scale: float) -> None:
+    whole = scale * torch.randn(48, 40, generator=torch.Generator().manual_seed(0))
+    for tensor in (whole, whole.T, whole[::3, 4:30], whole.view(6, 8, 40).transpose(0, 1)):
+        found = round_to(tensor, dtype)
+        factors = (2.0**exponent for exponent in range(-40, 60)) if dtype is not torch.bfloat16 else (1.0,)
+        assert any(torch.equal(found, (tensor * one).to(dtype).float() / one) for one in factors)
+        assert found.stride() == (tensor * 1.0).stride()
+    assert round_to(whole.expand(3, 48, 40), dtype).shape == (3, 48, 40)
+
+
 def test_float16_gradients_that_are_stored_unscaled_lose_small_numbers() -> None:
     gradient = torch.tensor([1e-9, 1.0])
     round_in_place([gradient], Rounding(dtype="float16"))

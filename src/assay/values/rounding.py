@@ -15,6 +15,7 @@ A fused attention in float32 has rounding errors of its own, which another conte
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -66,8 +67,22 @@ def round_to(tensor: Tensor, dtype: torch.dtype) -> Tensor:
         return tensor
     scale = _scale(tensor, dtype)
     if scale == 1.0:
-        return tensor.to(dtype).to(tensor.dtype)
-    return (tensor * scale).to(dtype).to(tensor.dtype).mul_(1 / scale)
+        return _widened(tensor.to(dtype), tensor.dtype)
+    return _widened((tensor * scale).to(dtype), tensor.dtype).mul_(1 / scale)
+
+
+def _widened(narrow: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a dense tensor in a wide dtype. On a CPU torch takes three times as long with E4M3 as a table does."""
+    if narrow.dtype is not torch.float8_e4m3fn or narrow.is_cuda:
+        return narrow.to(dtype)
+    codes = narrow.as_strided((narrow.numel(),), (1,)).view(torch.uint8).to(torch.int32)
+    return _numbers(narrow.dtype, dtype).index_select(0, codes).as_strided(narrow.size(), narrow.stride())
+
+
+@cache
+def _numbers(narrow: torch.dtype, dtype: torch.dtype) -> Tensor:
+    """Return the number of each code of 8 bits."""
+    return torch.arange(256, dtype=torch.uint8).view(narrow).to(dtype)
 
 
 def _scale(tensor: Tensor, dtype: torch.dtype) -> float:
