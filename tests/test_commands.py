@@ -79,6 +79,19 @@ def test_every_verb_is_run_by_a_page_that_is_walked(walk: Any) -> None:
     assert set(run) == set(VERBS)
 
 
+@pytest.mark.parametrize("page", WALKED, ids=lambda page: page.name)
+def test_a_page_that_is_walked_has_every_program_that_it_names(walk: Any, page: Path) -> None:
+    beside = walk.BESIDE / page.name
+    script = beside / "before.sh"
+    given = script.read_text(encoding="utf-8") if script.exists() else ""
+    written = {one.name for one in beside.glob("*.py")}
+    for block in walk.blocks(page.read_text(encoding="utf-8")):
+        written |= {block.notes[note] for note in ("file", "keeps") if note in block.notes}
+        for command in block.commands if block.language in ("sh", "console") else ():
+            for name in re.findall(r"(?<![\w/.-])([\w-]+\.py)\b", command):
+                assert name in written or name in given, f"{command} needs {name}"
+
+
 def test_every_command_in_the_reading_matter_is_run_or_listed(walk: Any) -> None:
     """Blocks of commands that a walk would pass over stand in none of its pages, but for what `make` does."""
     for page in WALKED:
