@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,7 +13,7 @@ from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from assay.records.status import Status
 from assay.records.study import ComparisonRecord, StudyEnding
-from campaign.killing import GONE_SECONDS
+from campaign.killing import GONE_SECONDS, assay
 from campaign.studies import recorded
 from support.advice import RATES as CPU_RATES
 from support.faults import Forked, command, until
@@ -46,7 +45,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 def whole(tmp_path_factory: pytest.TempPathFactory, file: str) -> dict[str, object]:
     """The contents of the study that nothing happened to."""
     home = tmp_path_factory.mktemp("whole") / "home"
-    assert begun(home, file).wait() == 0
+    assert ended(begun(home, file)) == 0
     return contents(recorded(Home(home)))
 
 
@@ -82,10 +81,19 @@ def home(tmp_path: Path) -> Path:
 def under_way(home: Path, file: str) -> Iterator[Forked]:
     """A study with a finished cell and others to come."""
     process = begun(home, file)
-    until(lambda: finished(home) > 0, "no cell was finished", PATIENCE_SECONDS)
-    yield process
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
+    try:
+        until(lambda: finished(home) > 0, "no cell was finished", PATIENCE_SECONDS)
+        assert process.poll() is None
+        yield process
+    finally:
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def ended(process: Forked) -> int:
+    """Exit code of a process that ends soon."""
+    until(lambda: process.poll() is not None, "the study has not ended", PATIENCE_SECONDS)
+    return process.wait()
 
 
 def finished(home: Path) -> int:
@@ -102,7 +110,7 @@ def server_of(process: Forked) -> psutil.Process:
 
 def test_a_study_without_its_server_goes_on(home: Path, under_way: Forked, whole: dict[str, object]) -> None:
     server_of(under_way).kill()
-    assert under_way.wait() == 0
+    assert ended(under_way) == 0
     record = recorded(Home(home))
     assert record.ending is StudyEnding.COMPLETE
     assert contents(record) == whole
@@ -113,12 +121,13 @@ def test_a_killed_cell_is_the_only_one_that_is_lost(home: Path, under_way: Forke
     server = server_of(under_way)
     until(lambda: bool(server.children()), "no cell runs", PATIENCE_SECONDS)
     server.children()[-1].kill()
-    under_way.wait()
+    ended(under_way)
     cells = recorded(Home(home)).cells
     assert len(cells) == len(whole)
     lost = [one for one in cells if one.result.status is not Status.DONE]
     assert [one.result.status for one in lost] in ([], [Status.KILLED])  # it may have ended before
-    command(home, "study", "resume", "last", "--mode", "retry-failed").wait()
+    resumed = assay(home, "study", "resume", "last", "--mode", "retry-failed")
+    resumed.communicate(timeout=PATIENCE_SECONDS)
     assert contents(recorded(Home(home))) == whole
 
 
@@ -131,7 +140,9 @@ def test_nothing_outlives_a_killed_coordinator_and_no_finished_cell_runs_again(
     _, left = psutil.wait_procs(others, timeout=GONE_SECONDS)
     assert not [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
     before = {path.parent.name for path in home.glob("runs/*/result.json")}
-    assert command(home, "study", "resume", "last").wait() == 0
+    resumed = assay(home, "study", "resume", "last")
+    resumed.communicate(timeout=PATIENCE_SECONDS)
+    assert resumed.returncode == 0
     record = recorded(Home(home))
     assert contents(record) == whole
     assert before <= {one.result.run for one in record.cells}
@@ -142,12 +153,14 @@ def test_cells_run_again_if_their_text_has_changed(tmp_path: Path, home: Path) -
     text, study = tmp_path / "text.txt", tmp_path / "rates.yaml"
     text.write_text("To be, or not to be, that is the question.\n" * 200)
     study.write_text(STUDY.format(text=text, rates=", ".join(RATES[:2])))
-    assert begun(home, str(study)).wait() == 0
+    assert ended(begun(home, str(study))) == 0
     first = {one.cell.name: one.result.run for one in recorded(Home(home)).cells}
-    assert command(home, "study", "resume", "last").wait() == 0
+    same = assay(home, "study", "resume", "last")
+    assert same.wait(PATIENCE_SECONDS) == 0
     assert {one.cell.name: one.result.run for one in recorded(Home(home)).cells} == first
     text.write_text("Whether 'tis nobler in the mind to suffer\n" * 200)
-    assert command(home, "study", "resume", "last").wait() == 0
+    changed = assay(home, "study", "resume", "last")
+    assert changed.wait(PATIENCE_SECONDS) == 0
     second = {one.cell.name: one.result.run for one in recorded(Home(home)).cells}
     assert second.keys() == first.keys()
     assert not set(second.values()) & set(first.values())

@@ -83,13 +83,23 @@ class Forked:
     def __init__(self, work: Callable[[], int], output: Path) -> None:
         self.output = output
         """File of what it prints."""
+        self._code: int | None = None
         self.pid = os.fork()
         if not self.pid:
             _be(work, output)
 
     def wait(self) -> int:
         """Exit code; minus the number of the signal that killed it."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._ended(0) or 0
+
+    def poll(self) -> int | None:
+        """The same, or None while it runs."""
+        return self._ended(os.WNOHANG)
+
+    def _ended(self, options: int) -> int | None:
+        if self._code is None and (found := os.waitpid(self.pid, options))[0]:
+            self._code = os.waitstatus_to_exitcode(found[1])
+        return self._code
 
 
 def command(home: Path, *words: str, fault: Callable[[], None] = lambda: None) -> Forked:

@@ -101,8 +101,6 @@ class Reference:
         """Processor time in which steps were computed."""
         self._optimizer: _Catcher | None = None
         self._step: Step = build(replace(program, optimizer=self._catch))
-        self._modes = True, True
-        """Whether modules are as in training, and those that normalize by a batch."""
 
     def _catch(self, parameters: NamedParameters) -> OptimizerLike:
         self._optimizer = _Catcher(parameters)
@@ -182,21 +180,14 @@ class Reference:
         """Take a step of a variant of the program."""
         if self._optimizer is not None:
             self._optimizer.caught = {}  # a step whose gradients are not finite makes no update
-        self._set_modes(dropout, batch_statistics)
-        program = replace(program, batches=lambda step, share: batches)
-        with given_masks(noise.masks if dropout else None):
-            return train_step(replace(self._step, program=program), 0)
-
-    def _set_modes(self, dropout: bool, batch_statistics: bool) -> None:
-        """Set the modes of modules, which takes as long as a small operation for each of them."""
-        if self._modes == (dropout, batch_statistics):
-            return
-        self._modes = dropout, batch_statistics
         for part in self._step.parts:
             part.train(dropout)
             for module in part.modules():
                 if isinstance(module, _BatchNorm):
                     module.train(batch_statistics)
+        program = replace(program, batches=lambda step, share: batches)
+        with given_masks(noise.masks if dropout else None):
+            return train_step(replace(self._step, program=program), 0)
 
     def disturbed_at(
         self,
@@ -224,7 +215,6 @@ class Reference:
         self._set(weights, buffers, noise)
         moved = [(inputs.to(self.device), targets.to(self.device)) for inputs, targets in batches]
         summed, targets = self._step.program.evaluate(self._step, moved)
-        self._modes = True, True  # as it leaves them
         return summed / targets if targets else math.nan, targets
 
     def _set(self, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], noise: Noise) -> None:

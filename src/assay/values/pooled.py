@@ -226,10 +226,10 @@ def _smallest(found: Tensor, truth: Tensor, imitations: Sequence[Tensor], least:
     if total < _FEWEST:
         return (None,) * len(SHARES)
     weight, sums = truth.numel() / float(truth.square().sum()), list[_Smallest | None]()
+    ignored = len(sizes) - total
     for share in SHARES:  # each is among the elements of the one before
-        ignored = len(sizes) - total if not sums else 0
         largest = _smallest_but(sizes, ignored + max(1, int(share * total)))
-        chosen = ((sizes > least) & (sizes <= largest)).nonzero()[:, 0]
+        chosen, ignored = ((sizes > least) & (sizes <= largest)).nonzero()[:, 0], 0
         sizes, x, y, *rounded = (one.index_select(0, chosen) for one in (sizes, x, y, *rounded))
         sums.append(
             _Smallest(
