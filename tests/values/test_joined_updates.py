@@ -9,10 +9,10 @@ from assay.config import ModelConfig, Run, Spec, TrainingConfig
 from assay.config.run import ResolvedRun
 from assay.optimizations import expected_of, resolve_run
 from assay.step.program import Step
-from assay.values import without_reference
+from assay.values import replayed_updates
 from assay.values.nearness import Judged
 from assay.values.recorded import Recorded
-from assay.values.without_reference import UpdateParts, _joined_updates, _states, _Step, judged_updates
+from assay.values.replayed_updates import UpdateParts, _joined_updates, _states, _Step, judged_updates
 from support.random_data import RandomData
 from support.runs import SHAPE
 from support.steps import build_step
@@ -76,7 +76,7 @@ def test_joined_updates_are_judged_as_single_ones_are(
 
 def _hold_against_single_ones(recorded: Recorded, run: ResolvedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     joined = by_place(judged_updates(recorded, run, expected_of(run)))
-    monkeypatch.setattr(without_reference, "_joined_updates", lambda *given: {})
+    monkeypatch.setattr(replayed_updates, "_joined_updates", lambda *given: {})
     alone = by_place(judged_updates(recorded, run, expected_of(run)))
     assert joined.keys() == alone.keys()
     for place, one in alone.items():
@@ -99,6 +99,19 @@ def test_a_fault_in_one_tensor_is_left_to_the_slow_replay(
     assert names - joined_names(recorded, run) == {name.partition("|")[0]}
     assert any(one.failed for one in judged_updates(recorded, run, expected_of(run)))
     _hold_against_single_ones(recorded, run, monkeypatch)
+
+
+def test_an_update_that_equals_its_replay_has_no_parts_and_one_that_does_not_has(tmp_path: Path) -> None:
+    run = small_run("bf16_full")
+    recorded = record_of(run, tmp_path)
+    assert {one.what for one in judged_updates(recorded, run, expected_of(run))} == {"update", "state"}
+    after = recorded.tensors("weight", recorded.first + 1)
+    weights = [next(one for one in after if one.endswith(end)) for end in ("mlp.up.weight", "qkv.weight")]
+    for name in weights:
+        after[name][:, 0] *= 1 + 2**-7
+    judged = judged_updates(recorded, run, expected_of(run))
+    assert {one.name for one in judged if one.what == "step"} >= set(weights)
+    assert {one.name for one in judged if one.what == "update" and one.error > 0} == set(weights)
 
 
 def test_tensors_with_unlike_numbers_of_steps_are_not_joined(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_shares_of_small_elements_are_those_of_sorted_ones(seed: int) -> None:
     kept = list(zip(*(one.flatten().tolist() for one in (truth, found, rounded)), strict=True))
     kept = sorted((one for one in kept if abs(one[0]) > least), key=lambda one: abs(one[0]))
     weight = truth.numel() / sum(x * x for x in truth.flatten().tolist())
-    for share, sums in zip(SHARES, _smallest(found, truth, [rounded], least), strict=True):
+    for share, sums in zip(SHARES, _smallest(found, truth, [rounded], least, float(truth.norm())), strict=True):
         chosen = kept[: int(share * len(kept))]
         assert sums is not None
         assert sums.truth == pytest.approx(weight * sum(x * x for x, _, _ in chosen))

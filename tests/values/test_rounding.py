@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from assay.reference.expected import Rounding
-from assay.values.rounding import FusedAttention, Imitated, round_in_place, round_to
+from assay.values.rounding import FusedAttention, Imitated, _to_11_bits, round_in_place, round_to
 
 WIDE = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -50,6 +50,27 @@ def test_everywhere_also_what_is_no_product_rounds() -> None:
     with Imitated(Rounding(dtype="bfloat16", everywhere=True)):
         found = x.exp()
     assert torch.equal(found, x.exp().bfloat16().float())
+
+
+def test_everywhere_a_product_rounds_what_was_written_since_it_was_rounded() -> None:
+    x, weight, off = torch.randn(3, 16, 16)
+    narrow = x.exp().bfloat16().float()
+    with Imitated(Rounding(dtype="bfloat16", everywhere=True)):
+        once = x.exp()
+        assert torch.equal(once @ weight, (narrow @ weight.bfloat16().float()).bfloat16().float())
+        once.view(-1).add_(0.01 * off.view(-1))
+        found = once @ weight
+    assert torch.equal(found, (once.bfloat16().float() @ weight.bfloat16().float()).bfloat16().float())
+    assert not torch.equal(once, once.bfloat16().float())
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-9, 1.0, 3e4, 1e30])
+def test_float16_has_eleven_bits_at_any_scale(scale: float) -> None:
+    numbers = scale * torch.randn(20_000, generator=torch.Generator().manual_seed(0))
+    found, rounded = _to_11_bits(numbers, torch.float16), round_to(numbers, torch.float16)
+    assert (found != rounded).float().mean() < 1e-3  # a number between two neighbours, or one that a range has lost
+    assert ((found - numbers).abs() / numbers.abs()).max() <= torch.finfo(torch.float16).eps / 2
+    assert _to_11_bits(torch.tensor([math.nan]), torch.float16).isnan().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])

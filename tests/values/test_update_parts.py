@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.reference.rules import AdamWRule, LionRule, MuonRule, Rule
-from assay.values.without_reference import UpdateParts
+from assay.values.replayed_updates import UpdateParts
 
 RATE, DECAY, NOISE = 0.01, 0.1, 0.02
 ADAMW = AdamWRule(weight_decay=DECAY, beta1=0.9, beta2=0.99, epsilon=1e-8)

@@ -33,9 +33,10 @@ from assay.values.nearness import Judged, too_equal, too_wide, wide_groups
 from assay.values.pooled import Pooled
 from assay.values.recorded import Recorded, RecordedStep
 from assay.values.recorded_batches import batch_failures
+from assay.values.replayed_updates import judged_updates
 from assay.values.rounding import may_reduce_in_16_bits
 from assay.values.whole_batch import whole_batch_failures
-from assay.values.without_reference import judged_updates, plain_failures
+from assay.values.without_reference import plain_failures
 
 _Imitation = TypeVar("_Imitation")
 

@@ -207,16 +207,16 @@ def _slope_error(found: Tensor, truth: Tensor) -> float:
     return abs(float((found.double() * truth).sum() / (truth * truth).sum()) - 1)
 
 
-def worst_row(off: Tensor, truth: Tensor, moved: Tensor) -> float:
-    """Return the largest relative error of a row that is `off`, beyond what it `moved` by; 0 for vectors.
+def worst_row(off: Tensor, truth: Tensor, moved: Tensor, times: float = 1.0) -> float:
+    """Return the largest relative error of a row that is `off`, beyond so many `times` what it `moved` by.
 
-    Small rows count as a tenth of a typical one.
+    It is 0 for vectors. Small rows count as a tenth of a typical one.
     """
     if truth.ndim < 2:
         return 0.0
     errors, sizes, explained = (one.flatten(1).norm(dim=1) for one in (off, truth, moved))
     return float(
-        ((errors - explained).clamp(min=0.0) / sizes.clamp(min=0.1 * float(sizes.square().mean().sqrt()))).max()
+        ((errors - times * explained).clamp(min=0.0) / sizes.clamp(min=0.1 * float(sizes.square().mean().sqrt()))).max()
     )
 
 
@@ -265,6 +265,8 @@ def update_of(
 
 def state(step: int, name: str, found: Tensor, replayed: Tensor, *, rounded: bool) -> Judged:
     """Judge one tensor of an optimizer's state; `rounded` is true if fewer than 32 bits decide it."""
+    if same(found, replayed):
+        return Judged("state", name, step, 0.0, 0.0)
     return state_of(step, name, _norm(found - replayed.double()), _norm(replayed), rounded=rounded)
 
 
@@ -332,6 +334,11 @@ def _relative(found: Tensor, reference: Tensor) -> float:
 def over(error: float, bound: float) -> float:
     """Return the error divided by its bound; infinite for an error where none is allowed."""
     return error / bound if bound else (0.0 if error == 0 else float("inf"))
+
+
+def same(found: Tensor, replayed: Tensor) -> bool:
+    """Return whether two tensors of one dtype are equal, element by element."""
+    return found.dtype is replayed.dtype and torch.equal(found, replayed)
 
 
 def _norm(tensor: Tensor) -> float:

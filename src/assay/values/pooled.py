@@ -138,8 +138,8 @@ class Pooled:
                 tuple(_norm(one) / scale for one in moved),
                 tuple(_norm(found - one) / scale for one in imitations),
                 (_slope(found, x, size), tuple(_slope(one, x, size) for one in imitations)) if counts else None,
-                min(worst_row(off, x, 4 * one) for one in moved) if counts else 0.0,
-                _smallest(found, x, imitations, least) if counts else (),
+                min(worst_row(off, x, one, 4.0) for one in moved) if counts else 0.0,
+                _smallest(found, x, imitations, least, size) if counts else (),
             )
         )
 
@@ -219,17 +219,23 @@ def group_of(name: str) -> str:
     return next((group for part, group in _GROUPS.items() if part in name), _OTHERS)
 
 
-def _smallest(found: Tensor, truth: Tensor, imitations: Sequence[Tensor], least: float) -> tuple[_Smallest | None, ...]:
-    """Return the sums over each share of the smallest elements larger than `least`; None if there are too few."""
+def _smallest(
+    found: Tensor, truth: Tensor, imitations: Sequence[Tensor], least: float, size: float
+) -> tuple[_Smallest | None, ...]:
+    """Return the sums over each share of the smallest elements larger than `least`; None if there are too few.
+
+    `size` is the norm of `truth`.
+    """
     sizes, x, y, *rounded = (one.flatten() for one in (truth.abs(), truth, found, *imitations))
-    total = int((sizes > least).sum())
+    total = int((sizes > least).count_nonzero())
     if total < _FEWEST:
         return (None,) * len(SHARES)
-    weight, sums = truth.numel() / float(truth.square().sum()), list[_Smallest | None]()
+    weight, sums = truth.numel() / size**2, list[_Smallest | None]()
     ignored = len(sizes) - total
     for share in SHARES:  # each is among the elements of the one before
-        largest = _smallest_but(sizes, ignored + max(1, int(share * total)))
-        chosen, ignored = ((sizes > least) & (sizes <= largest)).nonzero()[:, 0], 0
+        chosen = _places_of_smallest(sizes, ignored + max(1, int(share * total)))
+        if ignored:
+            chosen, ignored = chosen[sizes[chosen] > least], 0
         sizes, x, y, *rounded = (one.index_select(0, chosen) for one in (sizes, x, y, *rounded))
         sums.append(
             _Smallest(
@@ -242,16 +248,16 @@ def _smallest(found: Tensor, truth: Tensor, imitations: Sequence[Tensor], least:
     return tuple(sums)
 
 
-def _smallest_but(sizes: Tensor, number: int) -> float:
-    """Return the largest of so many smallest elements.
+def _places_of_smallest(sizes: Tensor, number: int) -> Tensor:
+    """Return the indices of so many smallest elements of a vector, in any order.
 
     Torch's `kthvalue` is slow: with 16 thousand elements on a CPU it takes eight times as long as numpy. On CUDA it
     searches a vector with one block of threads, so 100 million elements take 20 times as long as to be sorted
     (pytorch/pytorch#75599).
     """
     if sizes.is_cuda:
-        return float(sizes.sort().values[number - 1])
-    return float(np.partition(sizes.numpy(), number - 1)[number - 1])
+        return sizes.sort().indices[:number]
+    return torch.from_numpy(np.argpartition(sizes.numpy(), number - 1)[:number])
 
 
 def _slope(found: Tensor, truth: Tensor, size: float) -> float:

@@ -6,7 +6,7 @@ import torch
 from assay.reference.expected import REASSOCIATED
 from assay.reference.rules import AdamWRule
 from assay.values import nearness
-from assay.values.without_reference import off_by_a_roundoff
+from assay.values.replayed_updates import off_by_a_roundoff
 
 RULE = AdamWRule(weight_decay=0.1, beta1=0.9, beta2=0.99, epsilon=1e-8, coupled=True)
 
