@@ -32,7 +32,6 @@ from assay.values.masks import MasksDiffer, Noise
 from assay.values.nearness import Judged, too_equal, too_wide, wide_groups
 from assay.values.pooled import Pooled
 from assay.values.recorded import Recorded, RecordedStep
-from assay.values.recorded_batches import batch_failures
 from assay.values.replayed_updates import judged_updates
 from assay.values.rounding import may_reduce_in_16_bits
 from assay.values.whole_batch import whole_batch_failures
@@ -82,8 +81,7 @@ class Check:
     def proof(self) -> ValueProof:
         """Return the result of the whole check. Changes the random state and torch's global settings."""
         began, worked = time.perf_counter(), processor_seconds(self.device)
-        failures = batch_failures(self.recorded, self.expected, self.run, self.data)
-        failures += plain_failures(self.recorded, self.run, self.expected)
+        failures = plain_failures(self.recorded, self.run, self.expected, self.data)
         judged, failed = self._computed()
         judged += judged_updates(self.recorded, self.run, self.expected)
         wide = wide_groups(judged, self.expected.gradients)
