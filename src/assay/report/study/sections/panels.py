@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.analysis.choose.criteria import Criterion
@@ -55,13 +55,23 @@ _PLACES = (
     (14, -22, "left", "top"),
     (-14, 22, "right", "bottom"),
     (-14, -22, "right", "top"),
-    (0, 40, "center", "bottom"),
-    (0, -40, "center", "top"),
-    (-30, 10, "right", "bottom"),
-    (30, 10, "left", "bottom"),
-    (-60, 30, "right", "center"),
-    (60, 30, "left", "center"),
-    (-60, -30, "right", "center"),
+    *(
+        place
+        for far in (30, 40, 55, 80)
+        for place in (
+            (0, far, "center", "bottom"),
+            (0, -far, "center", "top"),
+            (-far, 10, "right", "bottom"),
+            (far, 10, "left", "bottom"),
+            (-far, 30, "right", "center"),
+            (far, 30, "left", "center"),
+            (-far, -30, "right", "center"),
+            (0, far, "right", "bottom"),
+            (0, far, "left", "bottom"),
+            (0, -far, "right", "top"),
+            (0, -far, "left", "top"),
+        )
+    ),
 )
 """Offsets from a point in typographic points, with alignments; the first that is free is taken."""
 _NEAR = 9
@@ -78,19 +88,25 @@ class Label(NamedTuple):
 
 
 def place_labels(axis: Any, labels: Sequence[Label]) -> None:
-    """Write each name beside its point; one for which there is no free place is left out."""
+    """Write each name beside its point; one for which there is no free place is left out.
+
+    A name lies across the line of another only where all other places are taken.
+    """
     axis.get_figure().draw_without_rendering()
-    taken = [_around(axis, label.at) for label in labels]
+    points, names, lines = [_around(axis, label.at) for label in labels], list[Any](), list[Any]()
     for label in labels:
-        for right, up, across, along in _PLACES:
+        for crosses, (right, up, across, along) in product((False, True), _PLACES):
             text = axis.annotate(
                 label.text, label.at, (right, up), textcoords="offset points", ha=across, va=along, fontsize=8,
                 color=INK,
             )  # fmt: skip
-            box = text.get_window_extent()
-            if _inside(box, axis.get_window_extent()) and not any(box.overlaps(other) for other in taken):
-                taken.append(box)
+            box, line = text.get_window_extent(), _between(axis, label.at, (right, up))
+            free = not any(box.overlaps(other) for other in (*points, *names))
+            clear = crosses or (not any(map(box.overlaps, lines)) and not any(map(line.overlaps, names)))
+            if free and clear and _inside(box, axis.get_window_extent()):
+                names.append(box)
                 if max(abs(right), abs(up)) > _NEAR:
+                    lines.append(line)
                     _line(axis, label.at, (right, up))
                 break
             text.remove()
@@ -102,12 +118,24 @@ def _line(axis: Any, at: tuple[float, float], offset: tuple[int, int]) -> None:
     axis.annotate("", at, offset, textcoords="offset points", arrowprops=line)
 
 
-def _around(axis: Any, at: tuple[float, float]) -> "Bbox":
-    from matplotlib.transforms import Bbox
+def _between(axis: Any, at: tuple[float, float], offset: tuple[int, int]) -> "Bbox":
+    """Return the rectangle that has the line to a name as its diagonal."""
+    across, up = axis.transData.transform(at)
+    right, above = (one * axis.get_figure().dpi / 72 for one in offset)
+    ends = sorted((across, across + right)), sorted((up, up + above))
+    return _box(ends[0][0] - 1, ends[1][0], ends[0][1] + 1, ends[1][1])
 
+
+def _around(axis: Any, at: tuple[float, float]) -> "Bbox":
     across, up = axis.transData.transform(at)
     reach = _POINT * axis.get_figure().dpi / 72
-    return Bbox.from_extents(across - reach, up - reach, across + reach, up + reach)
+    return _box(across - reach, up - reach, across + reach, up + reach)
+
+
+def _box(*corners: float) -> "Bbox":
+    from matplotlib.transforms import Bbox
+
+    return Bbox.from_extents(*corners)
 
 
 def _inside(box: "Bbox", frame: "Bbox") -> bool:
