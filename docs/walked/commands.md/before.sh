@@ -1,10 +1,11 @@
-# What a reader of the list of commands has: two runs, a text, points of runs, the examples, and a repository of git.
+# What a reader of the list of commands has: three runs, a text, points of runs, the examples, and a repository of git.
 git init --quiet --initial-branch main && git add train.py
 git -c user.name="A Reader" -c user.email=reader@example.org commit --quiet --message "A step"
 cp -r "$REPOSITORY/examples" .
 python -m pydoc builtins > input.txt
 assay train demo training.steps=12 --name first
 assay train demo training.steps=12 training.learning_rate=2e-3 --name second
+assay train demo training.steps=12 training.schedule=constant "training.keep_steps=[8]" --name trunk
 assay runs export runs.tar.gz first
 python - > POINTS.csv <<'POINTS'
 print("parameters,tokens,loss")
