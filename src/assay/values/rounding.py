@@ -77,13 +77,14 @@ def round_to(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _to_11_bits(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the nearest numbers with the 11 significant bits of float16, as `round_to` does for finite numbers.
+    """Return the nearest numbers with the 11 significant bits of float16, as a tensor of float32.
 
     Veltkamp's splitting of float32 (Dekker 1971, doi.org/10.1007/BF01397083) takes a third of that time on a CPU. It
-    needs no scale, so the smallest elements are kept as well.
+    needs no scale, so the smallest elements are kept as well. It loses infinite ones, such as those of a mask.
     """
     product = tensor * _SPLITTING
-    return product.sub_(product - tensor)
+    rounded = product.sub_(product - tensor)
+    return rounded if math.isfinite(float(rounded.sum())) else round_to(tensor, dtype)
 
 
 def _widened(narrow: Tensor, dtype: torch.dtype) -> Tensor:
@@ -122,8 +123,7 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Only the operands of linear layers are in 8 bits.
         self._dtype = torch.bfloat16 if rounding.dtype == "float8" else self._narrow
         self._wide = {one.data_ptr() for one in wide}
-        # A mask of attention is infinite, but no operand of a product.
-        self._round = _to_11_bits if self._narrow is torch.float16 and not self._everywhere else round_to
+        self._round = _to_11_bits if self._narrow is torch.float16 else round_to
         self._rounded: set[int] = set()
         """Addresses of memory that this context has filled with rounded numbers; used with `everywhere`."""
 
