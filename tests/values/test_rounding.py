@@ -73,6 +73,8 @@ def test_float16_has_eleven_bits_at_any_scale(scale: float) -> None:
     masked = torch.tensor([math.inf, 1 / 3, -math.inf, math.nan])
     assert torch.equal(_to_11_bits(masked, torch.float16)[:3], masked.half().float()[:3])
     assert _to_11_bits(masked, torch.float16)[3].isnan()
+    for kept in (numbers[:1], numbers.double()):
+        assert torch.equal(_to_11_bits(kept, torch.float16), round_to(kept, torch.float16))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])

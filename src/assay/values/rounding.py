@@ -77,11 +77,14 @@ def round_to(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _to_11_bits(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the nearest numbers with the 11 significant bits of float16, as a tensor of float32.
+    """Return what `round_to` does: the nearest numbers with the 11 significant bits of float16, in float32.
 
-    Veltkamp's splitting of float32 (Dekker 1971, doi.org/10.1007/BF01397083) takes a third of that time on a CPU. It
-    needs no scale, so the smallest elements are kept as well. It loses infinite ones, such as those of a mask.
+    Veltkamp's splitting of float32 (Dekker 1971, doi.org/10.1007/BF01397083) takes a third of its time on a CPU. It
+    needs no scale, so the smallest elements are kept as well. It would lose infinite ones, such as those of a mask. So
+    such a tensor is left to `round_to`, as are single numbers and other dtypes.
     """
+    if tensor.numel() <= 1 or tensor.dtype is not torch.float32:
+        return round_to(tensor, dtype)
     product = tensor * _SPLITTING
     rounded = product.sub_(product - tensor)
     return rounded if math.isfinite(float(rounded.sum())) else round_to(tensor, dtype)
