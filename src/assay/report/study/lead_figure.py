@@ -18,8 +18,9 @@ from assay.analysis.factors.layout import JOINT, level_name, level_names
 from assay.report.comparison.figures import break_names, height, name_rows, point
 from assay.report.comparison.wording import in_nats, title
 from assay.report.kit.drawing import INK, SMALL, SOFT, Panel, marker, series
+from assay.report.kit.labels import Label, place_labels
 from assay.report.study.sections.factor_effects import loss_parts_panels
-from assay.report.study.sections.panels import Label, map_panels, place_labels
+from assay.report.study.sections.panels import map_panels
 from assay.units import format_seconds
 
 if TYPE_CHECKING:
