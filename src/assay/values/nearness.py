@@ -235,6 +235,8 @@ def update(
 
     `shaken` is a replay whose gradient is off by a roundoff. Its distance from the other replay widens the bound.
     """
+    if same(found, replayed):
+        return Judged("update", name, step, 0.0, 0.0)
     wide = replayed.double()
     error, moved, size = _norm(found - wide), _norm(wide - before), _norm(replayed)
     spread = 0.0 if shaken is None else GRADIENT_RATIO * _norm(shaken - wide)

@@ -234,17 +234,14 @@ def _replayed(
         whole, gradient = (nearness.pad_rows(one, rows) for one in (weight, step.gradients[name]))
         earlier = dict(state)
         replayed = rule.update(name, whole, gradient, state, step.rate)[: len(weight)]
-        if nearness.same(step.after[name], replayed):
-            yield Judged("update", name, step.index, 0.0, 0.0)
-        else:
-            yield _unequal(step, name, replayed, (whole, gradient, earlier), expected, parts)
+        yield _updated(step, name, replayed, (whole, gradient, earlier), expected, parts)
         moments = kept(step.index + 1)
         for key in sorted(moments.keys() - {"steps"}):
             coarse = _is_coarse(rule, weight.dtype, key)
             yield nearness.state(step.index, f"{key} of {name}", moments[key], state[key], rounded=coarse)
 
 
-def _unequal(
+def _updated(
     step: _Step,
     name: str,
     replayed: Tensor,
@@ -252,7 +249,7 @@ def _unequal(
     expected: Expected,
     parts: UpdateParts,
 ) -> Judged:
-    """Judge a weight that differs from its replay, and add it to `parts` if it is lossy.
+    """Judge a weight after an update, and add one that is lossy and differs from its replay to `parts`.
 
     The replay was given a weight, a gradient and a state.
     """

@@ -141,7 +141,7 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             narrow = self._dtype if name == "bmm" else self._narrow
             if narrow is torch.float8_e4m3fn and in_backward():
                 narrow = torch.float8_e5m2  # gradients; the other operand is rounded more than it is in the program
-            args = _each(lambda one: self._round(one, narrow) if self._may_be_wide(one) else one, args)
+            args = _each(lambda one: one if _address(one) in self._rounded else self._round(one, narrow), args)
         found = func(*args, **kwargs)
         if product or self._rounds(func, name, found):
             return _each(self._result, found)
@@ -159,9 +159,6 @@ class Imitated(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _written(self, one: Tensor) -> Tensor:
         self._rounded.discard(_address(one))
         return one
-
-    def _may_be_wide(self, one: Tensor) -> bool:
-        return not self._everywhere or _address(one) not in self._rounded
 
     def _summed_over_tokens(self, func: Any, statistics: tuple[int, ...], *args: Any, **named: Any) -> Any:
         """Run a kernel in the narrow dtype, because it may also add up in it. A GPU's keeps statistics in float32."""

@@ -56,7 +56,8 @@ def place_labels(axis: Any, labels: Sequence[Label]) -> None:
     A name lies across the line of another only where all other places are taken.
     """
     axis.get_figure().draw_without_rendering()
-    points, names, lines = [_around(axis, label.at) for label in labels], list[Any](), list[Any]()
+    points, frame = [_around(axis, label.at) for label in labels], axis.get_window_extent()
+    names, lines = list[Any](), list[Any]()
     for label in labels:
         for crosses, (right, up, across, along) in product((False, True), _PLACES):
             text = axis.annotate(
@@ -66,7 +67,7 @@ def place_labels(axis: Any, labels: Sequence[Label]) -> None:
             box, line = text.get_window_extent(), _between(axis, label.at, (right, up))
             free = not any(box.overlaps(other) for other in (*points, *names))
             clear = crosses or (not any(map(box.overlaps, lines)) and not any(map(line.overlaps, names)))
-            if free and clear and _inside(box, axis.get_window_extent()):
+            if free and clear and _inside(box, frame):
                 names.append(box)
                 if max(abs(right), abs(up)) > _NEAR:
                     lines.append(line)
