@@ -123,7 +123,10 @@ def jumping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "timed"),
-    [("local", True), ("local", False), *(pytest.param("here", one, marks=pytest.mark.slow) for one in (True, False))],
+    [
+        ("local", True),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("local", False), ("here", True), ("here", False))),
+    ],
 )
 def test_a_clock_that_jumps_changes_neither_cells_nor_liveness(
     tmp_path: Path, request: pytest.FixtureRequest, executor: str, timed: bool

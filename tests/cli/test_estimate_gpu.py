@@ -126,7 +126,11 @@ def test_the_largest_batch_needs_none_to_begin_with(assay: Assay) -> None:
     ("words", "says"),
     [
         (("train.py:decides", "--trace", "--device", "h100"), 'reads a value ("item"); a trace computes no values'),
-        (("train.py:build", "--trace", "--device", "h100"), "train.py:build takes batch_size; give it a default"),
+        pytest.param(
+            ("train.py:build", "--trace", "--device", "h100"),
+            "train.py:build takes batch_size; give it a default",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             ("train.py:elsewhere", "--trace", "--device", "h100"),
             "the step's model is on the device cpu",

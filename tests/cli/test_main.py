@@ -204,7 +204,9 @@ def ctrl_c(
     return process.returncode, out + err, folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_ctrl_c_leaves_a_run_to_resume(tmp_path: Path, corpus: str, number: signal.Signals) -> None:
     code, said, folder = ctrl_c(tmp_path, corpus, "slow", 1, number)
     assert code == 130

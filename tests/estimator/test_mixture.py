@@ -93,7 +93,11 @@ def test_more_experts_add_parameters_and_only_the_router_adds_work() -> None:
 
 
 @pytest.mark.parametrize("stack", ["", "bf16_mixed", "activation_checkpointing"])
-@pytest.mark.parametrize("fields", [["n_expert_active=2"], ["n_expert_active=1", "activation=swiglu"]], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [["n_expert_active=2"], pytest.param(["n_expert_active=1", "activation=swiglu"], marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_the_peak_is_the_measured_one(stack: str, fields: list[str]) -> None:
     keys = [f"model.{field}" for field in ("n_expert=4", "vocab_size=256", *fields)]
     run = configure("demo", [*keys, "device=cpu"], [stack] if stack else [])
@@ -108,7 +112,11 @@ ONE_EXPERT = {"n_expert": 1, "n_expert_active": 1, "expert_capacity": 0.5}
 
 
 @pytest.mark.parametrize("stack", ["", "bf16_mixed", "optimizer_in_backward", "gradient_accumulation:micro_batches=2"])
-@pytest.mark.parametrize("fields", [{}, {"n_hidden": 1}, {"n_hidden": 96, "n_expert": 3}], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in ({"n_hidden": 1}, {"n_hidden": 96, "n_expert": 3}))],
+    ids=str,
+)
 def test_the_gradient_of_a_transposed_stack_is_copied(stack: str, fields: dict[str, object]) -> None:
     assert_exact({**NARROW, **ONE_EXPERT, **fields}, 2 if "accumulation" in stack else 1, stack)
 

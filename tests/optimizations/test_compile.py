@@ -174,6 +174,7 @@ def test_a_tensor_that_is_not_finite_is_named_inside_a_region(compiled: Trained)
             weight.copy_(before)
 
 
+@pytest.mark.slow
 def test_a_model_is_one_region_and_trains_as_the_baseline_does(whole: Trained) -> None:
     evidence = resolve(WHOLE.optimizations[0]).verify(whole.traces[1], WHOLE)
     assert evidence.verdict, evidence.observed

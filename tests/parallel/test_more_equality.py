@@ -10,6 +10,7 @@ from support.ranks.equality import (
     BESIDE_TENSOR,
     CROSSED,
     MORE_LOSSY,
+    MORE_ON_FOUR,
     MORE_ON_TWO,
     MORE_STEPS,
     ON_FOUR,
@@ -29,6 +30,7 @@ LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *MORE_ON_TWO,
 """Held over all steps in both precisions, with its ranks."""
 MORE = {
     **{one: 2 for one in MORE_ON_TWO if not exact(one)},
+    **dict.fromkeys(MORE_ON_FOUR, 4),
     **{f"{one}+sdpa_attention": 2 for one in (*TECHNIQUES, *BESIDE_TENSOR)},
     "tensor_parallel:degree=4": 4,
     **{f"lora+{one}": 2 for one in ("data_parallel", "fully_sharded", "zero_optimizer")},

@@ -15,6 +15,8 @@ STACKS = {
     "fully_sharded:mixed_precision=true": 2,
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2": 2,
     "sequence_parallel+tensor_parallel": 2,
+    "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing": 2,
+    "pipeline_parallel:schedule=gpipe": 2,
     "fully_sharded+gradient_accumulation:micro_batches=2": 2,
     "tensor_parallel+sdpa_attention+activation_checkpointing": 2,
     "pipeline_parallel:split=1-3": 2,
@@ -34,6 +36,7 @@ STACKS = {
     "many-tokens fully_sharded": 2,
     "many-tokens sequence_parallel+tensor_parallel": 2,
     "zero_optimizer+tensor_parallel": 4,
+    "fully_sharded+tensor_parallel": 4,
     "pipeline_parallel+sequence_parallel+tensor_parallel": 4,
     "pipeline_parallel+fully_sharded": 4,
 }

@@ -1,14 +1,21 @@
-"""Texts of panels as a page draws them."""
+"""Panels as a page draws them, and their texts."""
 
 import re
 from collections.abc import Iterable
 
 from assay.report.kit.drawing import Panel, alone, svg
+from support.figures import drawn
+
+
+def drawing(panel: Panel) -> str:
+    """A panel as SVG."""
+    with drawn():
+        return svg(alone(panel), panel.title)
 
 
 def words(panels: Iterable[Panel]) -> str:
     """Titles and texts of all panels."""
-    return " ".join(f"{one.title} {_texts(svg(alone(one), one.title))}" for one in panels)
+    return " ".join(f"{one.title} {_texts(drawing(one))}" for one in panels)
 
 
 def _texts(drawn: str) -> str:

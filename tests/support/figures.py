@@ -1,5 +1,7 @@
 """Pages without their figures' drawings, for tests that are about something else: a page takes half as long."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,14 +10,37 @@ import pytest
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every figure of a page come to an empty drawing; its axes are filled all the same."""
+    leave_undrawn(monkeypatch)
+
+
+def leave_undrawn(patch: pytest.MonkeyPatch) -> None:
+    """Do so until the patch is undone."""
     from matplotlib.figure import Figure
 
-    drawn = Figure.savefig
+    save = _drawing()
 
     def savefig(figure: Figure, target: Any, **options: Any) -> None:
         if options.get("format") == "svg":
             target.write("<svg ></svg>")
         else:
-            drawn(figure, target, **options)
+            save(figure, target, **options)
 
-    monkeypatch.setattr(Figure, "savefig", savefig)
+    savefig.drawing = save  # type: ignore[attr-defined]
+    patch.setattr(Figure, "savefig", savefig)
+
+
+@contextmanager
+def drawn() -> Iterator[None]:
+    """Draw figures all the same."""
+    from matplotlib.figure import Figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", _drawing())
+        yield
+
+
+def _drawing() -> Any:
+    """How figures are drawn, whatever stands in its place."""
+    from matplotlib.figure import Figure
+
+    return getattr(Figure.savefig, "drawing", Figure.savefig)

@@ -214,7 +214,7 @@ def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("overflowing")
-@pytest.mark.parametrize("optimization", ["fused_adamw", "lion", "muon"])
+@pytest.mark.parametrize("optimization", ["fused_adamw", "muon", pytest.param("lion", marks=pytest.mark.slow)])
 def test_an_optimizer_is_proven_in_the_first_step_that_is_watched_and_not_skipped(
     corpus: Prepared, tmp_path: Path, optimization: str
 ) -> None:

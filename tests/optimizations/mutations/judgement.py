@@ -1,6 +1,6 @@
 """Mutants beside their honest twins: what each changes in a run, and whether the proof says so."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +38,8 @@ def judged(chosen: Sequence[Named], place: Path) -> list[Judgement]:
     """Each of `chosen` in its small run; those over ranks together, in processes that `place` is for."""
     keys = {_key(*one): one for one in chosen}
     over = {one for one in chosen if run_of(*one).ranks > 1}
-    controls = dict(zip(keys, _accounts(keys.values(), over, place, broken=False), strict=True))
-    broken = _accounts(chosen, over, place, broken=True)
+    accounts = _accounts([*((one, False) for one in keys.values()), *((one, True) for one in chosen)], over, place)
+    controls, broken = dict(zip(keys, accounts, strict=False)), accounts[len(keys) :]
     return [Judgement(*one, controls[_key(*one)], found) for one, found in zip(chosen, broken, strict=True)]
 
 
@@ -48,11 +48,11 @@ def _key(technique: str, mutant: Mutant) -> tuple[str, bool]:
     return run_of(technique, mutant).model_dump_json(), mutant.late
 
 
-def _accounts(chosen: Iterable[Named], over: set[Named], place: Path, *, broken: bool) -> list[Account]:
-    listed = list(chosen)
-    asked = [(technique, one.name, broken, one.late) for technique, one in listed if (technique, one) in over]
+def _accounts(chosen: Sequence[tuple[Named, bool]], over: set[Named], place: Path) -> list[Account]:
+    """What came of each run, with its mutant or without."""
+    asked = [(one[0], one[1].name, broken, one[1].late) for one, broken in chosen if one in over]
     there = iter(accounts(asked, place) if asked else [])
-    return [next(there) if one in over else _here(*one, broken=broken) for one in listed]
+    return [next(there) if one in over else _here(*one, broken=broken) for one, broken in chosen]
 
 
 def _here(technique: str, mutant: Mutant, *, broken: bool) -> Account:

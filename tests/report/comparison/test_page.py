@@ -21,6 +21,7 @@ from assay.report.comparison.page import built_table, frames, write_data
 from assay.report.kit.view import breakable, check_page, no_break, render, write_page
 from assay.report.study.view import StudyView
 from support.comparisons import ENVIRONMENT, LABELS, TREATMENTS, record
+from support.figures import drawn
 
 HOSTILE = "<script>alert('x')</script>&\"$\\alpha$"
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr", "path", "use", "rect"}
@@ -147,16 +148,17 @@ def test_links_of_the_contents_and_their_parts_belong_together(text: str) -> Non
     assert all(text.count(f'id="{name}"') == 1 for name in links)
 
 
-def test_figures_take_their_colours_from_the_page(text: str) -> None:
-    drawn = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.S))
-    assert set(re.findall(r"#[0-9a-f]{6}\b", drawn)) == set()
-    used = set(re.findall(r"var\((--[a-z0-9-]+)\)", drawn))
+def test_figures_take_their_colours_from_the_page(comparison: Comparison) -> None:
+    with drawn():
+        text = render(comparison)
+    figures = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.S))
+    assert set(re.findall(r"#[0-9a-f]{6}\b", figures)) == set()
+    used = set(re.findall(r"var\((--[a-z0-9-]+)\)", figures))
     assert {"--ink", "--soft", "--grid", "--series-0", "--series-5"} <= used
     for name in used:
         assert text.count(f"{name}:") >= 2, f"{name} has no light and dark colour"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_texts_from_outside_are_escaped() -> None:
     proof = Evidence(optimization="bf16_mixed", observed=HOSTILE, verdict=True)
     changes: dict[str, dict[str, Any]] = {
@@ -209,7 +211,6 @@ def test_an_interrupted_comparison_without_a_cell_has_a_page() -> None:
     assert "no process ran" in Page(text).text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison, tmp_path: Path) -> None:
     path = write_page(comparison, Home(tmp_path))
     assert path == tmp_path / "reports" / comparison.record.id / "index.html"
@@ -225,7 +226,6 @@ def test_it_is_written_beside_the_record_or_where_wanted(comparison: Comparison,
     assert not (tmp_path / "other" / "reports").exists()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_page_replaces_a_page_and_no_other_file(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     check_page(page)
@@ -260,7 +260,6 @@ def test_the_same_record_gives_the_same_page(comparison: Comparison, text: str) 
     assert render(again) == text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_rows_beyond_the_last_panel_are_announced(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rows have a panel" not in text
     monkeypatch.setattr("assay.report.comparison.page.MOST", 1)
@@ -288,7 +287,6 @@ def built(peak: int, tensors: int | None = None) -> dict[str, Any]:
     return {"memory": Memory(tensors_peak_bytes=MEBI, phases=phases), "parameters": MEBI}
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_build_is_shown_beside_the_process_before_it_and_all_weights() -> None:
     made = analyse(record(changes={"baseline": built(212), TREATMENTS[1]: built(206)}))
     table = built_table(made)
@@ -370,7 +368,6 @@ def test_a_study_without_cells_has_empty_tables(comparison: Comparison) -> None:
     assert frames(empty)["memory"].empty
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_only_marks_that_the_small_table_has_are_explained() -> None:
     sure, unsure = small_print(analyse(record(seeds=3))), small_print(analyse(record(seeds=1, processes=3)))
     assert "≈: cannot be told from no change" in sure
@@ -378,7 +375,6 @@ def test_only_marks_that_the_small_table_has_are_explained() -> None:
     assert "open: may be worse by more than 0.01 nats" in unsure
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("here", "text"),
     [

@@ -23,21 +23,22 @@ BESIDE_TENSOR = ("sequence_parallel+tensor_parallel",)
 
 ON_TWO = (
     *TECHNIQUES[:4],
-    "fully_sharded:reshard=false",
-    *SCHEDULES,
+    *SCHEDULES[2:],
     *BESIDE_TENSOR,
     "gathered_context",
     "data_parallel+smaller_batch",
     "pipeline_parallel+deferred_metrics",
     "data_parallel+loader_workers",
-    *(f"{one}+{STACKED[0]}" for one in ("fully_sharded", "pipeline_parallel", *BESIDE_TENSOR)),
-    *(f"{one}+{STACKED[1]}" for one in ("data_parallel", "fully_sharded", *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[0]}" for one in ("fully_sharded", *BESIDE_TENSOR)),
+    *(f"{one}+{STACKED[1]}" for one in ("data_parallel", "fully_sharded")),
 )
 MORE_ON_TWO = (
+    "fully_sharded:reshard=false",
+    *SCHEDULES[:2],
     "pipeline_parallel:split=3-1",
     "zero_optimizer+deferred_metrics",
-    *(f"{one}+{STACKED[0]}" for one in ("data_parallel", "tensor_parallel", "zero_optimizer")),
-    *(f"{one}+{STACKED[1]}" for one in ("tensor_parallel", "zero_optimizer")),
+    *(f"{one}+{STACKED[0]}" for one in ("data_parallel", "tensor_parallel", "zero_optimizer", "pipeline_parallel")),
+    *(f"{one}+{STACKED[1]}" for one in ("tensor_parallel", "zero_optimizer", *BESIDE_TENSOR)),
 )
 """In the slow suite, which also has what a technique is stacked on."""
 CROSSED = (
@@ -45,18 +46,14 @@ CROSSED = (
     "pipeline_parallel+data_parallel",
     "pipeline_parallel:schedule=interleaved,micro_batches=2+tensor_parallel",
 )
-ON_FOUR = (
-    *CROSSED,
-    "sequence_parallel+tensor_parallel+data_parallel",
-    "zero_optimizer+tensor_parallel",
-    "gathered_context+data_parallel",
-)
+ON_FOUR = (*CROSSED, "gathered_context+data_parallel")
+MORE_ON_FOUR = ("sequence_parallel+tensor_parallel+data_parallel", "zero_optimizer+tensor_parallel")
 LOSSY = (
-    *(f"{one}+bf16_mixed" for one in ("data_parallel", "fully_sharded", "pipeline_parallel", *BESIDE_TENSOR)),
+    *(f"{one}+bf16_mixed" for one in ("data_parallel", "fully_sharded", "pipeline_parallel")),
     "fully_sharded:mixed_precision=true+gradient_accumulation:micro_batches=2",
 )
 MORE_LOSSY = (
-    *(f"{one}+bf16_mixed" for one in ("tensor_parallel", "zero_optimizer")),
+    *(f"{one}+bf16_mixed" for one in ("tensor_parallel", "zero_optimizer", *BESIDE_TENSOR)),
     "fully_sharded:mixed_precision=true",
 )
 """In the slow suite."""

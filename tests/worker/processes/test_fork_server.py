@@ -63,7 +63,7 @@ def content(folder: RunFolder, result: RunResult) -> dict[str, Any]:
     return {**found, "curve": [(one.loss, one.log_gradient_norm, one.activation_norms) for one in steps]}
 
 
-@pytest.mark.parametrize("stack", STACKS, ids="+".join)
+@pytest.mark.parametrize("stack", [STACKS[0], pytest.param(STACKS[1], marks=pytest.mark.slow)], ids="+".join)
 def test_its_record_is_that_of_a_started_one(
     server: ForkServer, corpus: Prepared, tmp_path: Path, stack: tuple[str, ...]
 ) -> None:

@@ -13,12 +13,13 @@ from assay.records.status import Status
 from assay.records.study import Curve, Halving, StudyEnding
 from assay.report.comparison.figures import FIGURES
 from assay.report.kit.blocks import Table
-from assay.report.kit.drawing import alone, svg
+from assay.report.kit.drawing import alone
 from assay.report.kit.view import no_break, render
 from assay.report.study.sections import Filled
 from assay.report.study.sections.answer import closing
 from assay.report.study.view import StudyView
 from support.comparisons import LABELS, TREATMENTS, record
+from support.drawn import drawing
 from support.swept import Figures, cut_short, factorial_record, in_two_sizes
 
 
@@ -229,9 +230,9 @@ def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole:
     one = sections(whole)["pareto_front"].section
     assert one.panels is not None
     (panel,) = one.panels(StudyView(whole))
-    drawn = svg(alone(panel), one.title)
-    assert "gradient_accumulation" in drawn
-    assert "loss 2.416" in drawn
+    figure = drawing(panel)
+    assert "gradient_accumulation" in figure
+    assert "loss 2.416" in figure
     assert render(whole) == page
 
 
