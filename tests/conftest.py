@@ -25,6 +25,8 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(_number, _usual)
 # Tests make many objects and little garbage: collected less often, it takes a twentieth of their time less.
 gc.set_threshold(20_000, 20, 50)
+# Nobody pulls the plug on a test, and each wait for the disk takes longer than most tests. Some put their own here.
+os.fsync = lambda descriptor: None
 # And an example takes as long as a busy machine lets it.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")

@@ -84,6 +84,7 @@ def test_a_run_trains_and_says_which_figures_are_missing(tmp_path: Path) -> None
     assert "/proc/self/status" in shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_a_run_and_a_second_process_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with begun(home, "train", "demo", *TINY, "training.steps=200000", "training.check_values=false") as run:

@@ -1,5 +1,6 @@
 """Advice from times that were measured: they decide, they are marked, and hindrances are named."""
 
+from functools import cache
 from math import log
 
 import pytest
@@ -36,8 +37,14 @@ def _answer(**seconds: float) -> Advice:
         at = depths(RUN.model.n_layer)
         times[key] = StepTimes(depths=at, turns=tuple((each, each) for _ in range(3)))
     here = HERE.model_copy(update={"step_times": times})
-    problem = Problem(RUN, here, Limits(PLENTY))
+    problem = _problem()
     return advice(problem, problem.rank(here), "any", "demo", absent=False)
+
+
+@cache
+def _problem() -> Problem:
+    """Return the problem whose needs and rooflines all answers share: they hang on no time that was measured."""
+    return Problem(RUN, HERE, Limits(PLENTY))
 
 
 def test_a_stack_that_was_timed_to_be_slow_is_not_recommended() -> None:

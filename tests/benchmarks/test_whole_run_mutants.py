@@ -94,11 +94,14 @@ def differs(mutant: Any, seen: Callable[[Step, Any], list[Any]]) -> bool:
     return wrong != right
 
 
-@pytest.mark.parametrize("kind", ["mid-run", "masks", "gradients"])
+@pytest.mark.parametrize(
+    "kind", ["mid-run", *(pytest.param(one, marks=pytest.mark.slow) for one in ("masks", "gradients"))]
+)
 def test_a_faulty_step_computes_other_values(kinds: Any, kind: str) -> None:
     assert not [one.name for one in kinds[kind] if not differs(one, trained)]
 
 
+@pytest.mark.slow
 def test_a_faulty_evaluation_has_another_loss(kinds: Any) -> None:
     assert not [one.name for one in kinds["evaluation"] if not differs(one, evaluated)]
 
@@ -151,7 +154,7 @@ def test_names_are_distinct_and_each_kind_has_enough(kinds: Any) -> None:
     assert {kind: len(mutants) for kind, mutants in kinds.items() if len(mutants) < 12} == {}
 
 
-@pytest.mark.parametrize("kind", ["traces", "counters"])
+@pytest.mark.parametrize("kind", ["traces", pytest.param("counters", marks=pytest.mark.slow)])
 def test_a_fault_leaves_marks_of_faulty_steps_only(
     kinds: Any, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

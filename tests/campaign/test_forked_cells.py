@@ -117,6 +117,7 @@ def test_a_study_without_its_server_goes_on(home: Path, under_way: Forked, whole
     assert {one.forked for one in record.cells} == {True, False}
 
 
+@pytest.mark.slow
 def test_a_killed_cell_is_the_only_one_that_is_lost(home: Path, under_way: Forked, whole: dict[str, object]) -> None:
     server = server_of(under_way)
     until(lambda: bool(server.children()), "no cell runs", PATIENCE_SECONDS)

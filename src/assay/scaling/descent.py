@@ -73,8 +73,12 @@ class Drawn:
         return Drawn(self.weights[some], self.shifts[some])
 
     def objectives(self, problem: DescentProblem, values: Floats) -> Floats:
-        """Return the sum of weighted Huber losses of each fit."""
-        return np.asarray((self.weights * problem.huber(problem.residuals(values, self.shifts)[0])).sum(axis=1))
+        """Return the objective of each fit, with these values."""
+        return self.sums(problem, problem.residuals(values, self.shifts)[0])
+
+    def sums(self, problem: DescentProblem, residuals: Floats) -> Floats:
+        """Return the sum of weighted Huber losses of each fit, from its residuals."""
+        return np.asarray((self.weights * problem.huber(residuals)).sum(axis=1))
 
 
 def whole(problem: DescentProblem, fits: int) -> Drawn:
@@ -101,16 +105,21 @@ def objectives(problem: DescentProblem, values: Floats, drawn: Drawn | None = No
 
 def _descend(problem: DescentProblem, starts: Floats, drawn: Drawn, most_steps: int) -> Floats:
     values, damping = starts.copy(), np.ones(len(starts))
-    reached = drawn.objectives(problem, values)
+    residuals, slopes = problem.residuals(values, drawn.shifts)
+    reached = drawn.sums(problem, residuals)
     calm, active = np.zeros(len(starts), dtype=int), np.arange(len(starts))
     for _ in range(most_steps):
         some = drawn.of(active)
-        proposed = values[active] - _step(problem, values[active], some, damping[active])
-        objective = some.objectives(problem, proposed)
+        step = _step(problem, residuals[active], slopes[active], some.weights, damping[active])
+        proposed = values[active] - step
+        further = problem.residuals(proposed, some.shifts)
+        objective = some.sums(problem, further[0])
         better = objective < reached[active]
         small = reached[active] - objective <= _ENOUGH * reached[active]
         damping[active] = np.clip(damping[active] * np.where(better, 0.3, 4.0), _LEAST_DAMPING, _MOST_DAMPING)
-        values[active[better]], reached[active[better]] = proposed[better], objective[better]
+        taken = active[better]
+        values[taken], reached[taken] = proposed[better], objective[better]
+        residuals[taken], slopes[taken] = (one[better] for one in further)
         # A refused step says little while the damping is small.
         calm[active] = np.where(small & (better | (damping[active] >= 10)), calm[active] + 1, 0)
         active = active[calm[active] < 3]
@@ -119,9 +128,8 @@ def _descend(problem: DescentProblem, starts: Floats, drawn: Drawn, most_steps: 
     return values
 
 
-def _step(problem: DescentProblem, values: Floats, drawn: Drawn, damping: Floats) -> Floats:
-    residuals, slopes = problem.residuals(values, drawn.shifts)
-    weights = drawn.weights
+def _step(problem: DescentProblem, residuals: Floats, slopes: Floats, weights: Floats, damping: Floats) -> Floats:
+    """Return what is taken from the values of fits with these residuals and slopes; changes slopes of a fixed value."""
     if problem.fixed is not None:
         slopes[..., problem.fixed] = 0.0
     gradient = np.einsum("fp,fpc->fc", weights * np.clip(residuals, -problem.delta, problem.delta), slopes)
@@ -131,7 +139,7 @@ def _step(problem: DescentProblem, values: Floats, drawn: Drawn, damping: Floats
     hessian = np.matmul((curved[..., None] * slopes).transpose(0, 2, 1), slopes)
     scale = np.sqrt(np.maximum(np.einsum("fcc->fc", hessian), 1e-300))
     lifted = 1e-12 + _LIFT * damping[:, None, None]
-    scaled = hessian / scale[:, :, None] / scale[:, None, :] + lifted * np.eye(values.shape[1])
+    scaled = hessian / scale[:, :, None] / scale[:, None, :] + lifted * np.eye(slopes.shape[-1])
     if problem.fixed is not None:
         scaled[:, problem.fixed, problem.fixed] = 1.0
     return np.asarray(np.linalg.solve(scaled, (gradient / scale)[..., None])[..., 0] / scale)

@@ -1,7 +1,8 @@
 """Every wrong variant of a technique is caught by the proof, and every honest run passes it.
 
-The usual suite tries one mutant of each technique, except where a compiler would be needed. `slow` tries all that a CPU
-runs, and prints how many need a GPU. These are marked `gpu`. `benchmarks/mutations.py` writes the table.
+The usual suite tries one mutant of each technique on one device, and of three over ranks, except where a compiler
+would be needed. `slow` tries all that a CPU runs, and prints how many need a GPU. These are marked `gpu`.
+`benchmarks/mutations.py` writes the table.
 """
 
 from collections.abc import Mapping
@@ -30,12 +31,15 @@ def _compiles(technique: str) -> bool:
     return technique in catalogue() and catalogue()[technique].stage is Stage.COMPILE
 
 
-QUICK = [
+FIRST = [
     next(one for one in _all(gpu=False) if one[0] == name)
     for name in dict.fromkeys(name for name, _ in _all(gpu=False))
     if not _compiles(name)
 ]
 """The first of each technique's."""
+OVER_RANKS = ("data_parallel", "fully_sharded", "pipeline_parallel")
+"""Techniques over two ranks whose mutants the usual suite tries: each takes seconds."""
+QUICK = [one for one in FIRST if run_of(*one).ranks == 1 or one[0] in OVER_RANKS]
 
 
 def _named(chosen: list[Named]) -> list[Any]:

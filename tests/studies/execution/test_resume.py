@@ -73,7 +73,10 @@ def dying_at(number: int) -> Any:
     return tell
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 9, 14, 19, 20, 21, 24, 30, 43])
+_SOME, _OTHERS = (0, 2, 14, 21, 43), (1, 9, 19, 20, 24, 30)
+
+
+@pytest.mark.parametrize("number", [*_SOME, *(pytest.param(one, marks=pytest.mark.slow) for one in _OTHERS)])
 def test_exactly_the_missing_cells_run_again(home: Home, number: int) -> None:
     with pytest.raises(Killed):
         run(home, dying_at(number))
