@@ -6,7 +6,6 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from support.fake_library import shared_library
 
 ROOT = Path(__file__).parents[2]
 MANY = 40
-"""Drawn runs of the slow test."""
+"""Drawn runs."""
 
 
 def test_steps_of_an_h200_are_predicted_within_their_bounds() -> None:
@@ -45,15 +44,20 @@ def test_drawn_steps_of_an_h200_are_predicted_for_its_torch(monkeypatch: pytest.
     assert estimate(drawn(11), MACHINE).requested_bytes.high < steps[11] - 3_000_000
 
 
-@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_drawn_runs_are_predicted_as_they_are_traced(
-    many: bool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.mark.slow
+def test_drawn_runs_are_predicted_as_they_are_traced(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    from assay.config.run import Spec
     from ledger_draws import drawn, drawn_mixture  # type: ignore[import-not-found]
     from ledger_peaks import as_rows, drawn_rows
 
-    # The backward of the second recomputes a block that ends with an RMS norm.
-    runs = {-1: drawn_mixture(3), -2: drawn(162)} | (_more() if many else {})
+    runs = {number: drawn(number) for number in range(MANY)} | {-1: drawn_mixture(0), -2: drawn_mixture(3)}
+    # Its backward recomputes a block that ends with an RMS norm; without that, the step peaks in a cast of its forward.
+    runs[-3] = recomputed = drawn(162)
+    casting = [one for one in recomputed.optimizations if one.name in ("bf16_mixed", "gradient_accumulation")]
+    runs[-4] = recomputed.model_copy(update={"optimizations": tuple(casting)})
+    # Attention that is not fused returns its result in 16 bits, while its frame still has the wide ones.
+    wide = [Spec.parse(one) for one in ("sdpa_attention:backend=math", "selective_checkpointing:policy=matmuls")]
+    runs[-5] = drawn(30).model_copy(update={"optimizations": (*wide, Spec(name="bf16_mixed"))})
     shared_library(tmp_path_factory, tmp_path / "home")
     listed = tmp_path / "rows.jsonl"
     listed.write_text("".join(f"{json.dumps(row)}\n" for row in as_rows(runs)), encoding="utf-8")
@@ -62,22 +66,6 @@ def test_drawn_runs_are_predicted_as_they_are_traced(
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     rows = drawn_rows(runs, [json.loads(line) for line in done.stdout.splitlines()])
     assert [row for row in rows if row.found is None or not row.within] == []
-
-
-def _more() -> dict[int, Any]:
-    """Return the runs of the slow test."""
-    from assay.config.run import Spec
-    from ledger_draws import drawn, drawn_mixture
-
-    # Without the recomputation, the step peaks in a cast of its forward.
-    casting = [one for one in drawn(162).optimizations if one.name in ("bf16_mixed", "gradient_accumulation")]
-    # Attention that is not fused returns its result in 16 bits, while its frame still has the wide ones.
-    wide = [Spec.parse(one) for one in ("sdpa_attention:backend=math", "selective_checkpointing:policy=matmuls")]
-    return {number: drawn(number) for number in range(MANY)} | {
-        -3: drawn_mixture(0),
-        -4: drawn(162).model_copy(update={"optimizations": tuple(casting)}),
-        -5: drawn(30).model_copy(update={"optimizations": (*wide, Spec(name="bf16_mixed"))}),
-    }
 
 
 def test_draws_repeat_and_differ() -> None:
