@@ -2,7 +2,7 @@
 
 import pytest
 
-QUICK, ALL = 16, 200
+QUICK, ALL = 8, 200
 
 
 @pytest.mark.parametrize(

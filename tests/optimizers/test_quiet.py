@@ -21,6 +21,7 @@ def test_warnings_are_hidden_inside_only() -> None:
     assert said.getvalue().splitlines() == ["it is broken", "and later"]
 
 
+@pytest.mark.slow
 def test_making_the_recipe_says_nothing() -> None:
     pytest.importorskip("torchao")
     code = "from assay.config import TrainingConfig; from assay.optimizations.adamw_8bit.step import adamw_8bit"

@@ -8,9 +8,12 @@ import pytest
 import torch
 
 from assay.hardware import Rates
+from assay.hardware.detect import OperatorSpeed
 from assay.hardware.links import Link
 from assay.instruments.rates import timed_operators, torch_rates
 from assay.instruments.rates.torch_rates import measure_link
+
+SPEED = OperatorSpeed(at=(1.0,), forward=(1e9,), backward=(1e9,))
 
 
 @pytest.fixture(autouse=True)
@@ -104,11 +107,12 @@ def test_a_device_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_program_prints_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     link = Link(name="any", latency_seconds=1e-5, bandwidth_bytes=1e9, source="here")
     monkeypatch.setattr(torch_rates, "measure_link", lambda: link)
+    monkeypatch.setattr(torch_rates, "measure_operators", lambda rates: {"aten.add": SPEED})  # takes five seconds
     assert torch_rates.main(["cpu", "--seconds", "0.05"]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     found = Rates.model_validate_json(out)
-    assert (found.device, found.link) == ("cpu", link)
+    assert (found.device, found.link, found.operators) == ("cpu", link, {"aten.add": SPEED})
 
 
 @pytest.mark.gpu

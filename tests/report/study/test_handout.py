@@ -10,6 +10,7 @@ from assay.report.study.handout import handout, markdown, write_handout
 from assay.report.study.view import StudyView
 from support.browsers import chromium
 from support.comparisons import record
+from support.figures import drawn
 
 PNG, SVG = b"\x89PNG", b"<?xml"
 
@@ -39,7 +40,8 @@ def test_markdown_shows_each_figure_and_the_table(study: StudyView) -> None:
 
 @pytest.mark.parametrize("form", ["md", "html"])
 def test_figures_stand_beside_it_as_png_and_svg(study: StudyView, form: str, tmp_path: Path) -> None:
-    path = write_handout(study, tmp_path / f"mine.{form}", form)
+    with drawn():
+        path = write_handout(study, tmp_path / f"mine.{form}", form)
     assert study.headline in path.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
     for name in ("mine-answer", "mine-changes"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
