@@ -17,6 +17,7 @@ from campaign.killing import GONE_SECONDS, assay
 from campaign.studies import recorded
 from support.advice import RATES as CPU_RATES
 from support.faults import Forked, command, until
+from support.forked import fork_children
 
 RATES = tuple(f"{number}e-3" for number in range(2, 5))
 STUDY = """
@@ -65,11 +66,11 @@ def contents(record: ComparisonRecord) -> dict[str, object]:
 def begun(home: Path, file: str) -> Forked:
     """Start the study in a home that knows the rates of this machine, which would take long to measure.
 
-    Its server and its cells are programs of their own, as always.
+    Its server is forked from it, which has imported everything.
     """
     place = Home(home).ready()
     rates_file(place).write_bytes(with_rates(rates_file(place), detect(), {"cpu": CPU_RATES}, 1))
-    return command(home, "study", "run", file, "--loss-only")
+    return command(home, "study", "run", file, "--loss-only", fault=lambda: fork_children(pytest.MonkeyPatch()))
 
 
 @pytest.fixture
@@ -102,9 +103,7 @@ def finished(home: Path) -> int:
 
 def server_of(process: Forked) -> psutil.Process:
     """The fork server of a study; its cells are its own children."""
-    (found,) = (
-        one for one in psutil.Process(process.pid).children() if "assay.worker.processes.fork_server" in one.cmdline()
-    )
+    (found,) = psutil.Process(process.pid).children()
     return found
 
 
@@ -117,7 +116,6 @@ def test_a_study_without_its_server_goes_on(home: Path, under_way: Forked, whole
     assert {one.forked for one in record.cells} == {True, False}
 
 
-@pytest.mark.slow
 def test_a_killed_cell_is_the_only_one_that_is_lost(home: Path, under_way: Forked, whole: dict[str, object]) -> None:
     server = server_of(under_way)
     until(lambda: bool(server.children()), "no cell runs", PATIENCE_SECONDS)

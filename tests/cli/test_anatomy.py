@@ -11,6 +11,7 @@ from assay.launch import anatomy as source
 from assay.records.anatomy import Anatomy, Part
 from assay.records.evidence import Evidence
 from cli.conftest import TINY, Assay
+from support.figures import drawn
 from support.forked import fork_children
 from support.schemas import faults
 from support.traces import nest
@@ -66,7 +67,8 @@ def test_json_is_one_value_with_the_sums(assay: Assay, home: Home) -> None:
 @pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
 def test_a_figure_is_drawn(assay: Assay, home: Home, tmp_path: Path, name: str, begins: bytes) -> None:
-    said = assay("anatomy", "demo", "--figure", str(tmp_path / name))
+    with drawn():
+        said = assay("anatomy", "demo", "--figure", str(tmp_path / name))
     assert said.code == 0
     assert (tmp_path / name).read_bytes().startswith(begins)
 

@@ -279,6 +279,7 @@ def test_batches_are_known_although_the_step_cannot_be_traced(folder: Path) -> N
     assert not found.traced
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_target_loss_needs_validation_batches(folder: Path, tmp_path: Path) -> None:
     run = run_of(folder, "shapeless", training={"batch_size": 2, "steps": 2, "target_loss": 1.0})
     (tmp_path / "text.txt").write_text("Some words, again and again. " * 200)

@@ -32,6 +32,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
     ("name", "says"),
     [

@@ -117,6 +117,7 @@ def test_the_steps_train_as_they_would_alone() -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_name_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
     code = """
 import torch

@@ -79,8 +79,8 @@ class Forked(subprocess.Popen):  # type: ignore[type-arg]
 
 
 def _program(command: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Module or file that ``python [-P] [-m] PROGRAM ARGUMENT…`` runs, and its arguments; none of another program."""
-    rest = [one for one in command[1:] if one != "-P"] if command[0] == sys.executable else []
+    """Module or file that ``python [-P] [-u] [-m] PROGRAM …`` runs, and its arguments; none of another program."""
+    rest = [one for one in command[1:] if one not in ("-P", "-u")] if command[0] == sys.executable else []
     if rest[:1] == [_WAVE]:
         return _WAVE, rest[1:]
     found = len(rest) > 1 and rest[0] == "-m" and rest[1].startswith(_MODULES)

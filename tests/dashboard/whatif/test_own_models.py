@@ -57,6 +57,7 @@ def settled(browser: TestClient, path: str, seconds: float = 120.0) -> str:
     return text
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_named_model_is_answered_with_a_sentence(home: Home, folder: Path) -> None:
     browser = served(home, "mine.py:build")
     text = settled(browser, "/what-if/model?part=answer&model=mine.py:build&batch=4")
