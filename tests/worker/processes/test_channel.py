@@ -141,6 +141,19 @@ def test_a_signal_ends_the_waiting(events: Path, number: signal.Signals) -> None
     line.channel.wait("finish")
 
 
+def test_a_signal_just_before_the_waiting_ends_it_soon(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handler runs when the wait looks up: until then nothing has put a word into the queue."""
+    line = Line(events, in_turns=True)
+    monkeypatch.setattr(channel_module, "_WAKING_SECONDS", 0.05)
+    waiting = threading.Thread(target=line.channel.wait, args=("block",), daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    line.channel.interrupted = True
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
 def test_a_parent_that_does_not_listen_any_more_is_no_error(events: Path) -> None:
     line = Line(events)
     os.close(line.heard)

@@ -30,6 +30,9 @@ PARENT_GONE = 3
 """Exit code of a child whose parent has ended. Its run is recorded as killed."""
 
 _WATCH_SECONDS = 0.5
+_WAKING_SECONDS = 1.0
+"""Seconds after which a wait looks up. A signal that comes just before a wait begins does not end it, and its handler
+runs only then."""
 
 
 def take_standard_output() -> int:
@@ -168,9 +171,10 @@ class ParentChannel(_Stoppable):
             return ""
         self._tell(_line({"event": "yield", "next": upcoming}))
         while not self.interrupted:
-            word = self._words.get().decode(errors="replace")
-            if word in (GO, AGAIN):
-                return word
+            with suppress(queue.Empty):
+                word = self._words.get(timeout=_WAKING_SECONDS).decode(errors="replace")
+                if word in (GO, AGAIN):
+                    return word
         return ""
 
     def _tell(self, line: bytes) -> None:
