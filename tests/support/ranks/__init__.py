@@ -24,7 +24,7 @@ value that fills it there, after which a step that is not finite is diagnosed, a
 
 
 def compute(cases: Sequence[Case], place: Path, again: bool = True, anew: bool = False) -> list[dict[str, Any]]:
-    """What each case came to, in order; `anew` asks ranks that have computed nothing before.
+    """What each case came to, in order; `anew` asks ranks that have computed nothing before, as peaks always do.
 
     A rank that a signal ends has crashed in torch or gloo, which is seen once in some ten suites ("malloc(): unaligned
     tcache chunk"). Then all are computed again, once, with a warning.
@@ -38,6 +38,7 @@ def compute(cases: Sequence[Case], place: Path, again: bool = True, anew: bool =
     # One meeting place for all: every new one asks for the name of this machine, which takes seconds on some networks.
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     asked.write_text(json.dumps({"port": store.port, "cases": [cases[index] for index in order]}))
+    anew = anew or any(case.get("peaks") for case in cases)  # threads of gloo's may still hold what was sent before
     if code := forked(most, asked, answered, errors, anew):
         said = errors.read_text() if errors.exists() else "what ranks are forked from has ended"
         if code < 0 and again:
