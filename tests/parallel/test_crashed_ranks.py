@@ -9,7 +9,7 @@ import pytest
 import support.ranks
 import support.ranks.process
 from support.ranks import compute
-from support.ranks.forks import Living
+from support.ranks.forks import _fork
 
 CASE = {"run": {"ranks": 2}}
 
@@ -21,15 +21,13 @@ def test_a_signal_is_seen_though_the_neighbour_fails_first(tmp_path: Path, monke
         raise AssertionError("the connection was closed by its peer")
 
     monkeypatch.setattr(support.ranks.process, "be", crash)
-    ranks = Living()
-    assert ranks.ask(2, str(tmp_path), str(tmp_path), str(tmp_path / "errors.txt")) == -signal.SIGKILL
-    ranks.end()
+    assert _fork(2, tmp_path, tmp_path, tmp_path / "errors.txt") == -signal.SIGKILL
 
 
 def test_all_begin_again_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = [-signal.SIGABRT, 0]
 
-    def forked(ranks: int, asked: Path, answered: Path, errors: Path, anew: bool) -> int:
+    def forked(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
         errors.write_text("malloc(): unaligned tcache chunk detected")
         answered.write_text('[{"losses": []}]')
         return codes.pop(0)

@@ -23,8 +23,8 @@ peaks are measured at the end; `watched`: in how many steps a pipeline's stages 
 value that fills it there, after which a step that is not finite is diagnosed, and an evaluation."""
 
 
-def compute(cases: Sequence[Case], place: Path, again: bool = True, anew: bool = False) -> list[dict[str, Any]]:
-    """What each case came to, in order; `anew` asks ranks that have computed nothing before, as peaks always do.
+def compute(cases: Sequence[Case], place: Path, again: bool = True) -> list[dict[str, Any]]:
+    """What each case came to, in order.
 
     A rank that a signal ends has crashed in torch or gloo, which is seen once in some ten suites ("malloc(): unaligned
     tcache chunk"). Then all are computed again, once, with a warning.
@@ -38,8 +38,7 @@ def compute(cases: Sequence[Case], place: Path, again: bool = True, anew: bool =
     # One meeting place for all: every new one asks for the name of this machine, which takes seconds on some networks.
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     asked.write_text(json.dumps({"port": store.port, "cases": [cases[index] for index in order]}))
-    anew = anew or any(case.get("peaks") for case in cases)  # threads of gloo's may still hold what was sent before
-    if code := forked(most, asked, answered, errors, anew):
+    if code := forked(most, asked, answered, errors):
         said = errors.read_text() if errors.exists() else "what ranks are forked from has ended"
         if code < 0 and again:
             warnings.warn(f"signal {-code} ended a rank, and all ranks begin again: {said[-500:]}", stacklevel=2)
@@ -59,7 +58,7 @@ def settled_peaks(ranks: Sequence[Mapping[str, Any]], case: Case, near: object, 
     for _ in range(ATTEMPTS):
         if peaks == near:
             break
-        again = compute([case], place, anew=True)[0]["ranks"]
+        again = compute([case], place)[0]["ranks"]
         peaks = [min(peak, one["peak"]) for peak, one in zip(peaks, again, strict=True)]
     return peaks
 

@@ -1,8 +1,7 @@
 """The program that ranks are forked from: it imports what they need once, which takes longer than most cases.
 
-Each line of its input is a request to some ranks, which it answers with an exit code. Ranks live on for the next
-request, because torch finds out once in a process how tensors over a mesh are to be cut. A process that tests starts
-one such program, which ends with it.
+It forks as many as each line of its input asks for, and answers with an exit code. A process that tests starts one such
+program, which ends with it.
 """
 
 import atexit
@@ -18,7 +17,6 @@ import traceback
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 
 _PATIENCE_SECONDS = 900
 """Where cores are busy, ranks wait for each other."""
@@ -26,12 +24,12 @@ _CRASH_SECONDS = 0.5
 """A process that crashes closes its connections before it has ended."""
 
 
-def forked(ranks: int, asked: Path, answered: Path, errors: Path, anew: bool = False) -> int:
-    """Have so many ranks compute what is asked; the exit code of the first that failed. `anew` forks other ones."""
+def forked(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
+    """Have so many ranks compute what is asked; the exit code of the first that failed."""
     program = _program()
     assert program.stdin is not None
     assert program.stdout is not None
-    program.stdin.write(json.dumps([ranks, str(asked), str(answered), str(errors), anew]) + "\n")
+    program.stdin.write(json.dumps([ranks, str(asked), str(answered), str(errors)]) + "\n")
     program.stdin.flush()
     if select.select([program.stdout], [], [], _PATIENCE_SECONDS)[0] and (code := program.stdout.readline()):
         return int(code)
@@ -81,94 +79,37 @@ def _main() -> None:
     gc.freeze()  # what was imported is no rank's to look through
     answer = os.dup(1)
     os.dup2(2, 1)  # whatever a rank prints is no answer
-    living = Living()
     for line in sys.stdin:
-        ranks, asked, answered, errors, anew = json.loads(line)
-        if anew:
-            living.end()
-        os.write(answer, f"{living.ask(ranks, asked, answered, errors)}\n".encode())
-    living.end()
+        ranks, asked, answered, errors = json.loads(line)
+        os.write(answer, f"{_fork(ranks, Path(asked), Path(answered), Path(errors))}\n".encode())
 
 
-class Living:
-    """Ranks that wait for a request."""
+def _fork(ranks: int, asked: Path, answered: Path, errors: Path) -> int:
+    """The exit code of the first that failed, or of one that a signal ended; the others are not waited for."""
+    from support.ranks.process import be
 
-    def __init__(self) -> None:
-        self._children: list[int] = []
-        self._requests: list[int] = []
-        self._answers: list[int] = []
-        """Each rank's ends of its two pipes."""
-
-    def ask(self, ranks: int, asked: str, answered: str, errors: str) -> int:
-        """The exit code of the first that failed, or of one that a signal ended. All are forked anew after it."""
-        if len(self._children) < ranks:
-            self.end()
-            for rank in range(ranks):
-                self._fork(rank)
-        request = f"{json.dumps([asked, answered, errors])}\n".encode()
-        for one in self._requests[:ranks]:
-            os.write(one, request)
-        waiting = self._answers[:ranks]
-        while waiting:
-            for ready in select.select(waiting, [], [])[0]:
-                waiting.remove(ready)
-                if not os.read(ready, 1):  # it has ended
-                    return self._failure(self._children[self._answers.index(ready)])
-        return 0
-
-    def end(self) -> None:
-        """End all ranks."""
-        for child in self._children:
-            os.kill(child, signal.SIGKILL)  # whether it has ended or not, it is waited for here
-            os.waitpid(child, 0)
-        for one in (*self._requests, *self._answers):
-            os.close(one)
-        for kept in (self._children, self._requests, self._answers):
-            kept.clear()
-
-    def _failure(self, first: int) -> int:
-        _, status = os.waitpid(first, 0)
-        others = [one for one in self._children if one != first]
-        code = min(os.waitstatus_to_exitcode(status), *_ended(others), 0) or 1
-        self._children.clear()
-        self.end()
-        return code
-
-    def _fork(self, rank: int) -> None:
-        (requests, request), (answers, answer) = os.pipe(), os.pipe()
+    children = []
+    for rank in range(ranks):
         child = os.fork()
         if child == 0:
-            for one in (request, answers, *self._requests, *self._answers):
-                os.close(one)
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-            _serve(rank, requests, answer)
-        os.close(requests)
-        os.close(answer)
-        self._children.append(child)
-        self._requests.append(request)
-        self._answers.append(answers)
-
-
-def _serve(rank: int, requests: int, answer: int) -> NoReturn:
-    """Compute what each request asks for; the first that fails ends this rank."""
-    code = 1
-    try:
-        with os.fdopen(requests) as lines:
-            for line in lines:
-                asked, answered, errors = json.loads(line)
-                log = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-                os.dup2(log, 2)
-                os.close(log)
-                from support.ranks.process import be
-
-                be(rank, Path(asked), Path(answered))
-                os.write(answer, b".")
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+            code = 1
+            try:
+                os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+                os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+                be(rank, asked, answered)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        children.append(child)
+    while children:
+        ended, status = os.wait()
+        children.remove(ended)
+        if code := os.waitstatus_to_exitcode(status):
+            return min(code, *_ended(children)) if children else code
+    return 0
 
 
 def _ended(children: list[int]) -> list[int]:

@@ -41,7 +41,6 @@ from support.ranks import Case, ranks_of
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 2
 _PATIENCE_SECONDS = 0.0002
-_MEET = dist.init_process_group
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -190,14 +189,14 @@ def _whole(weight: Any) -> Any:
 def be(rank: int, asked: Path, answered: Path) -> None:
     """One of the ranks, in a process of its own."""
     given = json.loads(asked.read_text())
-    store = dist.TCPStore("127.0.0.1", given["port"], is_master=False)
+    store, meet = dist.TCPStore("127.0.0.1", given["port"], is_master=False), dist.init_process_group
     answers = []
     for number, case in enumerate(given["cases"]):
         if rank >= ranks_of(case):
             break
         os.environ["WORLD_SIZE"] = str(ranks_of(case))
         own = dist.PrefixStore(f"case {number}", store)
-        dist.init_process_group = partial(_MEET, store=own, rank=rank, world_size=ranks_of(case))
+        dist.init_process_group = partial(meet, store=own, rank=rank, world_size=ranks_of(case))
         try:
             answers.append(_answer(case))
         except Exception as error:
