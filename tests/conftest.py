@@ -113,6 +113,13 @@ def _what_tests_imported_is_nobodys_garbage() -> None:
         _set_aside()
 
 
+@pytest.fixture(autouse=True)
+def _no_garbage_is_on_a_gpu(request: pytest.FixtureRequest) -> None:
+    """The peak of a GPU would count what earlier tests left in cycles."""
+    if request.node.get_closest_marker("gpu"):
+        gc.collect()
+
+
 def _set_aside() -> None:
     global _imported
     gc.collect()
