@@ -18,6 +18,6 @@ def words(panels: Iterable[Panel]) -> str:
     return " ".join(f"{one.title} {_texts(drawing(one))}" for one in panels)
 
 
-def _texts(drawn: str) -> str:
-    found = re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", drawn)
+def _texts(figure: str) -> str:
+    found = re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", figure)
     return " ".join(" ".join("".join(one) for one in found).split())

@@ -65,7 +65,8 @@ def comparison() -> Comparison:
 
 @pytest.fixture(scope="module")
 def text(comparison: Comparison) -> str:
-    return render(comparison)
+    with drawn():
+        return render(comparison)
 
 
 def test_it_is_well_formed(text: str) -> None:
@@ -148,9 +149,7 @@ def test_links_of_the_contents_and_their_parts_belong_together(text: str) -> Non
     assert all(text.count(f'id="{name}"') == 1 for name in links)
 
 
-def test_figures_take_their_colours_from_the_page(comparison: Comparison) -> None:
-    with drawn():
-        text = render(comparison)
+def test_figures_take_their_colours_from_the_page(text: str) -> None:
     figures = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.S))
     assert set(re.findall(r"#[0-9a-f]{6}\b", figures)) == set()
     used = set(re.findall(r"var\((--[a-z0-9-]+)\)", figures))
@@ -257,7 +256,8 @@ def test_nothing_has_to_be_scrolled_on_a_narrow_screen(text: str) -> None:
 
 def test_the_same_record_gives_the_same_page(comparison: Comparison, text: str) -> None:
     again = Comparison.model_validate_json(comparison.model_dump_json())
-    assert render(again) == text
+    with drawn():
+        assert render(again) == text
 
 
 def test_rows_beyond_the_last_panel_are_announced(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
