@@ -7,6 +7,7 @@ import pytest
 from assay.analysis.accuracy import Accuracy, PredictedFigure
 from assay.errors import UsageError
 from assay.report.accuracy import AccuracyView, render_accuracy, write_accuracy_page
+from support.figures import drawn
 
 FOUND = Accuracy(
     (
@@ -19,13 +20,15 @@ FOUND = Accuracy(
 
 
 def test_the_page_has_the_errors_and_a_point_for_each_run() -> None:
-    page = render_accuracy(FOUND)
+    with drawn():
+        page = render_accuracy(FOUND)
     assert page.startswith("<!doctype html>")
     for text in ("A &amp; B, 1 thread", "+50.0 %", "−50.0 %", "sdpa_attention", "run-2", "<svg", "2 runs with"):
         assert text in page
     assert "A & B" not in page
     assert "mathdefault" not in page
-    assert render_accuracy(FOUND) == page
+    with drawn():
+        assert render_accuracy(FOUND) == page
 
 
 def test_without_a_run_the_page_says_so_and_has_no_figure() -> None:

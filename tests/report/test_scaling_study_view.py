@@ -7,6 +7,7 @@ from assay.config import Home
 from assay.records.study import ComparisonRecord
 from assay.report.kit.view import render, write_page
 from assay.report.scaling_study_view import FIGURES
+from support.figures import drawn
 from support.scaled import STUDY, scaled_record
 
 HELD_OUT = STUDY.label(list(STUDY.combinations())[1])
@@ -14,7 +15,8 @@ HELD_OUT = STUDY.label(list(STUDY.combinations())[1])
 
 def test_the_page_has_the_verdict_all_figures_and_how_numbers_are_made(tmp_path: Path) -> None:
     record = scaled_record(question="Is <b> escaped?")
-    page = render(analyse(record))
+    with drawn():
+        page = render(analyse(record))
     for text in (
         "The law of the small runs predicted a run with 10",
         "inside its interval.</h1>",
@@ -30,7 +32,8 @@ def test_the_page_has_the_verdict_all_figures_and_how_numbers_are_made(tmp_path:
     assert "mathdefault" not in page
     assert not any(tag in page for tag in ("<script src", "<link", "<img", "src=")), "the page needs no network"
     read = ComparisonRecord.model_validate_json(record.model_dump_json())
-    assert write_page(analyse(read), Home(tmp_path)).read_text(encoding="utf-8") == page
+    with drawn():
+        assert write_page(analyse(read), Home(tmp_path)).read_text(encoding="utf-8") == page
 
 
 def test_a_loss_outside_of_its_interval_leads_the_page() -> None:

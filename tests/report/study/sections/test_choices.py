@@ -20,6 +20,7 @@ from assay.report.study.sections.answer import closing
 from assay.report.study.view import StudyView
 from support.comparisons import LABELS, TREATMENTS, record
 from support.drawn import drawing
+from support.figures import drawn
 from support.swept import Figures, cut_short, factorial_record, in_two_sizes
 
 
@@ -223,7 +224,8 @@ def test_values_are_json_and_the_terminal_is_short(whole: Comparison) -> None:
 
 
 def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole: Comparison) -> None:
-    page = render(whole)
+    with drawn():
+        page = render(whole)
     first, second, *_ = map(no_break, sentences(whole))
     front = f"No other row beats {LABELS[0]}, {LABELS[3]} and {LABELS[4]}"
     assert page.index(f"<h1>{first}</h1>") < page.index(second) < page.index(f"<h2>{front}</h2>")
@@ -233,7 +235,8 @@ def test_the_page_opens_with_the_answer_and_names_the_points_of_the_front(whole:
     figure = drawing(panel)
     assert "gradient_accumulation" in figure
     assert "loss 2.416" in figure
-    assert render(whole) == page
+    with drawn():
+        assert render(whole) == page
 
 
 @pytest.mark.parametrize("draw", range(40))
