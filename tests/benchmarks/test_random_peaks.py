@@ -2,7 +2,7 @@
 
 import pytest
 
-QUICK, ALL = 8, 200
+QUICK, ALL = 4, 200
 
 
 @pytest.mark.parametrize(

@@ -146,20 +146,22 @@ CLIMBS = (
 )
 
 
-@pytest.mark.parametrize("climb", CLIMBS)
 @pytest.mark.parametrize(
     "place", ["/runs/{}", "/runs/{}/events", "/studies/{}", "/studies/{}/page", "/static/{}", "/{}"]
 )
-def test_no_path_leaves_its_folder(home: Home, ready_run: ReadyRun, place: str, climb: str) -> None:
+def test_no_path_leaves_its_folder(home: Home, ready_run: ReadyRun, place: str) -> None:
     made(home, ready_run)
     (home.runs / ".removed-half").mkdir(exist_ok=True)
     (home.root / "store.sqlite").write_bytes(b"SECRET")
-    answer = client(home).get(place.format(climb))
-    assert answer.status_code in (200, 307, 404), answer.text
-    assert "SECRET" not in answer.text
-    assert "root:" not in answer.text
-    if answer.status_code == 200:  # the path was shortened to that of a view
-        assert any(one in answer.text for one in ("This is the home", "<h1>Runs</h1>", "<h1>Studies</h1>"))
+    asked = client(home)
+    for climb in CLIMBS:
+        answer = asked.get(place.format(climb))
+        assert answer.status_code in (200, 307, 404), answer.text
+        assert "SECRET" not in answer.text, climb
+        assert "root:" not in answer.text, climb
+        if answer.status_code == 200:  # the path was shortened to that of a view
+            views = ("This is the home", "<h1>Runs</h1>", "<h1>Studies</h1>")
+            assert any(one in answer.text for one in views), climb
 
 
 @pytest.mark.parametrize("query", ["against=../../x", "against=%00", "against=" + "x" * 5000, "against=<script>"])

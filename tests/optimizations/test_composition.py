@@ -21,7 +21,7 @@ from support.runs import ON_ONE_DEVICE, marked, run_with, specs_of
 from support.steps import observed, plain
 
 MACHINE = Machine(processor="any", cores=2, memory_bytes=2**34)
-DRAWN, STEPS = 60, 3
+DRAWN, STEPS = 40, 3
 
 
 def _accepted(names: tuple[str, ...]) -> bool:
@@ -32,22 +32,22 @@ def _accepted(names: tuple[str, ...]) -> bool:
     return True
 
 
-ALL = list(combinations(catalogue(), 2))
 TOGETHER = [pair for pair in combinations(ON_ONE_DEVICE, 2) if _accepted(pair)]
 QUICK = [pair for pair in TOGETHER if not marked(*pair)]
 SAMPLE = random.Random(0).sample(QUICK, min(DRAWN, len(QUICK)))
 APPLIED = [pytest.param(pair, id="+".join(pair), marks=() if pair in SAMPLE else pytest.mark.slow) for pair in TOGETHER]
 
 
-@pytest.mark.parametrize("names", ALL, ids="+".join)
-def test_the_order_of_listing_does_not_matter_to_what_is_predicted(names: tuple[str, str]) -> None:
+@pytest.mark.parametrize("name", catalogue())
+def test_the_order_of_listing_does_not_matter_to_what_is_predicted(name: str) -> None:
     """Refused both ways, or one and the same run, which is predicted or refused."""
-    for ranks in (1,) if set(names) <= set(ON_ONE_DEVICE) else (2, 4):
-        run = _listed(names, ranks)
-        assert run == _listed((names[1], names[0]), ranks)
-        if isinstance(run, Run):
-            with suppress(UsageError):
-                assert estimate(run, MACHINE).to_dict()
+    for names in (pair for pair in combinations(catalogue(), 2) if pair[0] == name):
+        for ranks in (1,) if set(names) <= set(ON_ONE_DEVICE) else (2, 4):
+            run = _listed(names, ranks)
+            assert run == _listed((names[1], names[0]), ranks), names
+            if isinstance(run, Run):
+                with suppress(UsageError):
+                    assert estimate(run, MACHINE).to_dict(), names
 
 
 def _listed(names: tuple[str, str], ranks: int = 1) -> Run | type[UsageError]:

@@ -5,15 +5,15 @@ from assay.optimizations import resolve_run
 from assay.worker.blocks import WorkPlan, block_pieces, plan, steps_left
 
 
-@pytest.mark.parametrize("steps", range(60))
 @pytest.mark.parametrize("blocks", [1, 2, 5])
-def test_every_step_has_a_place_and_blocks_are_equal(steps: int, blocks: int) -> None:
-    pieces = plan(steps, blocks)
-    assert pieces.total == steps
-    assert len(set(pieces.blocks)) <= 1
-    assert len(pieces.blocks) == min(blocks, max(steps - 4, 0)) or steps == 3 or steps == 4
-    assert all(block >= 1 for block in pieces.blocks)
-    assert pieces.warmup >= 2 or steps < 5
+def test_every_step_has_a_place_and_blocks_are_equal(blocks: int) -> None:
+    for steps in range(60):
+        pieces = plan(steps, blocks)
+        assert pieces.total == steps
+        assert len(set(pieces.blocks)) <= 1
+        assert len(pieces.blocks) == min(blocks, max(steps - 4, 0)) or steps == 3 or steps == 4
+        assert all(block >= 1 for block in pieces.blocks)
+        assert pieces.warmup >= 2 or steps < 5
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_a_run_of_few_steps_still_traces_and_then_times(steps: int, expected: Wo
     assert plan(steps) == expected
 
 
-@pytest.mark.parametrize("steps", range(2, 40))
 @pytest.mark.parametrize("traced", [2, 3, 9])
-def test_steps_that_are_traced_beyond_the_first_shorten_the_rest(steps: int, traced: int) -> None:
-    pieces = plan(steps, traced=traced)
-    assert (pieces.total, pieces.trace) == (steps, min(steps, traced))
-    assert pieces.blocks == plan(steps - pieces.trace + 1).blocks or pieces.trace == steps
+def test_steps_that_are_traced_beyond_the_first_shorten_the_rest(traced: int) -> None:
+    for steps in range(2, 40):
+        pieces = plan(steps, traced=traced)
+        assert (pieces.total, pieces.trace) == (steps, min(steps, traced))
+        assert pieces.blocks == plan(steps - pieces.trace + 1).blocks or pieces.trace == steps
 
 
 def test_a_budget_of_tokens_shortens_the_plan() -> None:
@@ -68,13 +68,13 @@ def test_a_step_after_a_replayed_one_settles(
     assert block_pieces(10, 6, replayed, heap) == expected
 
 
-@pytest.mark.parametrize("steps", range(1, 9))
 @pytest.mark.parametrize("replayed", [(), (0,), (1,), (0, 3), (1, 2)])
-def test_a_block_has_a_timed_step_unless_all_are_replayed(steps: int, replayed: tuple[int, ...]) -> None:
-    pieces = block_pieces(0, steps, replayed)
-    assert sum(count for _, count in pieces) == steps
-    assert sum(kind == "replay" for kind, _ in pieces) == len(set(range(steps)) & set(replayed))
-    assert any(kind == "steady" for kind, _ in pieces) or set(range(steps)) <= set(replayed)
+def test_a_block_has_a_timed_step_unless_all_are_replayed(replayed: tuple[int, ...]) -> None:
+    for steps in range(1, 9):
+        pieces = block_pieces(0, steps, replayed)
+        assert sum(count for _, count in pieces) == steps
+        assert sum(kind == "replay" for kind, _ in pieces) == len(set(range(steps)) & set(replayed))
+        assert any(kind == "steady" for kind, _ in pieces) or set(range(steps)) <= set(replayed)
 
 
 def test_a_block_of_one_step_is_timed() -> None:

@@ -40,7 +40,7 @@ from support.random_data import RandomData
 from support.ranks import Case, ranks_of
 
 _MOST_PEAKS, _SAME_PEAKS = 24, 2
-_PATIENCE_SECONDS = 0.0002
+_PATIENCE_SECONDS, _MOST_PATIENCE = 0.0002, 16
 
 
 def _answer(case: Case) -> dict[str, Any]:
@@ -66,7 +66,8 @@ def _answer(case: Case) -> dict[str, Any]:
         routed = [asdict(layer) for layer in routers.take()]
         evaluation = _evaluated(step) if case.get("whole") else None
         own: dict[str, Any] = {**proof, "weights": _weights(step) if case.get("whole") and _is_double(case) else {}}
-        own["peak"] = _peak(step, probes, ranks) if case.get("peaks") else None
+        tries = case.get("peak_tries", _MOST_PEAKS)
+        own["peak"] = _peak(step, probes, ranks, tries) if case.get("peaks") else None
         own["busy"] = [_busy(step, ranks) for _ in range(case.get("watched", 0))]
         own["named"] = _named(case["broken"], step, ranks) if "broken" in case else None
         said = ranks.gather(json.dumps(own))
@@ -128,17 +129,18 @@ def _resumed(case: Case, run: Any, step: Any, ranks: Any) -> list[list[float]]:
     return [[train_step(one, position.step + index).loss for index in range(2)] for one in (step, again)]
 
 
-def _peak(step: Any, probes: Any, ranks: Any) -> int:
+def _peak(step: Any, probes: Any, ranks: Any, tries: int) -> int:
     """The least of as many steps as it takes to see it twice on every rank.
 
-    gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more. A step goes
-    before them: an evaluation may leave gathered weights, which the next backward frees.
+    gloo's threads let go of what they sent when they get to it, so on a busy machine most steps hold more. They get
+    more time from step to step. A step goes before them: an evaluation may leave gathered weights, which the next
+    backward frees.
     """
     train_step(step, 0, probes)
     live = live_tensor_bytes(step.program.device)
     seen: Counter[int] = Counter()
-    for _ in range(_MOST_PEAKS):
-        with _patient():
+    for patience in range(tries):
+        with _patient(min(2**patience, _MOST_PATIENCE) * _PATIENCE_SECONDS):
             peak = tensor_peak(lambda: train_step(step, 0, probes), step.program.device.type)
         seen[peak.above_start_bytes] += 1
         (missing,) = ranks.highest(float(seen[min(seen)] < _SAME_PEAKS))
@@ -148,13 +150,13 @@ def _peak(step: Any, probes: Any, ranks: Any) -> int:
 
 
 @contextmanager
-def _patient() -> Iterator[None]:
+def _patient(seconds: float) -> Iterator[None]:
     """Give gloo's threads the time to let go of a tensor whenever it has arrived."""
 
     def patient(wait: Callable[..., Any]) -> Callable[..., Any]:
         def patiently(*arguments: Any, **options: Any) -> Any:
             arrived = wait(*arguments, **options)
-            time.sleep(_PATIENCE_SECONDS)
+            time.sleep(seconds)
             return arrived
 
         return patiently

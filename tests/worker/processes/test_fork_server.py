@@ -69,7 +69,7 @@ def test_its_record_is_that_of_a_started_one(
 ) -> None:
     training = {"steps": 4, "measure_memory": True}
     # What a child does stays in it, so one that is forked after others is equal, too.
-    names = ("one", "other", "again") if stack == STACKS[0] else ("one", "other")
+    names = ("one", "other") if stack == STACKS[0] else ("one", "other", "again")
     one, *others = (run_folder(tmp_path / name, corpus, training, optimizations=list(stack)) for name in names)
     code, started = finished(one, *UNTIMED, start=subprocess.Popen, env=environment(Home()))
     assert (code, started.status) == (0, Status.DONE)
