@@ -39,8 +39,9 @@ def run_with(stack: str, ranks: int) -> dict[str, Any]:
 
 
 def case(stack: str, ranks: int) -> dict[str, Any]:
-    run = run_with(stack, ranks)
-    return {"run": run, "steps": 2, "dtype": "float32", "peaks": stack in PEAKS, "whole": stack in EXACT}
+    # Within 3 %, a peak that is not seen twice will do.
+    peaks = {"peaks": stack in PEAKS, "peak_tries": 2}
+    return {"run": run_with(stack, ranks), "steps": 2, "dtype": "float32", "whole": stack in EXACT, **peaks}
 
 
 @pytest.fixture(scope="module")

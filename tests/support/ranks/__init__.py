@@ -19,8 +19,9 @@ Case = Mapping[str, Any]
 """`run`: a configuration, and on how many ranks it runs (1: on one device); `steps`; `dtype`: of the weights; `whole`:
 whether an evaluation and, in float64, the final weights are asked for; `traced`: whether the second step is traced and
 proven, as it is if nothing is said; `folder`: where a checkpoint may lie, or none is made; `peaks`: whether tensors'
-peaks are measured at the end; `watched`: in how many steps a pipeline's stages are; `broken`: a rank, a parameter and a
-value that fills it there, after which a step that is not finite is diagnosed, and an evaluation."""
+peaks are measured at the end; `peak_tries`: in how many steps, at most; `watched`: in how many steps a pipeline's
+stages are; `broken`: a rank, a parameter and a value that fills it there, after which a step that is not finite is
+diagnosed, and an evaluation."""
 
 
 def compute(cases: Sequence[Case], place: Path, again: bool = True) -> list[dict[str, Any]]:
