@@ -53,7 +53,14 @@ def test_the_stand_in_takes_away_what_only_linux_has(tmp_path: Path) -> None:
     assert done.stdout.split() == ["None", "None", "False", "False"]
 
 
-@pytest.mark.parametrize("words", [("--help",), ("estimate", "demo"), ("runs", "ls"), ("optimizations",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("estimate", "demo"),
+        ("runs", "ls"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (("--help",), ("optimizations",))),
+    ],
+)
 def test_commands_without_a_run_work(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert any(said(tmp_path / "home", *words))
 

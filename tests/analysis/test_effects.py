@@ -41,7 +41,7 @@ def covered(values: np.ndarray, median: float) -> float:
     return float(np.mean([one.half is not None and abs(one.middle - median) <= one.half for one in found]))
 
 
-@pytest.mark.parametrize("count", [3, 5, 10, 16, 50])
+@pytest.mark.parametrize("count", [3, 5, 16, *(pytest.param(one, marks=pytest.mark.slow) for one in (10, 50))])
 @pytest.mark.parametrize("name", list(DIFFERENCES))
 def test_the_median_of_all_seeds_is_in_its_interval_within_two_points_of_the_nominal_rate(
     name: str, count: int

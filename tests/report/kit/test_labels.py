@@ -20,7 +20,7 @@ POINTS = {
 
 
 @pytest.mark.parametrize("first", POINTS)
-@pytest.mark.parametrize("width", [4.3, 5.2])
+@pytest.mark.parametrize("width", [4.3, pytest.param(5.2, marks=pytest.mark.slow)])
 def test_each_point_has_its_name_and_no_name_lies_on_another(first: str, width: float) -> None:
     axis = Figure(figsize=(width, 4.4)).subplots()
     for at in POINTS.values():

@@ -51,8 +51,14 @@ def lying(
         forget(added)
 
 
-@pytest.mark.parametrize("when", ["True", "calls[0] > 1", "calls[0] == 4"])
-@pytest.mark.parametrize(("name", "kind"), [("lion", "Lion"), ("bf16_mixed", "Bf16Mixed")])
+@pytest.mark.parametrize(
+    ("name", "kind", "when"),
+    [
+        *(("lion", "Lion", when) for when in ("True", "calls[0] > 1", "calls[0] == 4")),
+        ("bf16_mixed", "Bf16Mixed", "calls[0] == 4"),
+        *(pytest.param("bf16_mixed", "Bf16Mixed", when, marks=pytest.mark.slow) for when in ("True", "calls[0] > 1")),
+    ],
+)
 def test_a_loss_that_is_lower_is_seen_in_whatever_windows_it_is(
     corpus: Prepared, tmp_path: Path, when: str, name: str, kind: str
 ) -> None:
@@ -70,7 +76,17 @@ def test_an_earlier_evaluation_is_drawn_from_the_seed(corpus: Prepared, tmp_path
     assert f"in step {drawn}" in (result.reason or "")
 
 
-@pytest.mark.parametrize("name", ["lion", "bf16_mixed", "sdpa_attention", "gradient_accumulation:micro_batches=2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lion",
+        "bf16_mixed",
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("sdpa_attention", "gradient_accumulation:micro_batches=2")
+        ),
+    ],
+)
 def test_honest_evaluations_are_right(corpus: Prepared, tmp_path: Path, name: str) -> None:
     training = {"steps": 12, "eval_interval": 4, "eval_batches": WINDOWS, "learning_rate": 0.03}
     result = ended(run_folder(tmp_path / "run", corpus, training, optimizations=name))
