@@ -49,7 +49,7 @@ def command(files: WaveFiles) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "numbers"),
     [
-        ("timed", (24, 60, 97)),
+        ("timed", (24, 97)),
         ("losses", (75,)),
         ("halving", (90,)),
         ("here", (45,)),

@@ -17,10 +17,8 @@ ON_TWO = (
     "fully_sharded",
     "fully_sharded:reshard=false+bf16_mixed",
     "zero_optimizer",
-    "fully_sharded:mixed_precision=true,reshard=false+gradient_accumulation:micro_batches=2",
     "tensor_parallel",
-    "many-tokens zero_optimizer",
-    *(f"pipeline_parallel:schedule={one}" for one in ("interleaved", "zero-bubble")),
+    "pipeline_parallel:schedule=interleaved",
     "post-norm sequence_parallel+tensor_parallel",
     "pipeline_parallel+activation_checkpointing",
 )

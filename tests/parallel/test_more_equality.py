@@ -9,11 +9,11 @@ from support.ranks import compute
 from support.ranks.equality import (
     BESIDE_TENSOR,
     CROSSED,
+    MORE_CROSSED,
     MORE_LOSSY,
     MORE_ON_FOUR,
     MORE_ON_TWO,
     MORE_STEPS,
-    ON_FOUR,
     ON_TWO,
     STEPS,
     TECHNIQUES,
@@ -26,7 +26,7 @@ from support.ranks.equality import (
 
 pytestmark = pytest.mark.slow
 
-LONG = {stack: 4 if stack in CROSSED else 2 for stack in (*ON_TWO, *MORE_ON_TWO, *ON_FOUR) if exact(stack)}
+LONG = {stack: 2 for stack in (*ON_TWO, *MORE_ON_TWO) if exact(stack)} | dict.fromkeys((*CROSSED, *MORE_CROSSED), 4)
 """Held over all steps in both precisions, with its ranks."""
 MORE = {
     **{one: 2 for one in MORE_ON_TWO if not exact(one)},

@@ -13,6 +13,9 @@ pytestmark = pytest.mark.slow
 
 STACKS = {
     "fully_sharded:mixed_precision=true": 2,
+    "fully_sharded:mixed_precision=true,reshard=false+gradient_accumulation:micro_batches=2": 2,
+    "many-tokens zero_optimizer": 2,
+    "pipeline_parallel:schedule=zero-bubble": 2,
     "tensor_parallel+bf16_mixed+gradient_accumulation:micro_batches=2": 2,
     "sequence_parallel+tensor_parallel": 2,
     "sequence_parallel+tensor_parallel+sdpa_attention+activation_checkpointing": 2,
