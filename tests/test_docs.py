@@ -38,6 +38,12 @@ def generate() -> Any:
     return program("generate")
 
 
+def test_generated_pages_are_current(generate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASSAY_EXTENSIONS", raising=False)
+    stale = [name for name, text in generate.pages().items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    assert not stale, "run `make docs`"
+
+
 def test_figures_are_well_formed_and_each_is_shown_once(generate: Any) -> None:
     page = (DOCS / "parallelism.md").read_text(encoding="utf-8")
     shown = re.findall(r"!\[[^]]{20,}\]\(figures/(\w+)\.svg\)", page)

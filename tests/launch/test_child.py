@@ -135,9 +135,9 @@ def test_a_child_waits_for_its_turn(home: Home, ready_run: ReadyRun, fake: Fake)
 
 
 def test_waiting_for_a_turn_costs_no_time(home: Home, ready_run: ReadyRun, fake: Fake) -> None:
-    with start(ready_run, home, turns=2, timeout=1) as child:
+    with start(ready_run, home, turns=2, timeout=2) as child:
         list(child.turn())
-        time.sleep(1.1)
+        time.sleep(2.2)
         assert child.result().status is Status.DONE
 
 

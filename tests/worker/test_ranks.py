@@ -22,7 +22,7 @@ STEPS = 12
 SHAPE = ("model.n_layer=2", "model.n_head=2", "model.n_embd=16", "model.context_length=16", "training.batch_size=4")
 RUN = (*SHAPE, f"training.steps={STEPS}", "training.checkpoint_interval=4", "data.tokenizer=byte", "ranks=2")
 RUN = (*RUN, "training.eval_interval=0", "training.eval_batches=1", "training.measure_memory=false", "threads=1")
-MEASURED, UNCHECKED = "training.measure_memory=true", "training.check_values=false"
+MEASURED = "training.measure_memory=true"
 
 
 @pytest.fixture
@@ -110,8 +110,7 @@ def refused_it_keeps_what_it_had_trained(home: Home, result: RunResult) -> None:
 
 @pytest.mark.usefixtures("forked")
 def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text: str) -> None:
-    plain = (*RUN, UNCHECKED, text)
-    killed = api.train("demo", *plain, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
+    killed = api.train("demo", *RUN, text, optimizations="fully_sharded", home=home, on_event=killing_the_other(6))
     assert killed.status is Status.KILLED
     assert killed.reason is not None
     assert killed.reason.startswith("rank 1 was killed by signal 9 (SIGKILL); its log is ")
@@ -125,7 +124,7 @@ def test_a_killed_rank_ends_the_run_which_goes_on_where_it_was(home: Home, text:
     assert all(one.verdict for one in whole.evidence)
     every_rank_is_on_record(whole)
     # Its checkpoint is an ordinary one: one device starts from it.
-    alone = api.train("demo", *plain, f"model.init_from={whole.run}", "training.steps=1", "ranks=1", home=home)
+    alone = api.train("demo", *RUN, text, f"model.init_from={whole.run}", "training.steps=1", "ranks=1", home=home)
     assert alone.status is Status.DONE
     assert alone.train_loss == pytest.approx(whole.train_loss, rel=0.2)
     refused_it_keeps_what_it_had_trained(home, whole)

@@ -12,7 +12,7 @@ MODEL = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 16, "vocab_s
 DEEP = {**MODEL, "n_layer": 4}
 """For pipelines: two stages on each of two ranks."""
 
-STEPS, MORE_STEPS = 3, 20
+STEPS, MORE_STEPS = 5, 20
 """The second in the slow suite."""
 
 SCHEDULES = tuple(f"pipeline_parallel:schedule={one}" for one in ("gpipe", "1f1b", "interleaved", "zero-bubble"))
