@@ -250,6 +250,11 @@ def test_a_copy_of_the_tied_weight_and_old_frequencies_are_passed_over(tmp_path:
             {"model_type": "smollm3", "no_rope_layers": [1, 0]},
             "'smollm3', in which some layers have no rotary",
         ),
+        (
+            "qwen2",
+            {"auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Both"}},
+            r"code of its own for its model \(own.Both\), .* than a qwen2, .* take auto_map out of the file",
+        ),
         ("qwen3", {"attention_bias": True}, "attention_bias=True; only False"),
         ("qwen3", {"num_key_value_heads": 3}, "n_head=4 is not divisible by n_kv_head=3"),
     ],
@@ -301,6 +306,15 @@ def test_keys_that_a_mistral_file_lacks_mean_what_they_mean_to_transformers(tmp_
     ours = config_from_hf(tmp_path)
     assert (ours.kv_heads, ours.head_dim) == (theirs.num_key_value_heads, theirs.head_dim)
     assert (ours.norm_eps, ours.context_length) == (theirs.rms_norm_eps, theirs.max_position_embeddings)
+
+
+def test_code_of_a_checkpoint_for_its_tokenizer_alone_changes_no_model(tmp_path: Path) -> None:
+    _theirs("llama").config.save_pretrained(tmp_path)
+    plain = config_from_hf(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    for named in ({"AutoTokenizer": ["own.Tokens", None]}, "own.Both", None):
+        (tmp_path / "config.json").write_text(json.dumps({**values, "auto_map": named}))
+        assert config_from_hf(tmp_path) == plain
 
 
 def test_keys_of_older_versions_of_transformers_mean_the_same(tmp_path: Path) -> None:

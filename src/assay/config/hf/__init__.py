@@ -39,6 +39,11 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
         raise UsageError(f"{path} describes a model of type {kind!r}, {_OTHERS[kind]}")
     if not isinstance(kind, str) or kind not in TYPES:
         raise UsageError(f"{path} describes a model of type {kind!r}; only {', '.join(TYPES)} can be read")
+    if code := _own_code(values):
+        raise UsageError(
+            f"{path} has code of its own for its model ({code}), which may compute something else than a {kind}, and "
+            f"assay runs no code of a checkpoint; if the model is an ordinary {kind}, take auto_map out of the file"
+        )
     try:
         return ModelConfig.model_validate(TYPES[kind](values, path))
     except ValidationError as error:
@@ -47,6 +52,13 @@ def config_from_hf(folder: Path | str) -> ModelConfig:
         raise UsageError(
             f"{path} is not a configuration of {kind}: {place}: {finding['msg']}; download it again"
         ) from error
+
+
+def _own_code(values: dict[str, Any]) -> str | None:
+    """Return the class that a checkpoint's own code has for its model; None if there is none."""
+    named = values.get("auto_map")
+    classes = named.items() if isinstance(named, dict) else ()
+    return next((str(one) for name, one in classes if name.startswith("AutoModel")), None)
 
 
 def hf_config(config: ModelConfig) -> dict[str, Any]:
