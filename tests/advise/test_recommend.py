@@ -1,5 +1,6 @@
 """Advice from times that were measured: they decide, they are marked, and hindrances are named."""
 
+from dataclasses import replace
 from functools import cache
 from math import log
 
@@ -69,6 +70,18 @@ def test_the_baseline_has_its_measured_time_and_margin() -> None:
     assert found.baseline.margin < 0.1 < (found.recommended.margin or 0)
     text = " ".join(str(block) for block in AdviceView(found).blocks())
     assert "One stack was timed here, and the recommended one was not timed itself" in text
+
+
+def _speed(ratio: float) -> str:
+    found = _answer()
+    bare = replace(found.recommended, seconds=ratio * found.recommended.seconds)
+    view = AdviceView(replace(found, baseline=bare))
+    return next(str(block) for block in view.blocks() if "without it" in str(block))
+
+
+def test_a_large_gain_of_speed_is_a_multiple_and_a_small_one_a_share() -> None:
+    assert " 10.5 × the " in _speed(10.5)
+    assert ", +50.0 % against " in _speed(1.5)
 
 
 def test_an_order_holds_if_no_later_stack_is_noticeably_faster() -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _APART = 1.05
 """Measured times within this factor say nothing about an order."""
+_LARGE = 2.0
+"""Ratio of speeds from which it is said as a multiple."""
 Measured = Mapping[str, float]
 """Measured seconds of a step, by the stack."""
 
@@ -126,9 +128,10 @@ def _stack_answer(found: Advice, training: "Training | None") -> Iterator[tuple[
     if found.largest_batch == 1:
         more = "; no second sequence fits"
     yield "batch", f"{batch_words(best.batch)}, as the configuration has it (training.batch_size){more}"
-    faster = format_percent(best.tokens_per_second / bare.tokens_per_second - 1)
+    ratio = best.tokens_per_second / bare.tokens_per_second
+    faster = f"{ratio:.1f} × the" if ratio >= _LARGE else f"{format_percent(ratio - 1)} against"
     less = format_percent(best.need_bytes / bare.need_bytes - 1)
-    speeds = f"{_speed(found, best)} {found.speed_unit}, {faster} against {_speed(found, bare)} without it"
+    speeds = f"{_speed(found, best)} {found.speed_unit}, {faster} {_speed(found, bare)} without it"
     yield "speed" if found.device else "arithmetic", speeds
     fits = "" if bare.fits else ", which does not fit"
     yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
