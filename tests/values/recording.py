@@ -33,9 +33,7 @@ def build():
 """
 
 
-def record_steps(
-    step: Step, run: Run, folder: Path, steps: int = 3, first: int = 0, part: Part = "beginning"
-) -> None:
+def record_steps(step: Step, run: Run, folder: Path, steps: int = 3, first: int = 0, part: Part = "beginning") -> None:
     """Do the steps of a built program from `first` on and record them."""
     torch.manual_seed(run.seed)
     expected = expected_of(run)
