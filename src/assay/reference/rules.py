@@ -46,10 +46,6 @@ class Rule(Frozen):
         """True if the update of each element of this tensor depends on that element's gradient and state alone."""
         return False
 
-    def outweighs(self, name: str, weight: "Tensor", tokens: int) -> bool:
-        """True if an update of this tensor has half of the arithmetic of a step on so many tokens."""
-        return False
-
     def decay(self, weight: "Tensor") -> float:
         """Weight decay of this tensor: 0 for vectors."""
         return self.weight_decay if weight.ndim >= 2 else 0.0
@@ -253,10 +249,6 @@ class MuonRule(Rule):
 
     def by_element(self, name: str, weight: "Tensor") -> bool:
         return not self._hidden(name, weight)
-
-    def outweighs(self, name: str, weight: "Tensor", tokens: int) -> bool:
-        """Five iterations of an a × b matrix take 20·a²·b + 10·a³ operations. A step takes 6·a·b for each token."""
-        return self._hidden(name, weight) and tokens < 10 * min(weight.shape)
 
     @staticmethod
     def _hidden(name: str, weight: "Tensor") -> bool:

@@ -17,8 +17,6 @@ SHARE_OF_RUN = Fraction(5, 100)
 """Share of a run's steps that all its proofs may take instead, if that is more."""
 _DEAR = 1.4
 """Factor on the stated cost of a replay beyond which a short run believes what was measured."""
-_FEWEST = 2
-"""Steps that are replayed however dear they are, in a run that can afford them at the stated costs."""
 _SPACING = 4
 """Least number of the middle's steps for each replayed one: the step itself and the next one are not timed."""
 
@@ -55,11 +53,12 @@ def affordable(steps: int, middle: int, stated: Costs, measured: Costs | None = 
     """Return how many steps of a run's middle can be replayed; at least one if there is a middle.
 
     All proofs together may take `FREE_BASELINE_STEPS`, or `SHARE_OF_RUN` of the run's `steps` if that is more. Where
-    they take longer, as they were `measured`, fewer steps are replayed, but at least two. A short run has few of them,
-    and a busy machine measures somewhat more. There a replay must be clearly dearer than stated.
+    they take longer, as they were `measured`, fewer steps are replayed, but at least half as many. A short run has few
+    of them, and a busy machine measures somewhat more. There a replay must be clearly dearer than stated.
     """
     budget = max(float(FREE_BASELINE_STEPS), float(SHARE_OF_RUN * steps))
     count = int((budget - stated.fixed) / stated.each)
     if measured is not None and (budget > FREE_BASELINE_STEPS or measured.each > _DEAR * stated.each):
-        count = min(count, max(_FEWEST, int((budget - measured.fixed) / measured.each)))
+        half = (count + 1) // 2
+        count = min(count, max(half, int((budget - measured.fixed) / measured.each)))
     return min(middle, max(1, min(middle // _SPACING, count)))

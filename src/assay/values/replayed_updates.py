@@ -34,9 +34,6 @@ _ALONG = 1e-6
 _LARGEST = 2**12
 """Elements of a tensor, at most, that is joined with others: copies of larger ones cost more than they save."""
 
-_TURNS = {"beginning": 1, "end": 0}
-"""Parts of a run that replay every second one of the dear updates, and the place of the first that they leave out."""
-
 _States = Mapping[tuple[int, str], Mapping[str, tuple[Mapping[str, Tensor], str]]]
 """The optimizer's entries by step and parameter: tensors of that step, and the name of the entry there."""
 
@@ -45,8 +42,7 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     """Return every weight after every update, and every moment, each with its error relative to its bound.
 
     Small tensors are replayed together. All others, and those that do not pass so, are replayed one by one. So the
-    states of few of them are alive at once. Where an update outweighs a step, the beginning of a run replays its first
-    step and half of the tensors in the next ones, and the end replays the other half.
+    states of few of them are alive at once.
     """
     steps = [_Step.of(recorded, one.index, run, expected) for one in recorded.steps if one.updated]
     states = _states(recorded)
@@ -56,9 +52,8 @@ def judged_updates(recorded: Recorded, run: ResolvedRun, expected: Expected) -> 
     parts = UpdateParts(expected.rule, recorded.first)
     whole = [name for name in trained if name not in recorded.padded_rows]
     joined = _joined_updates(steps, states, whole, expected, parts)
-    alone = [name for name in trained if name not in joined]
-    due = _steps_due(recorded, steps, alone, expected.rule, run.tokens_per_step)
-    replayed = [one for name in alone for one in _replayed(recorded, states, due[name], name, expected, parts)]
+    alone = (name for name in trained if name not in joined)
+    replayed = [one for name in alone for one in _replayed(recorded, states, steps, name, expected, parts)]
     return [*frozen, *chain(*joined.values()), *replayed, *parts.judged()]
 
 
@@ -214,18 +209,6 @@ def _stayed(step: _Step, name: str) -> Judged:
     """Judge a frozen weight, which has no gradient and stays as it is, bit for bit."""
     stays = name not in step.gradients and torch.equal(step.before[name], step.after[name])
     return Judged("update", name, step.index, 0.0, 0.0 if stays else math.inf)
-
-
-def _steps_due(
-    recorded: Recorded, steps: Sequence[_Step], names: Sequence[str], rule: Rule, tokens: int
-) -> Mapping[str, Sequence[_Step]]:
-    """Return the steps in which the update of each tensor is replayed, by name. A step trains on so many `tokens`."""
-    due = dict.fromkeys(names, steps)
-    if recorded.part in _TURNS and steps:
-        dear = [name for name in names if rule.outweighs(name, steps[0].before[name], tokens)]
-        first = [one for one in steps if one.index == 0]
-        due |= dict.fromkeys(dear[_TURNS[recorded.part] :: 2], first)
-    return due
 
 
 def _replayed(
