@@ -39,8 +39,9 @@ class Costs:
     each: float
     """The check of a replayed step of the middle."""
 
-    def measured(self, first: float, each: float) -> "Costs":
-        """Return the costs in a run whose first check took so long. The last ones are dearer by the same factor."""
+    def slowed(self, first: float, each: float) -> "Costs":
+        """Return the costs in a run whose first check took so long; no cost is less than it was."""
+        first, each = max(first, self.first), max(each, self.each)
         return Costs(first, self.last * first / self.first, each)
 
     @property

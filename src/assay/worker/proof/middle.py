@@ -67,7 +67,7 @@ class Middle:
         if not values.unchecked:
             stated, proof, measured = COSTS[values.kind], values.proof, None
             if proof is not None and proof.replay_baseline_steps and proof.baseline_steps:
-                measured = stated.measured(proof.baseline_steps, proof.replay_baseline_steps)
+                measured = stated.slowed(proof.baseline_steps, proof.replay_baseline_steps)
             count = affordable(loop.run.training.steps, len(self.steps), stated, measured)
         self.replayed = frozenset(draw_steps(self.steps, count, seed))
         values.note(middle_steps=len(self.steps))
