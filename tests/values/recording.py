@@ -14,7 +14,7 @@ from assay.training.loop import read, take_step
 from assay.values.check import check_values
 from assay.values.masks import source_of_masks
 from assay.values.recorded import Recorded
-from assay.values.recorder import StepRecorder
+from assay.values.recorder import Part, StepRecorder
 from support.random_data import RandomData
 from support.steps import build_step
 
@@ -33,12 +33,13 @@ def build():
 """
 
 
-def record_steps(step: Step, run: Run, folder: Path, steps: int = 3, first: int = 0) -> None:
+def record_steps(step: Step, run: Run, folder: Path, steps: int = 3, first: int = 0, part: Part = "beginning") -> None:
     """Do the steps of a built program from `first` on and record them."""
     torch.manual_seed(run.seed)
     expected = expected_of(run)
     masks = source_of_masks(run, expected, step.program.device)
-    recorder = StepRecorder(step, folder, first=first, rounds_state=expected.rule.rounds_state, masks=masks)
+    rounds_state = expected.rule.rounds_state
+    recorder = StepRecorder(step, folder, first=first, rounds_state=rounds_state, masks=masks, part=part)
     for index in range(first, first + steps):
         watched = recorder.watch(step, index)
         with recorder.hooked():

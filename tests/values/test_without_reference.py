@@ -8,7 +8,11 @@ import pytest
 
 from assay.records.evidence import ValueProof
 from assay.step.program import MicroBatch, Step
-from values.recording import own_run, proof_of_values
+from assay.values.check import Checker
+from assay.values.recorded import Recorded
+from support.random_data import RandomData
+from support.steps import build_step
+from values.recording import MODEL, own_run, proof_of_values, record_steps
 
 Change = Callable[[list[MicroBatch]], list[MicroBatch]]
 
@@ -41,6 +45,22 @@ def test_honest_rows_pass(tmp_path: Path, techniques: tuple[str, ...]) -> None:
     found = proven(tmp_path, *techniques)
     assert found.verdict, found.failures
     assert found.updates == 3
+
+
+def test_later_checks_make_no_model_anew(tmp_path: Path) -> None:
+    """The user's function makes a whole model, which may take seconds and all of its memory."""
+    calls = tmp_path / "calls"
+    text = MODEL.replace("def build():\n", f"def build():\n    open({str(calls)!r}, 'a').write('x')\n")
+    run = own_run(tmp_path / "own", "fused_adamw", text=text)
+    data = RandomData(run)
+    step = build_step(run, data)
+    record_steps(step, run, tmp_path / "beginning")
+    record_steps(step, run, tmp_path / "middle", steps=1, first=3, part="middle")
+    checker = Checker(run, data, step.program.device)  # type: ignore[arg-type]
+    assert checker.check(Recorded(tmp_path / "beginning")).verdict
+    before = calls.read_text()
+    assert checker.check(Recorded(tmp_path / "middle")).replayed == 1
+    assert calls.read_text() == before
 
 
 def _other_seed(step: Step) -> object:

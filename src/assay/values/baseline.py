@@ -22,6 +22,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model.moe import MixtureMLP
+from assay.model.own_batches import OwnBatches
+from assay.model.own_model import batches_of
 from assay.reference.expected import Expected, Rounding
 from assay.step.program import MicroBatch, NamedParameters, OptimizerLike, Program, Step
 from assay.training.build import baseline, build
@@ -115,6 +117,11 @@ class Reference:
         given = weights, [(row, row)], Noise({"cpu": torch.get_rng_state()})
         _ = self.at(*given, dropout=False) if rounding is None else self.rounded_at(*given, rounding, dropout=False)
         self.seconds = 0.0
+
+    @property
+    def own_batches(self) -> OwnBatches | None:
+        """Batches of a user's own, as this program's model gives them; None: it has those of its corpus."""
+        return batches_of(self._step.parts)
 
     def weights(self) -> dict[str, Tensor]:
         """Copies of the current weights; before the first call of `at`, the initial ones."""

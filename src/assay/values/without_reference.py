@@ -15,7 +15,6 @@ from torch import Tensor
 from assay.config import ResolvedRun
 from assay.data import Prepared
 from assay.model.own_batches import OwnBatches
-from assay.model.own_model import own_batches
 from assay.reference.expected import Expected, Stream
 from assay.values.nearness import unit_roundoff
 from assay.values.rate_rule import rate_fault
@@ -29,11 +28,13 @@ _MOST_TOKENS = 2_000_000
 """Largest number of tokens that are read to find a step's position in a stream; later steps need only be one text."""
 
 
-def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected, data: Prepared) -> list[str]:
-    """Return the sentences of all checks."""
+def plain_failures(
+    recorded: Recorded, run: ResolvedRun, expected: Expected, data: Prepared, own: OwnBatches | None
+) -> list[str]:
+    """Return the sentences of all checks. `own` are batches of a user's own; None: they are those of the corpus."""
     return list(
         chain(
-            _batches(recorded, expected, run, data),
+            _batches(recorded, expected, run, data, own),
             _replicas(recorded),
             _noises(recorded, run),
             _masks(recorded, run),
@@ -44,7 +45,9 @@ def plain_failures(recorded: Recorded, run: ResolvedRun, expected: Expected, dat
     )
 
 
-def _batches(recorded: Recorded, expected: Expected, run: ResolvedRun, data: Prepared) -> list[str]:
+def _batches(
+    recorded: Recorded, expected: Expected, run: ResolvedRun, data: Prepared, own: OwnBatches | None
+) -> list[str]:
     """Hold every row of a step against a slow reference, which determines them all.
 
     A prepared corpus: row i holds T tokens of the text that `texts_of_step` selects, and its targets are the tokens
@@ -60,7 +63,6 @@ def _batches(recorded: Recorded, expected: Expected, run: ResolvedRun, data: Pre
         if recorded.differing_shares(step)
     ]
     batches = {step: recorded.batch(step) for step in steps}
-    own = None if run.own_rows is None else own_batches(run)
     if own is not None:
         for step, (inputs, targets) in batches.items():
             found += _of_own(step, inputs, targets, own, expected.batch_divisor)
