@@ -17,6 +17,7 @@ from assay.data import open_prepared
 from assay.data.random_tokens import write_random
 from assay.errors import UsageError
 from assay.files import scratch
+from assay.model.own_batches import OwnBatches
 from assay.model.own_model import batches_of, own_batches
 from assay.optimizations import optimizations_of
 from assay.step.program import BatchSource, MicroBatch, Program, Share, Step
@@ -55,11 +56,11 @@ def after_first_steps(
         return step
 
 
-def check_program(run: ResolvedRun, *, with_techniques: bool) -> None:
-    """Describe the program of a user's own model as its run will, on a CPU. It allocates no weights but the user's.
+def check_program(run: ResolvedRun, *, with_techniques: bool) -> OwnBatches | None:
+    """Describe the program of a user's own model as its run will, on a CPU, and return the user's batches, if any.
 
-    `with_techniques` also applies the techniques, of which some need the run's own device or its ranks. Raises
-    `UsageError` if the model cannot be trained, or if a technique refuses it.
+    It allocates no weights but the user's. `with_techniques` also applies the techniques, of which some need the run's
+    own device or its ranks. Raises `UsageError` if the model cannot be trained, or if a technique refuses it.
     """
     assert run.model.vocab_size is not None
     with scratch("check") as folder:
@@ -69,8 +70,10 @@ def check_program(run: ResolvedRun, *, with_techniques: bool) -> None:
         techniques = optimizations_of(run)
         for one in techniques:
             one.check_program(program, run)
+        own = batches_of(program.parts)
         for one in techniques if with_techniques else ():
             program = one.apply(program, run)
+        return own
 
 
 def _check_values(program: Program, run: ResolvedRun) -> None:

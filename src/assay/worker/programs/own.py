@@ -55,13 +55,11 @@ def _looked(run: dict[str, Any], *, trace: bool) -> Iterator[str]:
     A trace fails where it cannot follow a step, and the run goes on without it. A loss that trains nothing is answered.
     """
     from assay.fake.first_steps import check_program
-    from assay.model.own_model import own_batches
 
     resolved = ResolvedRun.model_validate(run, strict=False)
     with blame_user(resolved.model.own, "model"):
-        own = own_batches(resolved)
+        own = check_program(resolved, with_techniques=trace and resolved.ranks == 1)
         rows = None if own is None else own.checked()
-        check_program(resolved, with_techniques=trace and resolved.ranks == 1)
     yield "null" if rows is None else rows.model_dump_json()
     if trace:
         try:
