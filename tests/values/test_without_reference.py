@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from assay.records.evidence import ValueProof
 from assay.step.program import MicroBatch, Step
@@ -61,6 +62,54 @@ def test_later_checks_make_no_model_anew(tmp_path: Path) -> None:
     before = calls.read_text()
     assert checker.check(Recorded(tmp_path / "middle")).replayed == 1
     assert calls.read_text() == before
+
+
+MASKED = """
+import assay
+import torch
+from torch import nn
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 2)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.kept = MASK
+
+    def forward(self, x):
+        mask = self.kept if self.kept is not None else torch.triu(torch.full((32, 32), float("-inf")), 1)
+        x = self.up(x)
+        return self.down(x + self.attention(x, x, x, attn_mask=mask, need_weights=False)[0])[:, 20]
+
+def batches(step, seed, rows):
+    x = 3 * torch.randn(rows, 32, 4)
+    return x, x[:, 20, :2].sin()
+
+def build():
+    return assay.OwnModel(Masked(), lambda model, x, y: (model(x) - y).square().mean(), batches)
+"""
+
+
+@pytest.mark.parametrize("technique", ["fused_adamw", "bf16_mixed", "gradient_accumulation:micro_batches=2"])
+def test_a_mask_that_a_model_makes_in_its_forward_is_proven_with_it(tmp_path: Path, technique: str) -> None:
+    run = own_run(tmp_path, technique, text=MASKED.replace("MASK\n", "None\n"))
+    found = proof_of_values(run, tmp_path / "values")
+    assert found.verdict, found.failures
+    assert torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("technique", "proven"), [("fused_adamw", True), ("gradient_accumulation:micro_batches=2", False)]
+)
+def test_a_model_that_computes_something_else_in_float64_is_not_called_wrong(
+    tmp_path: Path, technique: str, proven: bool
+) -> None:
+    mask = 'torch.triu(torch.full((32, 32), float("-inf")), 1)'
+    run = own_run(tmp_path, technique, text=MASKED.replace("MASK\n", f"{mask}\n"))
+    found = proof_of_values(run, tmp_path / "values")
+    assert not found.failures
+    assert found.verdict is proven
+    assert proven or "computes another loss in float64" in found.unchecked
 
 
 def _other_seed(step: Step) -> object:

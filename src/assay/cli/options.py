@@ -108,7 +108,7 @@ Of = Annotated[
     ),
 ]
 AbsentGpu = Annotated[
-    str | None, typer.Option("--device", metavar="NAME", help="A GPU that may be absent: a100, h100, rtx4090, t4.")
+    str | None, typer.Option("--device", metavar="NAME", help=f"A GPU that may be absent: {CUDA_DEVICES}.")
 ]
 Oversubscribe = Annotated[bool, typer.Option("--oversubscribe", help="Allow more processes than cores.")]
 

@@ -13,7 +13,8 @@ formats, but some have no gradient of both before torch 2.13. Integers stay as t
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,12 +80,28 @@ class OwnPart(nn.Module):
             inputs = inputs.to(weights)
         if targets.is_floating_point():
             targets = targets.to(torch.promote_types(targets.dtype, weights))
-        returned = self._loss(self.model, inputs, targets)
+        with _new_tensors_in(weights):
+            returned = self._loss(self.model, inputs, targets)
         if isinstance(returned, tuple | list) and len(returned) == 2:
             loss, self.tally.last = _wide(_number(returned[0])), _count(returned[1], targets.device)
             return loss
         self.tally.last = _labelled(targets)
         return _wide(_number(returned)) * self.tally.last
+
+
+@contextmanager
+def _new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
+    """Context in which tensors that a model makes in its forward, such as masks, are in float64 if its weights are.
+
+    With operands in float64 and a mask in float32, torch's fused attention is wrong on a CPU (torch 2.13: by 2.6).
+    """
+    usual = torch.get_default_dtype()
+    if dtype is torch.float64:
+        torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 @dataclass(frozen=True)

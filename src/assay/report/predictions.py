@@ -28,7 +28,8 @@ def fit_sentence(need: Interval, memory_bytes: int, place: str) -> str:
         case MemoryFit.YES:
             return f"It fits {place} with {format_bytes(memory_bytes - need.high)} to spare"
         case MemoryFit.NO:
-            return f"It does not fit {place}, which would need {format_bytes(need.low - memory_bytes)} more"
+            lacks = span(format_bytes(need.low - memory_bytes), format_bytes(need.high - memory_bytes))
+            return f"It does not fit {place}, which would need {lacks} more"
     return f"It may fit {place}, or just not: it needs {span(low, high)} of {format_bytes(memory_bytes)}"
 
 
