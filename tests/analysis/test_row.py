@@ -5,6 +5,8 @@ import pytest
 from assay.analysis.comparison import analyse
 from assay.analysis.effects import Effect
 from assay.analysis.row import break_even
+from assay.config.run import OwnRows
+from assay.records.study import CellResult
 from assay.records.timing import Quartiles
 from support.comparisons import FACTORS, TREATMENTS, record
 
@@ -55,3 +57,22 @@ def test_a_row_has_it_where_its_first_step_is_longer() -> None:
     assert found[SLOWER].steps is None
     assert found[TREATMENTS[2]] is None
     assert all(row.break_even is None for row in analyse(record()).rows)
+
+
+def test_a_rate_has_the_targets_that_losses_of_a_users_own_counted() -> None:
+    def counted(one: CellResult) -> CellResult:
+        blocks = tuple(block.model_copy(update={"tokens": 288 * block.steps}) for block in one.result.speed.blocks)
+        config = one.result.config.model_copy(update={"own_rows": OwnRows(targets=32, validation=False)})
+        speed = one.result.speed.model_copy(update={"blocks": blocks})
+        return one.model_copy(update={"result": one.result.model_copy(update={"config": config, "speed": speed})})
+
+    plain = record(treatments=TREATMENTS[:1])
+    for given, targets in (
+        (plain, plain.base.tokens_per_step),
+        (plain.model_copy(update={"cells": tuple(map(counted, plain.cells))}), 288),
+    ):
+        for row in analyse(given).rows:
+            rate, step = row.metrics["tokens_per_second"], row.metrics["step_seconds"]
+            assert isinstance(rate, float)
+            assert isinstance(step, float)
+            assert rate * step == pytest.approx(targets)

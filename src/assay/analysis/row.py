@@ -27,7 +27,7 @@ from pydantic import Field
 
 from assay.analysis.effects import Effect, Pair, Verdict, exact, figure, loss
 from assay.analysis.metrics import Metric, metrics
-from assay.analysis.metrics.standard import PROCESS_PEAK_BYTES, STEP_SECONDS
+from assay.analysis.metrics.standard import PROCESS_PEAK_BYTES, STEP_SECONDS, TOKENS_PER_SECOND
 from assay.config.base import Frozen
 from assay.records.evidence import Evidence, ValueProof
 from assay.records.prediction import Predicted, highest
@@ -199,7 +199,17 @@ def _figure(
         return _mean(metric, good, timed, kept)
     step = _mean(STEP_SECONDS, good, timed, kept)
     amount = metric.per_step(good[0].result.config) if good else 0
+    if metric.name == TOKENS_PER_SECOND.name:
+        amount = _counted(good) or amount
     return None if step is None else amount / step
+
+
+def _counted(cells: Sequence[CellResult]) -> float | None:
+    """Return the mean number of targets of a timed step that a user's own loss counted; None for any other loss."""
+    own = [one.result for one in cells if one.result.config.own_rows is not None]
+    blocks = [block for result in own for block in result.speed.blocks]
+    steps = sum(block.steps for block in blocks)
+    return sum(block.tokens for block in blocks) / steps if steps else None
 
 
 def _mean(

@@ -46,7 +46,7 @@ class CapacityView(Shown[Capacity]):
         for one in found:
             if one.largest.value is None:
                 least = f"{one.largest.key}={one.largest.unit} needs {format_bytes(one.largest.peak_bytes)}"
-                yield f"Nothing fits into {budget} by a smaller {_TITLES[one.largest.key]}: {least}."
+                yield f"No {one.largest.key} is small enough for {budget}: {least}."
             if one.failure:
                 yield f"{one.largest.key}={one.largest.value}: {one.failure}"
         if not verified:

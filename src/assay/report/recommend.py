@@ -113,7 +113,8 @@ def stack_sentence(found: Advice, training: "Training | None") -> str:
     best = found.recommended
     here = _budget(found)
     where = f"one {device(found.device).name}" if found.absent else here
-    needs = f"{batch_words(best.batch)} need {format_bytes(best.need_bytes)} at most"
+    need = "needs" if best.batch.sequences == 1 else "need"
+    needs = f"{batch_words(best.batch)} {need} {format_bytes(best.need_bytes)} at most"
     room = f" of {format_bytes(found.budget_bytes)}" if found.absent else ""
     takes = "" if training is None else f", and {training_words(training)}"
     turned = f"with {best.title}" if best.stack else "with nothing turned on"
