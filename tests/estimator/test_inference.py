@@ -32,6 +32,14 @@ def test_weights_have_their_bits(bits: int, size: int) -> None:
     assert weights_bytes(GPT2, bits) == size
 
 
+@pytest.mark.parametrize(("bits", "peak"), [(16, 312e12), (4, 312e12), (32, 156e12)])
+def test_a_prompt_needs_the_logits_of_its_last_token_alone(bits: int, peak: float) -> None:
+    inner = 12 * 12 * 768**2  # matrices of twelve blocks; biases and norms are no products
+    operations = 2 * inner * 1024 + 2 * 50257 * 768 + 4 * 12 * 768 * 1024 * 1025 / 2
+    found = Inference(model=GPT2, device=device("a100"), bits=bits).at(3, 1024)
+    assert found.prefill_seconds == pytest.approx(3 * operations / peak, rel=2e-3)
+
+
 @pytest.mark.parametrize("name", DEVICES)
 def test_limits_change_where_they_are_said_to(name: str) -> None:
     found = Inference(model=GPT2, device=device(name), bits=16)

@@ -2,8 +2,9 @@
 
 A token of each sequence takes every weight once, and the cached keys and values of its own sequence. So reading memory
 limits small batches, and products limit large ones. The time is the larger of the two at the device's peaks, and a real
-program takes longer. Reading a prompt is limited by products unless it is short. Weights of 8 and 4 bits are read as
-such, and multiplied in 16 bits. The cache has 16 bits.
+program takes longer. Reading a prompt is limited by products unless it is short, and needs the logits of its last
+token alone. Weights of 8 and 4 bits are read as such, and multiplied in 16 bits. Those of 32 bits are multiplied at the
+peak of TF32, if the device has it. The cache has 16 bits.
 """
 
 import math
@@ -51,6 +52,12 @@ class Inference(Frozen):
     bits: int
 
     @property
+    def flops(self) -> float:
+        """Peak FLOP/s of products with these weights."""
+        wide = [self.device.flops[one] for one in ("tf32", "float32") if self.bits == 32 and one in self.device.flops]
+        return wide[0] if wide else self.device.half_flops
+
+    @property
     def weights_bytes(self) -> int:
         """Bytes of all weights."""
         return weights_bytes(self.model, self.bits)
@@ -61,7 +68,7 @@ class Inference(Frozen):
         Below, all of them together take as long as the weights and caches take to be read. Each sequence adds products
         and a cache. If its cache takes longer, more sequences do not help.
         """
-        products = _flops(self.model, tokens) / self.device.half_flops
+        products = _flops(self.model, tokens) / self.flops
         spare = products - tokens * cache_bytes_per_token(self.model) / self.device.bandwidth_bytes
         return self.weights_bytes / self.device.bandwidth_bytes / spare if spare > 0 else None
 
@@ -69,8 +76,8 @@ class Inference(Frozen):
     def compute_bound_tokens(self) -> float:
         """Tokens of a sequence from which no number of sequences makes products the limit."""
         attention = _flops(self.model, 1) - _flops(self.model, 0)
-        each = cache_bytes_per_token(self.model) / self.device.bandwidth_bytes - attention / self.device.half_flops
-        return _flops(self.model, 0) / self.device.half_flops / each if each > 0 else math.inf
+        each = cache_bytes_per_token(self.model) / self.device.bandwidth_bytes - attention / self.flops
+        return _flops(self.model, 0) / self.flops / each if each > 0 else math.inf
 
     @property
     def outgrown_tokens(self) -> float:
@@ -81,8 +88,9 @@ class Inference(Frozen):
         """Return memory and times for some sequences with so many tokens each."""
         cache = sequences * tokens * cache_bytes_per_token(self.model)
         moved = (self.weights_bytes + cache) / self.device.bandwidth_bytes
-        computed = sequences * _flops(self.model, tokens) / self.device.half_flops
-        prompt = sequences * tokens * _flops(self.model, (tokens + 1) / 2) / self.device.half_flops
+        computed = sequences * _flops(self.model, tokens) / self.flops
+        unread = (tokens - 1) * 2 * self.model.vocabulary * self.model.n_embd  # logits of all tokens but the last one
+        prompt = sequences * (tokens * _flops(self.model, (tokens + 1) / 2) - unread) / self.flops
         return Decoding(
             sequences=sequences,
             tokens=tokens,
