@@ -41,7 +41,7 @@ def test_a_study_stands_once_in_the_place_of_its_newest_cell() -> None:
     runs = [Entry(run=run, status="done" if run != "c" else "killed", stamp=1, val_loss=3.0) for run in "edcba"]
     found = fold_cells(runs, {"d": "study", "c": "study", "a": "study"})
     assert [one.run for one in found] == ["e", "study", "b"]
-    assert (found[1].status, found[1].val_loss) == ("study of 3 cells, 2 done", None)
+    assert (found[1].status, found[1].val_loss) == ("study of 3 runs, 2 done", None)
 
 
 def test_the_last_run_is_no_cell(home: Home, fake: Fake) -> None:

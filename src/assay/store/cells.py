@@ -30,7 +30,8 @@ def studies_by_run(home: Home) -> dict[str, str]:
 def fold_cells(entries: Iterable[Entry], studies: Mapping[str, str]) -> list[Entry]:
     """Return entries in their order, with one for each study in the place of the first of its cells.
 
-    The entry of a study has its id, the number of its cells among the entries, and no figures.
+    The entry of a study has its id, the number of its runs among the entries, and no figures. A cell that was killed
+    and done again has two runs.
     """
     listed = list(entries)
     cells: dict[str, list[Entry]] = {}
@@ -47,7 +48,7 @@ def fold_cells(entries: Iterable[Entry], studies: Mapping[str, str]) -> list[Ent
 def _row(study: str, cells: list[Entry]) -> Entry:
     done, most = sum(one.status == "done" for one in cells), len(cells)
     first = cells[-1]
-    status = f"study of {most} cell{'' if most == 1 else 's'}, {done} done"
+    status = f"study of {most} run{'' if most == 1 else 's'}, {done} done"
     return Entry(run=study, status=status, stamp=0, created=first.created, preset=first.preset, corpus=first.corpus)
 
 
