@@ -253,6 +253,19 @@ def test_a_byte_order_mark_names_the_encoding_to_set(tmp_path: Path, encoding: s
     assert remarked(folder, encoding=encoding)[0] == text
 
 
+def test_files_in_utf8_that_another_encoding_reads_are_named(tmp_path: Path) -> None:
+    for name, text, encoding in (
+        ("a.txt", "Grüße", "utf-8"),
+        ("b.txt", "Grüße", "latin-1"),
+        ("c.txt", "plain", "utf-8"),
+    ):
+        (tmp_path / name).write_text(text, encoding=encoding)
+    text, (said,) = remarked(tmp_path, encoding="latin-1")
+    assert text == "GrÃ¼Ã\x9fe\nGrüße\nplain"
+    assert "1 file of 7 B, in valid UTF-8" in said
+    assert str(tmp_path / "a.txt") in said
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

@@ -56,6 +56,9 @@ CARRIAGE_RETURNS = Reason(
     "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
 )
 CARRIAGE_RETURNS_OF_RECORDS = Reason("with carriage returns (\\r), which become tokens", "read as it is", "record")
+IN_UTF8 = Reason(
+    "in valid UTF-8, whose characters beyond ASCII the encoding that is set reads as others", "read as it is"
+)
 MARKED = Reason("with a byte order mark, which becomes tokens; data.encoding=utf-8-sig leaves it out", "read as it is")
 
 

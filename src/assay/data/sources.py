@@ -26,7 +26,7 @@ from pathlib import Path
 
 from assay.config import DataConfig, Home
 from assay.data.compressed import RECORD_FORMS, form_of, marked_encoding, open_decompressed
-from assay.data.corpora import CARRIAGE_RETURNS, MARKED, CorpusListing, Reason, Tally, in_parts
+from assay.data.corpora import CARRIAGE_RETURNS, IN_UTF8, MARKED, CorpusListing, Reason, Tally, in_parts
 from assay.data.published import check
 from assay.data.records import NoRecords, ReadingRules, record_texts
 from assay.errors import UsageError
@@ -105,6 +105,8 @@ def _plain(path: Path, reading: ReadingRules, tally: Tally) -> str | None:
         text = codecs.getincrementaldecoder(reading.encoding)().decode(raw, final=len(raw) != most)
         if "\0" not in text:
             _remark(text, path, tally)
+            if not reading.encoding.startswith("utf") and _is_utf8(raw):
+                tally.add(IN_UTF8, path, path.stat().st_size)
             return cut_utf8(text.encode(), limit).decode()
     except UnicodeError as error:
         at = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
@@ -119,6 +121,15 @@ def _plain(path: Path, reading: ReadingRules, tally: Tally) -> str | None:
         reason = Reason(f"{marked} by the byte order mark, not {name}; data.encoding={marked} reads it")
     tally.add(reason, path, path.stat().st_size)
     return None
+
+
+def _is_utf8(raw: bytes) -> bool:
+    """Return whether bytes beyond ASCII are valid UTF-8, as text in another encoding hardly ever is."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(raw)
+    except UnicodeError:
+        return False
+    return not raw.isascii()
 
 
 def _remark(text: str, path: Path, tally: Tally) -> None:
