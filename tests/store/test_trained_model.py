@@ -1,16 +1,18 @@
 """An export keeps what training did not change of the checkpoint that a run began with, and lists what differs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from assay.config import ModelConfig
+from assay.config import ModelConfig, load
 from assay.config.hf import config_from_hf
+from assay.errors import UsageError
 from assay.model.hf import save_hf
-from assay.store.trained_model import kept_parts, origin
+from assay.store.trained_model import Trained, kept_parts, origin
 from support.models import random_ids, random_model
 
 LLAMA = {
@@ -156,3 +158,14 @@ def test_a_window_of_qwen2_does_not_reach_into_a_longer_context(folder: Path, tm
     assert (found["use_sliding_window"], found["layer_types"]) == (False, ["full_attention"] * 2)
     unused = {**window, "use_sliding_window": False}
     assert exported(folder, tmp_path / "plain", model_type="qwen2", **unused)["sliding_window"] == 64
+
+
+def test_a_run_without_its_corpus_still_has_bytes_as_tokens_and_names_what_makes_others(tmp_path: Path) -> None:
+    run = load("demo", ["data.path=my text.txt"])
+    lonely = Trained("a-run", run.with_vocabulary().model, tmp_path, run, 3, tmp_path / "nothing")
+    assert lonely.tokenizer().encode("aé").tolist() == [97, 195, 169]
+    learnt = replace(lonely, trained_by=load("demo", ["data.path=my text.txt", "data.tokenizer=char"]))
+    with pytest.raises(
+        UsageError, match=r"corpus of a-run, .* data prepare .*data.path=.*my text.txt.* data.tokenizer=char`"
+    ):
+        learnt.tokenizer()

@@ -6,6 +6,7 @@ tokenizer, byte for byte, and settings of generation, if the run's tokenizer giv
 """
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,10 +188,25 @@ class Trained:
         return model_weights(self.trained_by, weights)
 
     def tokenizer(self) -> "Tokenizer":
-        """Load the tokenizer of the training corpus. Raises `UsageError`."""
-        from assay.data import load_tokenizer
+        """Load the tokenizer of the training corpus. Raises `UsageError`.
 
-        return load_tokenizer(self.data_folder)
+        A run of another home has come without its corpus. Bytes need none as tokens.
+        """
+        from assay.data import load_tokenizer
+        from assay.data.prepared_folder import MANIFEST
+        from assay.data.tokenizers import ByteTokenizer
+
+        data = self.trained_by.data
+        if (self.data_folder / MANIFEST).exists():
+            return load_tokenizer(self.data_folder)
+        if data.tokenizer == "byte":
+            return ByteTokenizer()
+        unusual = data.model_dump(mode="json", exclude_defaults=True)
+        command = shlex.join(["assay", "data", "prepare", *(f"data.{key}={value}" for key, value in unusual.items())])
+        raise UsageError(
+            f"this home does not have the corpus of {self.run}, of which the tokenizer is a part; with the same text, "
+            f"run `{command}`"
+        )
 
     def export(self, folder: Path | str, form: str) -> Exported:
         """Write weights and tokenizer into a new or empty folder.
