@@ -255,6 +255,10 @@ def test_a_copy_of_the_tied_weight_and_old_frequencies_are_passed_over(tmp_path:
             {"auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Both"}},
             r"code of its own for its model \(own.Both\), .* than a qwen2, .* take auto_map out of the file",
         ),
+        ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, "both rope_scaling and rope_parameters"),
+        ("llama", {"rope_parameters": "llama3"}, "rope_parameters='llama3', which is no object"),
+        ("llama 3.1", {"original_max_position_embeddings": 5}, "two values of original_max_position_embeddings"),
+        ("qwen2", {"layer_types": 5}, "layer_types=5, which is no list"),
         ("qwen3", {"attention_bias": True}, "attention_bias=True; only False"),
         ("qwen3", {"num_key_value_heads": 3}, "n_head=4 is not divisible by n_kv_head=3"),
     ],
@@ -290,6 +294,37 @@ def test_a_window_that_reaches_no_layer_is_read(tmp_path: Path, change: dict[str
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     ids = random_ids(plain, rows=2)
     torch.testing.assert_close(again(ids).logits, theirs(ids).logits)
+
+
+@pytest.mark.parametrize(("kind", "change"), [("mistral", {}), ("qwen2", {"use_sliding_window": True})])
+def test_a_context_beyond_a_window_is_refused(tmp_path: Path, kind: str, change: dict[str, object]) -> None:
+    _theirs(kind).save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    change = {"max_window_layers": 0, "layer_types": None, "sliding_window": 24, **change}
+    (tmp_path / "config.json").write_text(json.dumps({**values, **change, "max_position_embeddings": 24}))
+    config = config_from_hf(tmp_path)
+    assert load_hf(tmp_path, config)
+    with pytest.raises(UsageError, match="shorter than a context of 25, .* set model.context_length=24"):
+        load_hf(tmp_path, config.model_copy(update={"context_length": 25}))
+
+
+def test_an_origin_of_slowed_rotations_may_stand_beside_them(tmp_path: Path) -> None:
+    _theirs("llama 3.1").save_pretrained(tmp_path)
+    plain = config_from_hf(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["original_max_position_embeddings"] = values["rope_parameters"].pop("original_max_position_embeddings")
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert config_from_hf(tmp_path) == plain
+    assert transformers.AutoConfig.from_pretrained(tmp_path).rope_parameters["factor"] == plain.rotary_factor
+
+
+def test_a_tensor_with_and_without_the_prefix_is_refused(tmp_path: Path) -> None:
+    _theirs("llama").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["norm.weight"] = tensors["model.norm.weight"] + 1
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UsageError, match="'norm.weight' twice, with and without 'model.'"):
+        load_hf(tmp_path, config_from_hf(tmp_path))
 
 
 def test_keys_that_a_mistral_file_lacks_mean_what_they_mean_to_transformers(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from assay.config.base import absolute
 from assay.config.fit import adopt_shape, check_fit
-from assay.config.hf import CONFIG, config_from_hf, is_hugging_face, read_json
+from assay.config.hf import CONFIG, check_context, config_from_hf, is_hugging_face, read_json
 from assay.config.hf.checkpoint_files import WEIGHTS, is_adapter, needed_files, shard_of
 from assay.config.hf.tensors import OUTPUT, naming_of, with_own_head
 from assay.config.home import Home
@@ -225,6 +225,8 @@ def with_initial_weights(run: AnyRun, home: Home) -> AnyRun:
         model = adopt_shape(model, theirs)
         theirs = with_own_head(theirs, model, found) if hugging_face else theirs
         check_fit(model, theirs, source, hugging_face=hugging_face)
+        if hugging_face:
+            check_context(folder, model.context_length)
     if model.vocab_size is not None and found:
         check = _check_theirs if hugging_face else _check_ours
         check(model, found, source)
@@ -266,6 +268,7 @@ def with_initial_shape(run: AnyRun, home: Home) -> AnyRun:
     theirs = config_from_hf(folder)
     model = adopt_shape(run.model.model_copy(update={"init_from": str(folder)}), theirs)
     check_fit(model, theirs, str(run.model.init_from), hugging_face=True)
+    check_context(folder, model.context_length)
     return run.model_copy(update={"model": model})
 
 

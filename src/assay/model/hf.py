@@ -28,7 +28,7 @@ from torch import Tensor
 
 from assay.config import ModelConfig
 from assay.config.fit import check_fit
-from assay.config.hf import CONFIG, config_from_hf, hf_config
+from assay.config.hf import CONFIG, check_context, config_from_hf, hf_config
 from assay.config.hf import tensors as naming
 from assay.config.hf.checkpoint_files import WEIGHTS, shard_of
 from assay.config.hf.gpt2 import ACTIVATIONS
@@ -191,6 +191,7 @@ def load_hf(folder: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     folder = Path(folder)
     theirs, tensors = config_from_hf(folder), _read(folder)
     check_fit(config, with_own_head(theirs, config, tensors), folder, hugging_face=True)
+    check_context(folder, config.context_length)
     return from_hf(tensors, config, folder)
 
 
@@ -233,7 +234,12 @@ def from_hf(tensors: Mapping[str, Tensor], config: ModelConfig, source: object) 
     """
     family = _family(config)
     family.check(config)
-    left = {name.removeprefix(family.naming.prefix): tensor for name, tensor in tensors.items()}
+    left: dict[str, Tensor] = {}
+    for full, tensor in tensors.items():
+        name = full.removeprefix(family.naming.prefix)
+        if name in left:
+            raise UsageError(f"{source} has {name!r} twice, with and without {family.naming.prefix!r}; take one out")
+        left[name] = tensor
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
     for place, wanted in family.places(config):
@@ -276,7 +282,7 @@ def _taken(
     found = left.pop(name, None)
     if found is None:
         raise UsageError(f"{source} has no tensor {name!r}; the {family.naming.title} checkpoint is not complete")
-    if name in family.naming.cut:
+    if name in family.naming.cut and found.ndim:
         found = found[: config.context_length]
     if found.shape != wanted:
         shapes_differ = f"of shape {list(found.shape)}, and the configuration needs {list(wanted)}"

@@ -61,6 +61,17 @@ def _own_code(values: dict[str, Any]) -> str | None:
     return next((str(one) for name, one in classes if name.startswith("AutoModel")), None)
 
 
+def check_context(folder: Path, context_length: int) -> None:
+    """Raise `UsageError` if a checkpoint's window, which our models lack, is shorter than the context of a run."""
+    values = read_json(folder / CONFIG)
+    window = llama.longest_context(values) if values.get("model_type") in llama.TYPES else None
+    if window is not None and context_length > window:
+        raise UsageError(
+            f"{folder / CONFIG} has sliding_window={window}, which is shorter than a context of {context_length}, and "
+            f"assay has no windows; set model.context_length={window}"
+        )
+
+
 def hf_config(config: ModelConfig) -> dict[str, Any]:
     """Return the `config.json` of a model that one of the families can express."""
     return llama.config_values(config) if llama.alike(config) else gpt2.config_values(config)

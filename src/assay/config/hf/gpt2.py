@@ -21,7 +21,7 @@ FIXED = {
 def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the fields of a `ModelConfig`. Raises `UsageError` if our model cannot compute the same function."""
     activation = values.get("activation_function", "gelu_new")
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise UsageError(f"{path} has activation_function={activation!r}; only {', '.join(ACTIVATIONS)} can be read")
     for name, needed in FIXED.items():
         if values.get(name, needed) != needed:

@@ -55,6 +55,8 @@ def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the fields of a `ModelConfig`. Raises `UsageError` if our model cannot compute the same function."""
     kind = values["model_type"]
     values = {**DEFAULTS.get(kind, {}), **values}
+    if not isinstance(values.get("layer_types") or [], list):
+        raise UsageError(f"{path} has layer_types={values['layer_types']!r}, which is no list; download it again")
     if kind == "mistral" and not _window_reaches_nothing(values):
         window = values["sliding_window"]
         raise UsageError(
@@ -133,6 +135,24 @@ def _restricted(values: Mapping[str, Any]) -> Iterator[tuple[str, object, object
         yield "attention_bias", values.get("attention_bias", False), False
 
 
+def longest_context(values: Mapping[str, Any]) -> int | None:
+    """Return the number of positions beyond which a checkpoint has a window, which ours lack; None if it has none."""
+    window = values.get("sliding_window", DEFAULTS.get(values["model_type"], {}).get("sliding_window"))
+    used = values["model_type"] == "mistral" or (
+        values["model_type"] in TYPES and values.get("use_sliding_window", False) and _has_windowed_layers(values)
+    )
+    return window if used and isinstance(window, int) else None
+
+
+def _has_windowed_layers(values: Mapping[str, Any]) -> bool:
+    """Return whether some layer has a window, by the list of layers or by the first one that has it."""
+    listed = values.get("layer_types")
+    if listed is not None:
+        return any(one != "full_attention" for one in listed)
+    first, layers = values.get("max_window_layers"), values.get("num_hidden_layers")
+    return not (isinstance(first, int) and isinstance(layers, int) and first >= layers)
+
+
 def _window_reaches_nothing(values: Mapping[str, Any]) -> bool:
     """Return whether a sliding window changes no layer: it begins after the last one, or is as long as the context.
 
@@ -143,16 +163,18 @@ def _window_reaches_nothing(values: Mapping[str, Any]) -> bool:
         return True
     if values["model_type"] == "mistral":  # all of its layers have the window
         return window is None
-    first, layers = values.get("max_window_layers"), values.get("num_hidden_layers")
-    listed = values.get("layer_types")
-    if listed is not None:
-        return all(one == "full_attention" for one in listed)
-    return isinstance(first, int) and isinstance(layers, int) and first >= layers
+    return not _has_windowed_layers(values)
 
 
 def _rotations(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return our fields of the rotations. Raises `UsageError` for a kind that ours lack."""
-    said = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    given = [(name, values[name]) for name in ("rope_scaling", "rope_parameters") if values.get(name)]
+    for name, one in given:
+        if not isinstance(one, Mapping):
+            raise UsageError(f"{path} has {name}={one!r}, which is no object with a rope_type; download it again")
+    if len(given) > 1 and given[0][1] != given[1][1]:
+        raise UsageError(f"{path} has both rope_scaling and rope_parameters, and they differ; take one of them out")
+    said = given[0][1] if given else {}
     kind = said.get("rope_type", said.get("type", "default"))
     base = {"rotary_base": said.get("rope_theta", values.get("rope_theta", 10_000.0))}
     if said.get("partial_rotary_factor", 1.0) != 1.0:
@@ -164,5 +186,8 @@ def _rotations(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     for name, needed in _TURNS.items():
         if said.get(name, needed) != needed:
             raise UsageError(f"{path} has {name}={said[name]!r}; only {needed} can be read")
-    first = said.get("original_max_position_embeddings", values.get("max_position_embeddings"))
+    origin = "original_max_position_embeddings"
+    first = said.get(origin, values.get(origin, values.get("max_position_embeddings")))
+    if values.get(origin, first) != first:
+        raise UsageError(f"{path} has two values of {origin}, {first!r} and {values[origin]!r}; take one of them out")
     return {**base, "rotary_factor": said.get("factor", 1.0), "rotary_context": first}
