@@ -54,7 +54,11 @@ def format_power(count: float) -> str:
 def parse_count(text: str) -> float:
     """Read a count such as ``"300B"``, ``"1.5T"``, ``"2e9"`` or ``"512k"``. Raises `ValueError` if it is none."""
     powers = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
-    plain = text.strip().replace(",", "").replace("_", "")
+    plain = text.strip().replace("_", "")
+    if "," in plain:  # a comma between groups of three digits; elsewhere it may be meant as a decimal point
+        if not re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?[A-Za-z]?", plain):
+            raise ValueError(f"{text!r} has a comma that does not stand before three digits")
+        plain = plain.replace(",", "")
     power = powers.get(plain[-1:].lower(), 0)
     value = float(plain[:-1] if power else plain)
     return value * 10.0**power

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from assay.data.corpora import Tally, files_at
+from assay.config import Home, load
+from assay.data.corpora import Tally, files_at, list_corpus
 from assay.data.records import ReadingRules
-from assay.data.sources import cut_utf8, documents, join_documents
+from assay.data.sources import cut_utf8, documents, join_documents, read_corpus
 from assay.errors import UsageError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -74,6 +75,28 @@ def test_a_folder_is_read_in_order_without_binary_and_hidden_files(tmp_path: Pat
         f"left out: 1 name, hidden; {tmp_path / '.git'}",
         f"left out: 1 file of 3 B, with NUL bytes, so no text; {tmp_path / 'e.bin'}",
     ]
+
+
+@pytest.mark.parametrize("name", ["valid", "validation", "val", "dev"])
+def test_a_text_that_is_named_for_validation_is_not_trained_on(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.txt").write_text("train " * 100)
+    (tmp_path / f"{name}.txt").write_text("held out")
+    config = load("demo", [f"data.path={tmp_path}"]).data
+    home = Home(tmp_path / "home")
+    found = read_corpus(list_corpus(config, home), config, home)
+    assert (found.train, found.validation) == ("train " * 100, "held out")
+
+
+def test_texts_of_splits_that_are_joined_are_named(tmp_path: Path) -> None:
+    for name in ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"):
+        (tmp_path / name).write_text(name)
+    config, home = load("demo", [f"data.path={tmp_path}"]).data, Home(tmp_path.parent / "home")
+    listing = list_corpus(config, home)
+    assert (len(listing.train), listing.validation) == (3, None)
+    (said,) = map(str, listing.remarks)
+    assert said.startswith("read as it is: 2 files of 33 B, whose names tell of a split of its own; all files are one")
+    (tmp_path / "wiki.valid.tokens").unlink()
+    assert list_corpus(config, home).remarks == ()
 
 
 def test_a_glob_is_sorted(tmp_path: Path) -> None:

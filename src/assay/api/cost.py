@@ -36,8 +36,8 @@ def training_cost(
     from assay.estimator.cost import TrainingCost
     from assay.hardware.devices import device as known
 
-    if not 0 < tokens <= _MOST:
-        raise UsageError(f"tokens must be positive, and none above {_MOST:g}")
+    if not 1 <= tokens <= _MOST:
+        raise UsageError(f"tokens must be at least 1, and at most {_MOST:g}")
     share, sheet = _checked_mfu(devices, mfu, price), known(device)
     with predictable(configure(source, overrides, optimizations), Home()) as run:
         given = TrainingCost(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)

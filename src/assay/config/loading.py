@@ -63,6 +63,8 @@ def load(
             raise UsageError(
                 f"{short_text(override)} is not an override: write key=value, for instance training.steps=100"
             )
+        if not override.partition("=")[2].strip():
+            raise UsageError(f"{override} has no value; leave it out, or write {override.strip()}null for none")
     preset = isinstance(source, str) and source in _presets()
     # A preset as it is needs no OmegaConf, whose import takes a fifth of the time of `assay estimate`.
     run = validate(_preset(str(source)) if preset and not overrides else _merged(source, overrides, preset))

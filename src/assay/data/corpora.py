@@ -56,6 +56,9 @@ CARRIAGE_RETURNS = Reason(
     "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
 )
 CARRIAGE_RETURNS_OF_RECORDS = Reason("with carriage returns (\\r), which become tokens", "read as it is", "record")
+JOINED = Reason(
+    "whose names tell of a split of its own; all files are one text, and its end is held out", "read as it is"
+)
 IN_UTF8 = Reason(
     "in valid UTF-8, whose characters beyond ASCII the encoding that is set reads as others", "read as it is"
 )
@@ -253,7 +256,7 @@ def _split_of(path: PurePath) -> str | None:
 CORPORA = ("stdlib", "files", *PUBLISHED)
 
 _NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib2to3", "__pycache__"}
-_WAY_OF_READING = b"5"
+_WAY_OF_READING = b"6"
 """It must change whenever the same files give another text, or other remarks."""
 _OF_THIS_MACHINE = {"sitecustomize.py", "usercustomize.py"}
 
@@ -323,13 +326,17 @@ def stamp(files: Iterable[Path]) -> str:
 
 def _list_path(path: str, *, tested: bool) -> CorpusListing:
     folder = absolute(path)
-    train, validation, test = (folder / f"{name}.txt" for name in ("train", "valid", "test"))
-    if os.path.isfile(train) and os.path.isfile(validation):
+    train, test = folder / "train.txt", folder / "test.txt"
+    validation = next((one for name in _VALIDATION if os.path.isfile(one := folder / f"{name}.txt")), None)
+    if os.path.isfile(train) and validation is not None:
         return _list_texts(path, train, validation, test if tested else None)
     tally = Tally()
     splits = files_by_split(path, tally)
     if "" not in splits:
         return _list_splits(path, splits, tally, tested=tested)
+    told = {one: _split_of(one.relative_to(folder) if one.is_relative_to(folder) else one) for one in splits[""]}
+    if {"train", "validation"} <= set(told.values()):
+        tally.add_files(JOINED, (one for one, split in told.items() if split in ("validation", "test")))
     return CorpusListing(path, tuple(splits[""]), lenient=os.path.isdir(folder), remarks=tally.remarks())
 
 

@@ -249,7 +249,7 @@ def tokenizer_files(config: DataConfig, home: Home, progress: Progress = silent)
 def _read(path: Path, name: str) -> Tokenizer:
     try:
         tokenizer = from_json(path.read_text(encoding="utf-8"), name, 0)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = str(error).split("\n")[0]
         raise UsageError(f"{path} is not a readable tokenizer.json: {reason}; write it again") from error
     if name == "gpt2" and tokenizer.vocab_size != KNOWN_VOCABULARIES["gpt2"]:

@@ -266,7 +266,7 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     text = read_tokenizer(folder, manifest)
     try:
         return from_json(text, manifest.tokenizer, manifest.vocab_size)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
             f"the tokenizer in {folder} cannot be loaded: {error}; run assay data prepare again"
         ) from error

@@ -71,7 +71,7 @@ def _parsed(line: str, reading: ReadingRules, place: str) -> Any:
     wanted = f"each line must be one object with the field {reading.text_field!r}"
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UsageError(f"{place} is not JSON; {wanted}") from None
     if not isinstance(record, dict):
         raise UsageError(f"{place} is not a JSON object; {wanted}")
@@ -109,7 +109,7 @@ def _array(path: Path, reading: ReadingRules) -> Iterator[str | None]:
         content = stream.read()
     try:
         value = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if not _begins_as_lines(content):
             raise NoRecords(f"it is not JSON ({error})") from None
         return _lines(path, reading)
@@ -122,7 +122,7 @@ def _array(path: Path, reading: ReadingRules) -> Iterator[str | None]:
 def _begins_as_lines(content: str) -> bool:
     try:
         return isinstance(json.loads(content.lstrip().split("\n", 1)[0]), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

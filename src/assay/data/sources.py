@@ -1,9 +1,9 @@
 """Read the texts of a corpus: one for training, and one held out.
 
 The held-out part is the last `validation_fraction` of the characters, split off before tokenization, as in nanoGPT.
-WikiText-2, and a folder with `train.txt` and `valid.txt`, have a validation split of their own, and perhaps a test
-split, `test.txt`. So does a data set that `datasets` saved with several splits. `max_bytes` limits each text that is
-read: the whole text before it is split, or each of a corpus's own splits.
+WikiText-2, and a folder with `train.txt` and `valid.txt` (or `validation`, `val`, `dev`), have a validation split of
+their own, and perhaps a test split, `test.txt`. So does a data set that `datasets` saved with several splits.
+`max_bytes` limits each text that is read: the whole text before it is split, or each of a corpus's own splits.
 
 `data.evaluate_on` chooses the part of the held-out text that becomes the validation split of a prepared corpus. The
 vocabulary is that of all parts, so that settings chosen on one part apply to the other.

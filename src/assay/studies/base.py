@@ -52,7 +52,7 @@ class Study(Stated):
     """An earlier study (its id, its name or last) and a metric; its best row is the base, at seeds of its own."""
     overrides: tuple[str, ...] = ()
     """Overrides ``key=value`` of the base, the same in all cells."""
-    seeds: Annotated[int, WithJsonSchema(_SEEDS)] = 3
+    seeds: Annotated[int, Field(le=1_000_000), WithJsonSchema(_SEEDS)] = 3
     """Number of seeds of every row, which all rows share: the base's and the next ones. A list names them."""
     at_seeds: tuple[int, ...] | None = None
     """Seeds of every row. None: as `seeds` says."""

@@ -92,7 +92,7 @@ def leaves(values: object, prefix: str = "") -> dict[str, object]:
 def spell_value(value: object) -> str:
     """Return a value of a configuration as it is written; None is unknown."""
     if isinstance(value, list):
-        return " + ".join(one if isinstance(one, str) else _spec(one) for one in value) or "none"
+        return " + ".join(_spec(one) if isinstance(one, dict) else str(one) for one in value) or "none"
     return UNKNOWN if value is None else str(value)
 
 
