@@ -19,6 +19,13 @@ from assay.units import (
 )
 
 
+@pytest.mark.parametrize("text", ["1,5", "1,5B", "1,50,000", ",5", "1500,000", "1,000,00k"])
+def test_a_comma_that_may_be_a_decimal_point_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="comma"):
+        parse_count(text)
+    assert parse_count("1,500,000") == parse_count("1_500_000") == parse_count("1,500.0k") == 1.5e6
+
+
 @pytest.mark.parametrize(
     ("text", "count"), [("40GiB", 40 * 2**30), ("16 GB", 16 * 10**9), ("1024", 1024), ("1.5 KiB", 1536)]
 )

@@ -206,3 +206,11 @@ def test_a_vocabulary_is_known_without_text_if_the_text_is_published_whole(
     overrides: tuple[str, ...], size: int | None
 ) -> None:
     assert load("shakespeare-char", list(overrides)).with_vocabulary().model.vocab_size == size
+
+
+@pytest.mark.parametrize("path", ["*.txt", "[ab].txt", "{a,b}.txt", "./*.txt", "a b.txt"])
+def test_a_glob_is_a_path_as_it_is(path: str) -> None:
+    found = load("demo", [f"data.path={path}"]).data.path
+    assert found is not None
+    assert Path(found).name == Path(path).name
+    assert load("demo", [f"data.path='{path}'"]).data.path == found

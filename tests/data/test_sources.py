@@ -99,6 +99,24 @@ def test_texts_of_splits_that_are_joined_are_named(tmp_path: Path) -> None:
     assert list_corpus(config, home).remarks == ()
 
 
+def test_a_data_set_of_which_a_numbered_file_is_missing_is_refused(tmp_path: Path) -> None:
+    config = load("demo", [f"data.path={tmp_path}"]).data
+    for number in (0, 2):
+        (tmp_path / f"train-0000{number}-of-00003.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(UsageError, match="train-00001-of-00003 is missing beside its other files"):
+        list_corpus(config, Home(tmp_path))
+    (tmp_path / "train-00001-of-00003.jsonl").write_text('{"text": "a"}\n')
+    assert len(list_corpus(config, Home(tmp_path)).train) == 3
+
+
+def test_an_empty_validation_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("train")
+    (tmp_path / "valid.txt").write_text("")
+    config, home = load("demo", [f"data.path={tmp_path}"]).data, Home(tmp_path)
+    with pytest.raises(UsageError, match=r"valid\.txt is held out and has no text"):
+        read_corpus(list_corpus(config, home), config, home)
+
+
 def test_a_glob_is_sorted(tmp_path: Path) -> None:
     for name in ("2.txt", "1.txt", "3.md"):
         (tmp_path / name).write_text(name[0])

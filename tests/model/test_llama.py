@@ -304,7 +304,7 @@ def test_a_context_beyond_a_window_is_refused(tmp_path: Path, kind: str, change:
     (tmp_path / "config.json").write_text(json.dumps({**values, **change, "max_position_embeddings": 24}))
     config = config_from_hf(tmp_path)
     assert load_hf(tmp_path, config)
-    with pytest.raises(UsageError, match="shorter than a context of 25, .* set model.context_length=24"):
+    with pytest.raises(UsageError, match=r"shorter than a context of 25, .* set model\.context_length=24"):
         load_hf(tmp_path, config.model_copy(update={"context_length": 25}))
 
 
@@ -318,12 +318,20 @@ def test_an_origin_of_slowed_rotations_may_stand_beside_them(tmp_path: Path) -> 
     assert transformers.AutoConfig.from_pretrained(tmp_path).rope_parameters["factor"] == plain.rotary_factor
 
 
+def test_a_qwen2_ignores_a_key_for_biases_as_theirs_does(tmp_path: Path) -> None:
+    _theirs("qwen2").save_pretrained(tmp_path)
+    plain = config_from_hf(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**values, "attention_bias": True}))
+    assert config_from_hf(tmp_path) == plain
+
+
 def test_a_tensor_with_and_without_the_prefix_is_refused(tmp_path: Path) -> None:
     _theirs("llama").save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["norm.weight"] = tensors["model.norm.weight"] + 1
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UsageError, match="'norm.weight' twice, with and without 'model.'"):
+    with pytest.raises(UsageError, match=r"'norm\.weight' twice, with and without 'model\.'"):
         load_hf(tmp_path, config_from_hf(tmp_path))
 
 

@@ -45,6 +45,7 @@ def test_losses_of_unlike_evaluations_are_marked() -> None:
 
     alike = [run("a", val_targets=64), run("b", val_targets=64), run("c", val_loss=None)]
     assert unlike(alike) == {}
+    assert unlike([*alike, run("killed", corpus_digest=None)]) == {}
     others = [run("d", val_targets=32), run("e", val_targets=64, context_length=4), run("f", corpus_digest="y")]
     assert unlike([*alike, *others]) == {"a": "a", "b": "a", "d": "b", "e": "c", "f": "d"}
     assert dict(zip(COLUMNS, row(alike[0], "a"), strict=True))["val loss"] == "3.9000 a"

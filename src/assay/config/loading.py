@@ -8,6 +8,7 @@ can expand beyond any memory, because an alias repeats the content of its anchor
 without building the values. A file is read up to a limit, because a device such as ``/dev/zero`` never ends.
 """
 
+import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,10 @@ from assay.errors import UsageError, first_line, short_text, suggestion
 
 if TYPE_CHECKING:
     import yaml
+
+
+_PATHS = ("data.path", "data.tokenizer", "data.tokenizer_path", "model.init_from")
+"""Keys whose values are paths."""
 
 
 def presets() -> list[str]:
@@ -77,16 +82,24 @@ def _merged(source: Run | str | Path | None, overrides: Sequence[str], preset: b
     """Return the values of a source with overrides. Raises `UsageError`."""
     from omegaconf import OmegaConf
 
-    base = _values_of(source, preset)
+    base, overrides = _values_of(source, preset), list(map(_quoted, overrides))
     if preset and any(one.startswith("model.init_from=") for one in overrides):
         base = {**base, "model": {name: value for name, value in base["model"].items() if name not in SHAPE}}
     with one_sentence(f"the overrides {' '.join(overrides)}"):
         for override in overrides:
             check_size(override.partition("=")[2], short_text(override))
-        changes = OmegaConf.from_dotlist(list(overrides))
+        changes = OmegaConf.from_dotlist(overrides)
         if isinstance(base, dict) and not any("${" in one for one in overrides):
             return _laid_over(base, OmegaConf.to_container(changes))
         return OmegaConf.to_container(OmegaConf.unsafe_merge(base, changes), resolve=True)  # both are used only here
+
+
+def _quoted(override: str) -> str:
+    """Return an override whose value is a path with quotes, unless it has them: YAML reads ``*.txt`` as an alias."""
+    key, _, value = override.partition("=")
+    if key.strip() not in _PATHS or not value.strip().startswith(("*", "[", "{", "&", "!", "%", "@")):
+        return override
+    return f"{key}={json.dumps(value.strip(), ensure_ascii=False)}"
 
 
 def _values_of(source: Run | str | Path | None, preset: bool) -> Any:

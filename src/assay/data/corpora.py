@@ -116,6 +116,7 @@ _SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 _SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(_SPLIT_WORDS)})(?![a-z])")
+_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.")
 _CARD = re.compile(
     r"README(\.\w+)?|LICEN[SC]E(\.\w+)?|NOTICE(\.\w+)?|CITATION\.cff|dataset_infos?\.json|.*\.py", re.IGNORECASE
 )
@@ -204,7 +205,23 @@ def files_by_split(path: str, tally: Tally) -> dict[str, list[Path]]:
     if saved := _saved_splits(folder):
         return {name: files_at(str(place), tally) for name, place in saved.items()}
     files = files_at(path, tally)
+    if os.path.isdir(folder):
+        _check_whole(files)
     return (os.path.isdir(folder) and _named_splits(folder, files, tally)) or {"": files}
+
+
+def _check_whole(files: Iterable[Path]) -> None:
+    """Raise `UsageError` if a file is missing of those that are numbered as the hub does, ``train-00000-of-00002``."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for one in files:
+        if told := _NUMBERED.match(one.name):
+            found.setdefault((str(one.parent / told[1]), int(told[3])), set()).add(int(told[2]))
+    for (name, count), numbers in found.items():
+        if gone := sorted(set(range(count)) - numbers):
+            raise UsageError(
+                f"{name}-{gone[0]:05d}-of-{count:05d} is missing beside its other files; fetch it as well, or name the "
+                "files to read in a glob"
+            )
 
 
 def _saved_splits(folder: Path) -> dict[str, Path]:

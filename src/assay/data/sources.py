@@ -179,6 +179,8 @@ def read_corpus(listing: CorpusListing, config: DataConfig, home: Home) -> Corpu
         train, held_out = text[:cut], text[cut:]
     evaluated, unread = _part(held_out, listing, config, tally)
     for name, part in (("training", train), (config.evaluate_on, evaluated)):
+        if not part and listing.validation and name != "training":
+            raise UsageError(f"{listing.validation[0]} is held out and has no text; write some into it, or remove it")
         if not part:
             raise UsageError(
                 f"the {name} split of {listing.title} has no text; use more text or another data.validation_fraction"

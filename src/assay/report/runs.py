@@ -38,7 +38,9 @@ def unlike(entries: "Iterable[Entry]") -> dict[str, str]:
 
     An evaluation depends on the held-out tokens, on how many of them were predicted, and on the context.
     """
-    evaluations = {one.run: one.evaluation for one in entries if one.evaluation is not None}
+    # A run that was killed has a loss alone.
+    known = (one for one in entries if one.val_targets is not None or one.corpus_digest is not None)
+    evaluations = {one.run: one.evaluation for one in known if one.evaluation is not None}
     kinds = list(dict.fromkeys(evaluations.values()))
     if len(kinds) < 2:
         return {}

@@ -80,7 +80,7 @@ def read(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
         "n_kv_head": values.get("num_key_value_heads"),
         "n_head_dim": values.get("head_dim", _HEAD_DIM.get(kind)),
         "context_length": values.get("max_position_embeddings", 2048),
-        "bias": bool(values.get("attention_bias", False)),
+        "bias": kind != "qwen2" and bool(values.get("attention_bias", False)),  # a Qwen2 does not read the key
         "qkv_bias": True if kind == "qwen2" else None,
         "qk_norm": kind == "qwen3",
         "norm": "rms",
