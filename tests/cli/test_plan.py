@@ -32,6 +32,13 @@ def test_a_plan_says_all_that_matters(assay: Assay) -> None:
     assert [lines[axis].split("\t")[1] for axis in ("tp", "dp")] == ["branch sums", "gradients"]
     assert lines["pp"].split("\t")[3] == lines["dp"].split("\t")[3] == "InfiniBand NDR"
     assert "nothing measured" in said.out
+    assert "For one GPU" not in said.out
+
+
+def test_a_plan_of_one_gpu_names_what_predicts_it_better(assay: Assay) -> None:
+    said = assay("plan", "gpt2-124m", "--gpu", "a100", "--gpus-per-node", "1", "--with", "bf16_mixed")
+    assert said.code == 0
+    assert "For one GPU `assay estimate --device` is nearer" in said.out
 
 
 def test_json_is_the_same_plan(assay: Assay) -> None:

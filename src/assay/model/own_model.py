@@ -13,20 +13,25 @@ formats, but some have no gradient of both before torch 2.13. Integers stay as t
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 
 from assay.config.extensions import call_function
 from assay.config.run import ResolvedRun
 from assay.errors import Untrainable, UsageError
 from assay.model.loss import Count, TargetTally
 from assay.model.own_batches import MakeBatches, MakeValidation, OwnBatches
+
+_MASKS, _MASK_PLACE = ("attn_mask", "key_padding_mask"), 3
+"""Names of attention's masks in calls of torch, and the place of the mask among arguments without names."""
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Count]]
 """(model, inputs, targets) → mean loss over all targets, or the summed loss and the number of targets that it counted.
@@ -80,7 +85,7 @@ class OwnPart(nn.Module):
             inputs = inputs.to(weights)
         if targets.is_floating_point():
             targets = targets.to(torch.promote_types(targets.dtype, weights))
-        with _new_tensors_in(weights):
+        with _MasksLikeQueries() if weights is torch.float64 else nullcontext():
             returned = self._loss(self.model, inputs, targets)
         if isinstance(returned, tuple | list) and len(returned) == 2:
             loss, self.tally.last = _wide(_number(returned[0])), _count(returned[1], targets.device)
@@ -89,19 +94,24 @@ class OwnPart(nn.Module):
         return _wide(_number(returned)) * self.tally.last
 
 
-@contextmanager
-def _new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
-    """Context in which tensors that a model makes in its forward, such as masks, are in float64 if its weights are.
+class _MasksLikeQueries(TorchFunctionMode):
+    """Context in which a float mask of attention has the dtype of the queries.
 
-    With operands in float64 and a mask in float32, torch's fused attention is wrong on a CPU (torch 2.13: by 2.6).
+    With queries in float64 and a mask in float32, torch's attention is wrong on a CPU (torch 2.13: by 2.6).
     """
-    usual = torch.get_default_dtype()
-    if dtype is torch.float64:
-        torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(usual)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named: dict[str, Any] = kwargs or {}
+        if func in (scaled_dot_product_attention, multi_head_attention_forward):
+            query = args[0] if args else named["query"]
+            named = {name: _in_dtype_of(query, one) if name in _MASKS else one for name, one in named.items()}
+            if func is scaled_dot_product_attention and len(args) > _MASK_PLACE:
+                args = (*args[:_MASK_PLACE], _in_dtype_of(query, args[_MASK_PLACE]), *args[_MASK_PLACE + 1 :])
+        return func(*args, **named)
+
+
+def _in_dtype_of(query: Tensor, mask: Tensor | None) -> Tensor | None:
+    return mask if mask is None or not mask.is_floating_point() else mask.to(query.dtype)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,11 @@ class PlanView(Shown[Projection]):
             "update and memory traffic. Buffers, gathered weights and fragmentation take several gigabytes more. "
             "docs/numbers.md gives the errors of plans."
         )
+        if projection.cluster.nodes * projection.cluster.gpus_per_node == 1:
+            yield (
+                "For one GPU `assay estimate --device` is nearer, because it follows the operators of the step. A plan "
+                "has one rate for all work, so a small model takes up to three times as long as it says."
+            )
 
     def values(self) -> dict[str, Any]:
         """Return the figures of the plan for programs."""

@@ -75,6 +75,6 @@ def baseline_failure(near: float, exact: float, expected: Expected) -> list[str]
     if expected.model.own is not None:
         raise NoTruth(
             f"{expected.model.own} computes another loss in float64, {exact:.6g} for {near:.6g}, so there is nothing "
-            "to compare its values with; a mask that it keeps in float32 may be a cause (register it as a buffer)"
+            "to compare its values with"
         )
     return [f"the float32 baseline itself is wrong: its loss is {near:.6g}, and {exact:.6g} in float64"]
