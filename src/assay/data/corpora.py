@@ -51,6 +51,7 @@ UNLISTED = Reason("that the data set beside it does not list")
 OTHER_SPLIT = Reason("of a split that is not read")
 LINKED_FOLDER = Reason("a link to a folder, which is not followed", what="name")
 FOLDER = Reason("a folder; the pattern **/* matches its files too", what="name")
+MISSING = Reason("of which the numbers of its neighbours tell, and which is not there")
 NULL = Reason("null and no text", what="record")
 CARRIAGE_RETURNS = Reason(
     "with carriage returns (\\r), which become tokens; nanoGPT reads \\r\\n and \\r as \\n", "read as it is"
@@ -206,22 +207,21 @@ def files_by_split(path: str, tally: Tally) -> dict[str, list[Path]]:
         return {name: files_at(str(place), tally) for name, place in saved.items()}
     files = files_at(path, tally)
     if os.path.isdir(folder):
-        _check_whole(files)
+        _note_missing(files, tally)
     return (os.path.isdir(folder) and _named_splits(folder, files, tally)) or {"": files}
 
 
-def _check_whole(files: Iterable[Path]) -> None:
-    """Raise `UsageError` if a file is missing of those that are numbered as the hub does, ``train-00000-of-00002``."""
-    found: dict[tuple[str, int], set[int]] = {}
+def _note_missing(files: Iterable[Path], tally: Tally) -> None:
+    """Count the files that are missing of those that the hub numbers, such as ``train-00000-of-00002.parquet``."""
+    found: dict[tuple[Path, str, int], set[int]] = {}
     for one in files:
-        if told := _NUMBERED.match(one.name):
-            found.setdefault((str(one.parent / told[1]), int(told[3])), set()).add(int(told[2]))
-    for (name, count), numbers in found.items():
-        if gone := sorted(set(range(count)) - numbers):
-            raise UsageError(
-                f"{name}-{gone[0]:05d}-of-{count:05d} is missing beside its other files; fetch it as well, or name the "
-                "files to read in a glob"
-            )
+        if form_of(one) in RECORD_FORMS and (told := _NUMBERED.match(one.name)):
+            found.setdefault((one.parent, told[1], int(told[3])), set()).add(int(told[2]))
+    for (folder, name, count), numbers in found.items():
+        first = 1 if count in numbers else 0
+        gone = set(range(first, count + first)) - numbers
+        if gone:
+            tally.add(MISSING, folder / f"{name}-{min(gone):05d}-of-{count:05d}", count=len(gone))
 
 
 def _saved_splits(folder: Path) -> dict[str, Path]:
