@@ -40,7 +40,7 @@ def test_a_model_that_does_not_fit_at_all_is_refused_with_the_smallest_budget_th
 def test_a_model_that_no_single_smaller_setting_fits_is_told_so(assay: Assay) -> None:
     said = assay("capacity", "demo", *TINY, "model.vocab_size=50000", "training.batch_size=1", "--memory", "14MB")
     assert said.code == 0
-    assert "is small enough for 13.4 MiB" in said.out
+    assert "No training.batch_size is small enough for 13.4 MiB: training.batch_size=1 needs" in said.out
 
 
 def test_a_budget_of_the_process_or_of_a_device_leaves_less(assay: Assay) -> None:

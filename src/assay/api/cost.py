@@ -37,7 +37,7 @@ def training_cost(
     from assay.hardware.devices import device as known
 
     if not 1 <= tokens <= _MOST:
-        raise UsageError(f"tokens must be positive, at least 1, and none above {_MOST:g}")
+        raise UsageError(f"tokens must be positive, and none above {_MOST:g}; a training has at least one")
     share, sheet = _checked_mfu(devices, mfu, price), known(device)
     with predictable(configure(source, overrides, optimizations), Home()) as run:
         given = TrainingCost(model=run.model, tokens=tokens, device=sheet, devices=devices, mfu=share, price=price)

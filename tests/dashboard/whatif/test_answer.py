@@ -187,7 +187,7 @@ def test_many_more_questions_than_are_kept_take_at_most_130_megabytes(tmp_path: 
 
 
 FITS = r"It fits one A100 40 GB with [\d.]+ GiB to spare, about \d+ ms a step\."
-FITS_NOT = r"It does not fit one L4, which would need [\d.]+ GiB(?: to [\d.]+ GiB)? more, about .* a step\."
+FITS_NOT = r"It does not fit one L4, which would need [\d.]+ GiB to [\d.]+ GiB more, about .* a step\."
 UNPLANNED = r"It fits each of 2 RTX 4090 .*; how long a step takes is not planned: .*\."
 UNKNOWN = r"Whether it fits one A100.* is not known: captured graphs .*"
 UNTIMED = r"It fits this machine with .*; how long a step takes is not predicted: `assay machine` .*\."

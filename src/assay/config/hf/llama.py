@@ -139,7 +139,7 @@ def longest_context(values: Mapping[str, Any]) -> int | None:
     """Return the number of positions beyond which a checkpoint has a window, which ours lack; None if it has none."""
     window = values.get("sliding_window", DEFAULTS.get(values["model_type"], {}).get("sliding_window"))
     used = values["model_type"] == "mistral" or (
-        values["model_type"] in TYPES and values.get("use_sliding_window", False) and _has_windowed_layers(values)
+        values.get("use_sliding_window", False) and _has_windowed_layers(values)
     )
     return window if used and isinstance(window, int) else None
 
