@@ -59,7 +59,7 @@ def test_a_stack_that_was_timed_to_be_slow_is_not_recommended() -> None:
     assert not {"sdpa_attention", "bf16_mixed"} <= set(found.recommended.stack)
     assert found.counts.timed == 5  # weights in 16 bits are no candidates
     (warning,) = found.warnings
-    assert warning.startswith("sdpa_attention and bf16_mixed hinder each other here: together they take 270% longer")
+    assert warning.startswith("sdpa_attention and bf16_mixed hinder each other here: together they take 3.7 × as long")
 
 
 def test_the_baseline_has_its_measured_time_and_margin() -> None:
@@ -77,6 +77,13 @@ def _speed(ratio: float) -> str:
     bare = replace(found.recommended, seconds=ratio * found.recommended.seconds)
     view = AdviceView(replace(found, baseline=bare))
     return next(str(block) for block in view.blocks() if "without it" in str(block))
+
+
+def test_a_speed_is_between_the_tokens_of_the_longest_and_of_the_shortest_step() -> None:
+    found = _answer()
+    best = replace(found.recommended, tokens=1000, seconds=1.0, margin=0.4)
+    facts = " ".join(str(block) for block in AdviceView(replace(found, recommended=best)).blocks())
+    assert "1.00k (714 to 1.67k) tokens/s" in facts  # 1000/1.4 and 1000/0.6
 
 
 def test_a_large_gain_of_speed_is_a_multiple_and_a_small_one_a_share() -> None:

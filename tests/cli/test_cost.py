@@ -1,5 +1,7 @@
 """`assay cost`: hours, energy and money of a training, by the step of a stack or a given MFU; bad input refused."""
 
+import re
+
 import pytest
 
 from cli.conftest import Assay
@@ -12,6 +14,9 @@ def test_the_cost_of_a_training_is_hours_energy_and_money(assay: Assay) -> None:
     for text in ("FLOPs, Kaplan", "FLOPs, PaLM", "FLOPs, Chinchilla", "kWh", "at 2.5 for a device hour"):
         assert text in said.out
     value = assay(*words, "--json").value
+    (energy,) = re.findall(r"energy of the boards\t(\S+) to (\S+) kWh", said.out)
+    hours = value["training"]["hours"]
+    assert [float(one.replace(",", "")) for one in energy] == pytest.approx([8 * 0.7 * one for one in hours], rel=1e-3)
     assert (value["tokens"], value["devices"]) == (1e10, 8)
     assert value["money"] == pytest.approx(value["device_hours"] * 2.5)
     assert value["training"]["money"] == pytest.approx([one * 8 * 2.5 for one in value["training"]["hours"]])

@@ -1,6 +1,9 @@
 """The list of runs says what a comparison's page says of them: which were disturbed, and which were nudged."""
 
+import pytest
+
 from assay.config import Home
+from assay.records.evidence import Evidence, ValueProof
 from assay.records.timing import Block
 from assay.report.runs import COLUMNS, brief, row, unlike
 from assay.store.index import Entry, entry_of
@@ -31,6 +34,21 @@ def test_a_disturbed_run_says_in_how_many_of_its_blocks(home: Home) -> None:
     found = listed(home, others=(0.0, 0.9, 0.1, 1.5))
     assert shown(found) == ("done (disturbed 2/4)", "none")
     assert (brief(found)["status"], brief(found)["blocks"], brief(found)["disturbed_blocks"]) == ("done", 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (ValueProof(unchecked="training.check_values=false"), "done (not proven)"),
+        (ValueProof(verdict=True, steps=3, middle_steps=8, since=0, replayed=2), "done"),
+    ],
+)
+def test_a_run_whose_values_were_not_compared_is_not_proven(home: Home, values: ValueProof, told: str) -> None:
+    result = result_of(home, "20261124-080000-abcdef-0001")
+    evidence = (Evidence(optimization="sdpa_attention", observed="3 of 3 calls", verdict=True),)
+    found = entry_of(result.model_copy(update={"evidence": evidence, "values": values, "proven_until": "end"}), 1)
+    assert shown(found)[0] == told
+    assert brief(found)["unproven"] is ("not proven" in told)
 
 
 def test_a_nudged_run_says_so(home: Home) -> None:

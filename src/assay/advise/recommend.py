@@ -159,8 +159,9 @@ def _interactions(problem: Problem, ranking: Ranking) -> Iterator[str]:
             product *= ranking.seconds[single] / alone
         if ranking.seconds[stack] > _SLOWER * product:
             names = " and ".join(str(problem.found[i]) for i in stack)
-            slower = ranking.seconds[stack] / product - 1
-            yield f"{names} hinder each other here: together they take {slower:.0%} longer than each alone suggests"
+            times = ranking.seconds[stack] / product
+            longer = f"{times:.1f} × as long as" if times >= 2 else f"{times - 1:.0%} longer than"
+            yield f"{names} hinder each other here: together they take {longer} each alone suggests"
 
 
 def _untimed(problem: Problem, ranking: Ranking) -> Iterator[str]:

@@ -35,7 +35,8 @@ from assay.records.gradients import GradientProbe, ModuleGradient
 from assay.records.prediction import Memory, Predicted
 from assay.records.ranks import RankResult
 from assay.records.status import Status
-from assay.records.timing import Block, Quartiles
+from assay.records.timing import Between, Block, Quartiles
+from assay.units import format_steps
 
 
 class Environment(Record):
@@ -185,6 +186,25 @@ class Proof(_Group):
     trace: TraceSummary | None = None
     counters: Mapping[str, int] = Field(default_factory=dict)
 
+    @property
+    def lacks(self) -> str:
+        """What was not proven of a finished run with optimizations; empty if all was, and without optimizations.
+
+        Runs of earlier versions say nothing of their middle: it was not replayed.
+        """
+        values = self.values
+        if not self.evidence:
+            return ""
+        if values is None or not values.checked:
+            why = "" if values is None else f": {values.broken or values.unchecked}"
+            return f"its values were not compared{why}"
+        if values.unproven_steps:
+            return f"{format_steps(values.unproven_steps)} of an earlier process were not compared"
+        if self.proven_until == "beginning":
+            return "its end was not traced"
+        had_a_middle = values.since is None or values.middle_steps
+        return "steps between its first and last were not checked" if had_a_middle and not values.replayed else ""
+
 
 class Provenance(_Group):
     """Origin of a run, and the surroundings that decide its figures."""
@@ -242,6 +262,16 @@ class RunResult(Record):
     notes: tuple[str, ...] = ()
     later: Mapping[str, Any] = Field(default_factory=dict)
     """Facts of a later version, as they were read."""
+
+    @property
+    def unproven(self) -> str:
+        """What was not proven of a run that ended as done; empty if all of it was."""
+        if self.status is not Status.DONE or not self.proof.evidence:
+            return ""
+        between = Between.of(self.speed.blocks)
+        if self.proof.lacks or between is None or not between.too_much():
+            return self.proof.lacks
+        return f"{between.seconds / between.of_seconds:.0%} of its time passed between the clocks of its steps"
 
     @model_validator(mode="before")
     @classmethod

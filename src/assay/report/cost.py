@@ -23,7 +23,8 @@ class CostView(Shown[TrainingCost]):
         rows += [] if found.fit is None else [("does it fit?", fit_words(found.fit))]
         rows += _at_pace(found) if found.training is not None else _at_mfu(found)
         if found.kilowatt_hours is not None:
-            rows.append(("energy of the boards", f"{found.kilowatt_hours:,.4g} kWh at their largest power"))
+            low, high = (f"{found.kilowatt_hours * one * 3600 / found.seconds:,.4g}" for one in found.hours)
+            rows.append(("energy of the boards", f"{span(low, high)} kWh at their largest power"))
         yield Table.of(("cost of a training", ""), rows)
         yield (
             "Kaplan counts 6 FLOPs a weight without embeddings and attention; PaLM, all weights and attention; "

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from math import exp
 from typing import TYPE_CHECKING, Any
 
 from assay.advise.advice import Advice
 from assay.advise.placed import LayoutAdvice
-from assay.estimator.timing.step_time import WIDE
 from assay.hardware.devices import device
 from assay.report.kit.blocks import Block, Facts, Table
 from assay.report.kit.drawing import canvas, marker, series, with_print_colours
 from assay.report.kit.view import Shown
-from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, training_words
+from assay.report.predictions import PREDICTED, batch_words, hours_words, money_words, span, training_words
 from assay.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -132,7 +130,7 @@ def _stack_answer(found: Advice, training: "Training | None") -> Iterator[tuple[
     ratio = best.tokens_per_second / bare.tokens_per_second
     faster = f"{ratio:.1f} × the" if ratio >= _LARGE else f"{format_percent(ratio - 1)} against"
     less = format_percent(best.need_bytes / bare.need_bytes - 1)
-    speeds = f"{_speed(found, best)} {found.speed_unit}, {faster} {_speed(found, bare)} without it"
+    speeds = f"{_speed(found, best)} {found.speed_unit}, {faster} {format_count(bare.tokens_per_second)} without it"
     yield "speed" if found.device else "arithmetic", speeds
     fits = "" if bare.fits else ", which does not fit"
     yield "memory", f"{format_bytes(best.need_bytes)}, {less} against {format_bytes(bare.need_bytes)} without it{fits}"
@@ -152,11 +150,12 @@ def _budget(found: Advice, of: str = "") -> str:
 
 
 def _speed(found: Advice, one: "Choice") -> str:
+    """Return the speed, and between which speeds it lies: a margin of the time is none of the speed."""
     speed = format_count(one.tokens_per_second)
-    if one.margin is None or not found.device:
+    if one.spread is None or not found.device:
         return speed
-    wide = one.margin > WIDE
-    return f"{speed} ×÷ {exp(one.margin):.1f}" if wide else f"{speed} ± {one.margin:.0%}".replace("%", " %")
+    slowest, fastest = (format_count(one.tokens_per_second / factor) for factor in reversed(one.spread))
+    return f"{speed} ({span(slowest, fastest)})"
 
 
 def _loss(one: "Choice") -> str:

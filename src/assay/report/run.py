@@ -131,9 +131,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
 
 def _status(result: "RunResult") -> str:
     """Return how a run ended, and first of all whether something of it was not proven."""
-    from assay.report.comparison.wording import not_proven
-
-    unproven = not_proven(result)
+    unproven = result.unproven
     ended = result.status + (f": {result.reason}" if result.reason else "")
     return f"{ended}, NOT PROVEN: {unproven}" if unproven else ended
 

@@ -23,8 +23,6 @@ _ENDED = {
 
 def headline(result: "RunResult") -> str:
     """Return the answer in one sentence: how the run ended, its loss and its pace, and whether it is proven."""
-    from assay.report.comparison.wording import not_proven
-
     status = result.status.value
     said = _ENDED.get(status, f"It ended early ({status.replace('_', ' ')})")
     if not result.status.finished:
@@ -38,7 +36,7 @@ def headline(result: "RunResult") -> str:
     pace = (
         "" if result.speed.step_seconds is None else f", at {format_seconds(result.speed.step_seconds.median)} a step"
     )
-    unproven = not_proven(result)
+    unproven = result.unproven
     proven = (
         f"; {unproven}, so it is not proven"
         if unproven
@@ -49,10 +47,8 @@ def headline(result: "RunResult") -> str:
 
 def closing(result: "RunResult", *, saved: bool) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of the last lines. `saved` is true if the run has a checkpoint."""
-    from assay.report.comparison.wording import not_proven
-
     ending = "" if result.status == "done" else result.status.value.replace("_", " ")
-    unproven = f"not proven, {said}" if (said := not_proven(result)) else ""
+    unproven = f"not proven, {said}" if (said := result.unproven) else ""
     yield (
         "result",
         "; ".join(filter(None, (unproven, ending, _loss(result), _pace(result), _memory(result)))) or "nothing",

@@ -79,7 +79,8 @@ def brief(entry: Entry, study: str | None = None) -> dict[str, Any]:
 
     values = entry._asdict()
     kept = {name: values[name] for name in (*_KEPT, *_KEPT_FIGURES, *_KEPT_COUNTS)}
-    return {**kept, "name": given_name(entry.run), "study": study, "optimizations": json.loads(entry.optimizations)}
+    named = {"name": given_name(entry.run), "study": study, "optimizations": json.loads(entry.optimizations)}
+    return {**kept, "unproven": None if entry.unproven is None else bool(entry.unproven), **named}
 
 
 def known_status(text: str, entries: "Sequence[Entry]") -> str:
@@ -97,10 +98,11 @@ def known_status(text: str, entries: "Sequence[Entry]") -> str:
 
 
 def _status(entry: Entry) -> str:
-    """Return the status, with the number of disturbed timed blocks, and whether a finished run has a remark."""
+    """Return the status, what of it is not proven or was disturbed, and whether a finished run has a remark."""
+    unproven = "not proven" if entry.unproven else ""
     disturbed = f"disturbed {entry.disturbed_blocks}/{entry.blocks}" if entry.disturbed_blocks else ""
     remark = "with a remark" if entry.status == "done" and entry.reason else ""
-    said = ", ".join(filter(None, (disturbed, remark)))
+    said = ", ".join(filter(None, (unproven, disturbed, remark)))
     return f"{entry.status} ({said})" if said else entry.status
 
 

@@ -83,6 +83,8 @@ class Entry(NamedTuple):
     """Number of them in which other programs took processor time."""
     val_targets: int | None = None
     """Number of held-out tokens that were predicted for `val_loss`."""
+    unproven: int | None = None
+    """1 if the run ended as done, and something of its optimizations was not proven."""
 
     @property
     def evaluation(self) -> tuple[object, ...] | None:
@@ -113,6 +115,7 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
         "corpus": None if config.own_rows is not None else config.data.path or config.data.corpus,
         "optimizations": json.dumps([str(spec) for spec in config.optimizations]),
         "nudge": config.nudge,
+        "unproven": int(bool(result.unproven)),
         "blocks": len(result.speed.blocks),
         "disturbed_blocks": sum(block.disturbed for block in result.speed.blocks),
         **{name: getattr(result, name) for name in ("run", "reason", "created", "identity", "preset", *figures)},
@@ -128,7 +131,7 @@ def entry_of(result: "RunResult", stamp: int) -> Entry:
     return Entry(status=result.status.value, stamp=stamp, **values)
 
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the layout. Raise it if a column or its meaning changes; older stores are then filled from the folders."""
 
 _WAIT_SECONDS = 20.0

@@ -13,7 +13,7 @@ from assay.optimizations import forget, search
 from assay.records.evidence import ValueProof
 from assay.records.run import RunResult
 from assay.records.status import Status
-from assay.report.comparison.wording import not_proven, value_check
+from assay.report.comparison.wording import value_check
 from assay.store import history
 from assay.store.run_folder import RunFolder
 from assay.values.recorder import StepRecorder
@@ -106,7 +106,7 @@ def test_a_resume_does_not_prove_the_steps_before_it(
     assert (resumed.status, resumed.steps) == (Status.DONE, STEPS)
     assert resumed.values is not None
     assert (resumed.values.verdict, resumed.values.since) == (True, failed.steps)
-    assert not_proven(resumed) == f"{failed.steps} steps of an earlier process were not compared"
+    assert resumed.unproven == f"{failed.steps} steps of an earlier process were not compared"
     assert f" of its middle since step {failed.steps} " in value_check(resumed.values)
 
 
@@ -132,7 +132,7 @@ def test_frozen_weights_of_a_resumed_run_are_held_against_its_checkpoint(
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_run_without_a_middle_is_proven(corpus: Prepared, tmp_path: Path, steps: int) -> None:
     result = ended(run_folder(tmp_path / "run", corpus, {"steps": steps}, optimizations="lion"))
-    assert (result.status, not_proven(result)) == (Status.DONE, "")
+    assert (result.status, result.unproven) == (Status.DONE, "")
 
 
 def test_evaluations_that_were_not_repeated_are_counted(corpus: Prepared, tmp_path: Path) -> None:

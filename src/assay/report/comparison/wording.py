@@ -25,11 +25,11 @@ from assay.analysis.metrics.standard import (
 from assay.analysis.row import BreakEven, Figure, Row
 from assay.config.run import ResolvedRun
 from assay.records.evidence import ValueProof
-from assay.records.run import RunResult
+from assay.records.run import Proof
 from assay.records.status import Status
-from assay.records.timing import HOST_BOUND, Between
+from assay.records.timing import HOST_BOUND
 from assay.report.kit.blocks import UNKNOWN, quantity
-from assay.units import format_bytes, format_percent, format_seconds, format_steps
+from assay.units import format_bytes, format_percent, format_seconds
 
 Tone = Literal["better", "worse", "neutral"]
 
@@ -164,26 +164,10 @@ def _middle(proof: ValueProof) -> str:
     return f", {proof.replayed} of them drawn from the {proof.middle_steps} of its middle{since} ({missed})"
 
 
-def not_proven(run: Row | RunResult) -> str:
-    """Return what of a run with optimizations, or of a row, was not proven; empty if all of it was.
-
-    Runs of earlier versions say nothing of their middle: it was not replayed.
-    """
-    proof = run.proof if isinstance(run, RunResult) else run
-    if not proof.evidence or run.status is not Status.DONE:
-        return ""
-    if proof.values is None or not proof.values.checked:
-        why = "" if proof.values is None else f": {proof.values.broken or proof.values.unchecked}"
-        return f"its values were not compared{why}"
-    if proof.values.unproven_steps:
-        return f"{format_steps(proof.values.unproven_steps)} of an earlier process were not compared"
-    if proof.proven_until == "beginning":
-        return "its end was not traced"
-    between = Between.of(run.speed.blocks) if isinstance(run, RunResult) else None
-    if between is not None and between.too_much():
-        return f"{between.seconds / between.of_seconds:.0%} of its time passed between the clocks of its steps"
-    had_a_middle = proof.values.since is None or proof.values.middle_steps
-    return "steps between its first and last were not checked" if had_a_middle and not proof.values.replayed else ""
+def not_proven(row: Row) -> str:
+    """Return what of a row with optimizations was not proven; empty if all of it was."""
+    known = Proof(evidence=row.evidence, values=row.values, proven_until=row.proven_until)
+    return known.lacks if row.status is Status.DONE else ""
 
 
 def prediction_error(row: Row) -> float | None:
