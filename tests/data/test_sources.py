@@ -96,7 +96,28 @@ def test_texts_of_splits_that_are_joined_are_named(tmp_path: Path) -> None:
     (said,) = map(str, listing.remarks)
     assert said.startswith("read as it is: 2 files of 33 B, whose names tell of a split of its own; all files are one")
     (tmp_path / "wiki.valid.tokens").unlink()
+    (said,) = map(str, list_corpus(config, home).remarks)
+    assert said.startswith("read as it is: 1 file of 16 B, whose names tell of a split of its own; all files are one")
+    (tmp_path / "wiki.train.tokens").unlink()
     assert list_corpus(config, home).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "joined"),
+    [
+        (("Train.txt", "Test.txt"), 1),
+        (("my-train.txt", "my-test.txt", "notes.txt"), 1),
+        (("train.jsonl", "test.jsonl", "notes.txt"), 1),
+        (("train.py", "test.py"), 0),
+        (("contest.txt", "trainer.txt"), 0),
+    ],
+)
+def test_a_test_set_beside_a_training_text_is_named(tmp_path: Path, names: tuple[str, ...], joined: int) -> None:
+    for name in names:
+        (tmp_path / name).write_text("a")
+    listing = list_corpus(load("demo", [f"data.path={tmp_path}"]).data, Home(tmp_path.parent / "home"))
+    assert len(listing.train) == len(names)
+    assert [remark.count for remark in listing.remarks] == [joined] * bool(joined)
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -11,7 +11,7 @@ from assay.records.gradients import GradientProbe, NoiseScale
 from assay.records.prediction import Memory, Predicted
 from assay.records.run import SampledText
 from assay.records.status import Status
-from assay.records.timing import Block
+from assay.records.timing import Block, Quartiles
 from assay.report.kit.blocks import UNKNOWN, Table
 from assay.report.run import RunView, lines
 from assay.report.run_answer import closing
@@ -158,6 +158,16 @@ def test_a_step_of_a_gpu_waits_for_host_or_device(host: float, told: str) -> Non
     assert told in last_lines(blocks=(block,))["result"]
     on_cpu = block.model_copy(update={"host_seconds": None})
     assert "waits" not in last_lines(blocks=(on_cpu,))["result"]
+
+
+def test_a_run_of_one_step_has_no_quartiles() -> None:
+    result = record().cells[0].result
+    once = Quartiles(lower=0.05, median=0.05, upper=0.05, count=1)
+    one = result.model_copy(update={"steps": 1, "step_seconds": once})
+    told = dict(lines(one))
+    assert told["trained"].startswith("1 step, ")
+    assert told["step"].startswith("50.0 ms (one steady step)")
+    assert dict(closing(one, saved=True))["result"].startswith("validation loss 2.4100 after 1 step; ")
 
 
 def test_an_ending_that_is_no_success_opens_the_result() -> None:

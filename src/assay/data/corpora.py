@@ -351,8 +351,9 @@ def _list_path(path: str, *, tested: bool) -> CorpusListing:
     splits = files_by_split(path, tally)
     if "" not in splits:
         return _list_splits(path, splits, tally, tested=tested)
-    told = {one: _split_of(one.relative_to(folder) if one.is_relative_to(folder) else one) for one in splits[""]}
-    if {"train", "validation"} <= set(told.values()):
+    texts = (one for one in splits[""] if one.suffix != ".py")  # a test of a program is no test set
+    told = {one: _split_of(one.relative_to(folder) if one.is_relative_to(folder) else one) for one in texts}
+    if "train" in told.values():
         tally.add_files(JOINED, (one for one, split in told.items() if split in ("validation", "test")))
     return CorpusListing(path, tuple(splits[""]), lenient=os.path.isdir(folder), remarks=tally.remarks())
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from assay.records.gradients import GradientProbe
 from assay.report.kit.blocks import Block, Facts, Table, figure
 from assay.report.kit.view import Shown, plain_record
-from assay.units import format_count
+from assay.units import format_count, format_steps
 
 if TYPE_CHECKING:
     from assay.records.gradients import ModuleGradient, NoiseScale
@@ -45,7 +45,7 @@ def modules_table(title: str, modules: "Sequence[ModuleGradient]") -> Table:
 
 def _facts(found: GradientProbe) -> Iterator[tuple[str, str]]:
     size = f"{found.micro_batches} micro-batches of {found.sequences} sequences"
-    yield "run", f"{found.run}, after {found.steps} steps"
+    yield "run", f"{found.run}, after {format_steps(found.steps)}"
     yield "measured", f"{size} of {found.tokens_per_sequence} tokens, without dropout, nothing updated"
     yield "loss", figure(found.loss)
     yield "norm", f"{found.gradient_norm:.3g} of the mean gradient, {found.micro_batch_norm:.3g} of a micro-batch's"

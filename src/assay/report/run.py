@@ -12,6 +12,7 @@ from assay.units import (
     format_count,
     format_flops,
     format_seconds,
+    format_steps,
     with_factor,
     with_margin,
 )
@@ -104,7 +105,7 @@ def lines(result: "RunResult") -> Iterator[tuple[str, str]]:
     spread = (
         "" if result.loss.loss_spread is None else f" (last tenth ± {figure(result.loss.loss_spread)} about its line)"
     )
-    trained = f"{result.steps} steps, {format_count(result.tokens)} {result.config.counted}"
+    trained = f"{format_steps(result.steps)}, {format_count(result.tokens)} {result.config.counted}"
     yield "trained", f"{trained}, loss {figure(result.loss.train_loss)}{spread}"
     loss = result.loss
     if loss.val_loss is not None:
@@ -164,7 +165,8 @@ def proof(evidence: "Evidence") -> str:
 def _speed(result: "RunResult") -> Iterator[tuple[str, str]]:
     step = result.speed.step_seconds
     if step is not None:
-        spread = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
+        ends = f"quartiles {format_seconds(step.lower)} and {format_seconds(step.upper)} of {step.count} steady steps"
+        spread = ends if step.count > 1 else "one steady step"
         rate = result.speed.tokens_per_second
         speed = "" if rate is None else f", {format_count(rate)} {result.config.counted}/s"
         speed += "".join(f", {share}" for share in utilization(result))

@@ -5,7 +5,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from assay.report.kit.blocks import arguments, figure, stack
-from assay.units import format_bytes, format_count, format_percent, format_seconds
+from assay.units import format_bytes, format_count, format_percent, format_seconds, format_steps
 
 if TYPE_CHECKING:
     from assay.records.run import RunResult
@@ -70,11 +70,11 @@ def utilization(result: "RunResult") -> list[str]:
 
 def _loss(result: "RunResult") -> str:
     if result.loss.val_loss is not None:
-        return f"validation loss {figure(result.loss.val_loss)} after {result.steps} steps"
+        return f"validation loss {figure(result.loss.val_loss)} after {format_steps(result.steps)}"
     return (
         ""
         if result.loss.train_loss is None
-        else f"training loss {figure(result.loss.train_loss)} after {result.steps} steps"
+        else f"training loss {figure(result.loss.train_loss)} after {format_steps(result.steps)}"
     )
 
 

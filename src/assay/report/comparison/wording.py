@@ -29,7 +29,7 @@ from assay.records.run import Proof
 from assay.records.status import Status
 from assay.records.timing import HOST_BOUND
 from assay.report.kit.blocks import UNKNOWN, quantity
-from assay.units import format_bytes, format_percent, format_seconds
+from assay.units import format_bytes, format_percent, format_seconds, format_steps
 
 Tone = Literal["better", "worse", "neutral"]
 
@@ -139,7 +139,7 @@ def value_check(proof: ValueProof, rule: str = "the optimizer's rule") -> str:
     updates = f", {proof.updates} updates match {rule}" if proof.updates else ""
     again = proof.all_evaluations > proof.evaluations > 0
     evaluated = f", {proof.evaluations} of {proof.all_evaluations} evaluations repeated" if again else ""
-    compared = f"right in {proof.steps} steps (relative errors: {errors}){_middle(proof)}"
+    compared = f"right in {format_steps(proof.steps)} (relative errors: {errors}){_middle(proof)}"
     reduced = ", bounds allow for sums of products in 16 bits (cuBLAS)" if proof.reduced_reductions else ""
     return f"{compared}{updates}{evaluated}{_masks(proof)}{reduced}{cost}"
 
