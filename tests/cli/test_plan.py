@@ -48,7 +48,8 @@ def test_json_is_the_same_plan(assay: Assay) -> None:
     assert value["micro_batches"] == 8
     assert set(value["sent"]) == {"pp", "tp", "dp+cp"}
     parts = value["rank_bytes"]
-    assert parts["total"] == sum(parts[part] for part in ("weights", "gradients", "optimizer", "activations"))
+    assert parts["total"] == sum(parts[part] for part in ("weights", "gradients", "optimizer", "activations", "loss"))
+    assert set(parts) == {"weights", "gradients", "optimizer", "activations", "loss", "total"}
     assert parts["total"] == max(sum(stage.values()) - stage["parameters"] for stage in value["stages"])
     assert 0 < value["mfu"] <= value["hfu"] < 1
 

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.api import configure
+from assay.api import plan as planned_step
+from assay.api.configuration import on_device
 from assay.config import ModelConfig
 from assay.config.mesh import Mesh
 from assay.cost import parameter_count
@@ -16,6 +19,7 @@ from assay.cost.collectives import sent_by_axis
 from assay.cost.mesh_layout import Layout
 from assay.cost.pipeline_bubble import StageTime, bubble_fraction, play
 from assay.errors import UsageError
+from assay.estimator.estimate import estimate
 from assay.estimator.plan import StepPlan, gradient_traffic, layer_traffic, plan, rank_memory, rank_parameters, traffic
 from assay.hardware.links import INFINIBAND_HDR, INFINIBAND_NDR, NVLINK_A100, NVLINK_H200, Network
 from support.published import A100_FLOPS, KORTHIKANTI, MEGATRON, Korthikanti, Megatron, gpt
@@ -53,12 +57,45 @@ def test_the_first_stage_keeps_the_published_activations() -> None:
     assert kept == pytest.approx(published)
 
 
+@pytest.mark.parametrize(
+    ("name", "batch", "stack", "ranks"),
+    [
+        ("gpt2-124m", 1024, "fully_sharded", 8),
+        ("gpt2-124m", 64, "data_parallel", 8),
+        ("gpt2-124m", 64, "tensor_parallel:degree=4", 4),
+        ("gpt2-124m", 64, "tensor_parallel:degree=2+data_parallel+activation_checkpointing", 8),
+        ("gpt2-774m", 64, "fully_sharded+activation_checkpointing", 8),
+    ],
+)
+def test_a_rank_holds_what_its_ledger_has(name: str, batch: int, stack: str, ranks: int) -> None:
+    """Within a fifth below, which buffers and gathered weights take; the logits of the first were 32 GiB too few."""
+    words, techniques = (name, f"training.batch_size={batch}"), f"{stack}+sdpa_attention+bf16_mixed"
+    run, machine = on_device(configure(*words[:1], (*words[1:], f"ranks={ranks}"), techniques), "a100")
+    planned = planned_step(*words, optimizations=techniques, gpu="a100", nodes=1, gpus_per_node=ranks).plan
+    assert 0.8 < planned.memory_bytes / estimate(run, machine).most_bytes <= 1
+    assert planned.held[-1].loss > 0
+
+
+def test_no_layer_is_recomputed_while_the_loss_is_computed() -> None:
+    """So the larger of both counts, and of a small vocabulary the loss adds nothing."""
+    small, large = (gpt(4, 512, 8).model_copy(update={"vocab_size": size}) for size in (512, 512_000))
+    kept = {
+        (model.vocabulary, again): rank_memory(model, Layout(Mesh(), 4, 4, recompute=again), (Fraction(1),))[0]
+        for model in (small, large)
+        for again in ("none", "full")
+    }
+    assert kept[512, "full"].loss == 0 < kept[512, "none"].loss
+    tokens = 4 * small.context_length
+    assert kept[512_000, "none"].loss == 6 * tokens * 512_000
+    assert 0 < kept[512_000, "full"].loss < kept[512_000, "none"].loss
+
+
 def test_zero_divides_among_those_that_share_a_batch() -> None:
     bare, shared = (Layout(Mesh(dp=4, cp=2, tp=8), 4, zero=stage) for stage in (0, 3))
     whole, part = (rank_memory(GPT3, one, (Fraction(1),))[0] for one in (bare, shared))
     for name in ("weights", "gradients", "optimizer"):
         assert getattr(whole, name) == pytest.approx(8 * getattr(part, name))
-    assert whole.nbytes == pytest.approx(16 * whole.parameters + whole.activations)
+    assert whole.nbytes == pytest.approx(16 * whole.parameters + whole.activations + whole.loss)
 
 
 def test_a_vee_ends_where_it_began() -> None:

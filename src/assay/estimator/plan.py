@@ -31,7 +31,8 @@ Tensor parallelism is Megatron-LM's: it divides matrices, the biases of divided 
 biases after a sum and positions are on every rank. The last stage holds a copy of a tied embedding. A stage's
 activations are those of a layer, times its layers, times the micro-batches that its schedule holds. The first stage
 adds the dropout mask of the embedding, the last stage the logits and their inputs (arXiv:2205.05198, section 4.3).
-Recomputation adds one layer's whole activations.
+Recomputation adds one layer's whole activations. The papers' logits are one copy in 32 bits. At the loss a step also
+holds them in 16 bits, and a gradient in 32 bits: 10 bytes of each. A divided vocabulary takes 18 for each of its share.
 
 Buffers of collectives, gathered weights of ZeRO's third stage, fragmentation and the framework's own memory are left
 out. They take several gigabytes on a real device.
@@ -65,11 +66,14 @@ class PlannedMemory:
     gradients: float
     optimizer: float
     activations: float
+    """What is saved for backward, as papers count it; of the logits it has one copy in 32 bits."""
+    loss: float
+    """What the loss holds beyond that at its highest instant."""
 
     @property
     def nbytes(self) -> float:
-        """Sum of weights, gradients, optimizer state and activations."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        """Sum of weights, gradients, optimizer state, activations and the loss."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.loss
 
 
 def rank_parameters(model: ModelConfig, layout: Layout) -> list[float]:
@@ -104,32 +108,53 @@ def rank_memory(model: ModelConfig, layout: Layout, micro_batches: tuple[Fractio
     for stage, count in enumerate(rank_parameters(model, layout)):
         weights, gradients, optimizer = state_bytes(count, mesh.dp * mesh.cp, layout.zero)
         kept = _activations(model, layout, stage, float(micro_batches[stage]))
-        stages.append(PlannedMemory(count, weights, gradients, optimizer, kept))
+        loss = _loss(model, layout) if stage == layout.last_stage else 0.0
+        stages.append(PlannedMemory(count, weights, gradients, optimizer, kept, loss))
     return tuple(stages)
 
 
 def _activations(model: ModelConfig, layout: Layout, stage: int, alive: float) -> float:
     mesh = layout.mesh
-
-    def layer(recompute: Recompute) -> float:
-        return layer_activation_bytes(
-            model,
-            layout.micro_batch,
-            tensor=mesh.tp,
-            context=mesh.cp,
-            sequence_parallel=layout.sequence_parallel,
-            recompute=recompute,
-        )
-
-    kept = alive * layout.layers(model)[stage] * layer(layout.recompute)
-    if layout.recompute != "none":
-        kept += layer("none") - layer(layout.recompute)
+    kept = alive * layout.layers(model)[stage] * _layer(model, layout, layout.recompute) + _recomputed(model, layout)
     tokens = layout.micro_batch * model.context_length / mesh.cp
     if stage == 0 and model.dropout:
         kept += alive * tokens * model.n_embd / (mesh.tp if layout.sequence_parallel else 1)
     if stage == layout.last_stage:
-        kept += 4 * tokens * (model.n_embd + model.vocabulary) / mesh.tp
+        kept += tokens * (4 * model.n_embd + _SAVED_LOGIT * model.vocabulary) / mesh.tp
     return kept
+
+
+def _layer(model: ModelConfig, layout: Layout, recompute: Recompute) -> float:
+    """Bytes of a layer and a micro-batch."""
+    return layer_activation_bytes(
+        model,
+        layout.micro_batch,
+        tensor=layout.mesh.tp,
+        context=layout.mesh.cp,
+        sequence_parallel=layout.sequence_parallel,
+        recompute=recompute,
+    )
+
+
+def _recomputed(model: ModelConfig, layout: Layout) -> float:
+    """Bytes that recomputation makes of one layer at a time."""
+    return _layer(model, layout, "none") - _layer(model, layout, layout.recompute)
+
+
+_SAVED_LOGIT = 4
+"""Bytes of a logit among the activations, as papers count them."""
+_WHOLE_LOGIT, _DIVIDED_LOGIT = 10, 18
+"""Bytes of a logit at the loss by the ledger of a step on a GPU, with a whole vocabulary and with a divided one."""
+
+
+def _loss(model: ModelConfig, layout: Layout) -> float:
+    """Bytes of the logits at the loss that are not among the activations.
+
+    No layer is recomputed at that instant, so the larger of both counts.
+    """
+    each = _WHOLE_LOGIT if layout.mesh.tp == 1 else _DIVIDED_LOGIT
+    logits = layout.micro_batch * model.context_length * model.vocabulary / layout.mesh.cp / layout.mesh.tp
+    return max(0.0, (each - _SAVED_LOGIT) * logits - _recomputed(model, layout))
 
 
 LARGE = 146e9

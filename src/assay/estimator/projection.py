@@ -19,6 +19,9 @@ from assay.hardware.cluster import Cluster
 from assay.hardware.links import Link, inside_node
 from assay.optimizations import check, mesh_of, optimizations_of, resolve_run
 
+PARTS = ("weights", "gradients", "optimizer", "activations", "loss")
+"""Parts of a rank's planned memory."""
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -159,4 +162,4 @@ def _known_shape(model: ModelConfig) -> None:
 
 
 def _parts(held: PlannedMemory) -> dict[str, float]:
-    return {part: getattr(held, part) for part in ("weights", "gradients", "optimizer", "activations")}
+    return {part: getattr(held, part) for part in PARTS}

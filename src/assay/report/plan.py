@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.estimator.projection import Projection
+from assay.estimator.projection import PARTS, Projection
 from assay.report.kit.blocks import Block, Table
 from assay.report.kit.view import Shown
 from assay.report.mesh import divided_parts, rank_lines
@@ -104,8 +104,9 @@ def days(seconds: float) -> str:
 def _held(projection: Projection) -> Table:
     stage, held = projection.fullest
     memory = projection.cluster.datasheet.accelerator.memory_bytes
-    parts = ("weights", "gradients", "optimizer", "activations")
-    rows = [(part, *_amount(getattr(held, part), memory)) for part in parts]
+    # The loss is on the last stage only.
+    parts = [(part, getattr(held, part)) for part in PARTS if part != "loss" or held.loss]
+    rows = [(part, *_amount(nbytes, memory)) for part, nbytes in parts]
     rows.append(("total", *_amount(held.nbytes, memory)))
     rows.append(("does it fit?", f"{'yes' if projection.fits else 'no'}, in {format_bytes(memory)}", ""))
     of = f"memory of a rank at stage {stage}, the highest" if len(projection.plan.held) > 1 else "memory of a rank"

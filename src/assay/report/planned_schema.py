@@ -41,6 +41,7 @@ class HeldJson(TypedDict):
     gradients: float
     optimizer: float
     activations: float
+    loss: float
 
 
 class FullestJson(HeldJson):
