@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from assay import api
+from assay.api import configure
+from assay.api.configuration import on_device
 from assay.api.result_types import LayoutRecommendation
 from assay.config import Home
+from assay.estimator.device_memory import need_of
+from assay.estimator.estimate import estimate as predict
 from assay.hardware.detect import detect
 from assay.hardware.rates import rates_file, with_rates
 from cli.conftest import Assay
@@ -182,7 +186,7 @@ def test_several_gpus_have_a_layout_its_command_and_its_waiting(assay: Assay) ->
     assert said.code == 0
     for text in (
         "on 2 × 8 A100 80 GB",
-        "of tensors on the fullest rank, of 79.1 GiB",
+        "in use on each rank, by its ledger, of 79.1 GiB",
         "in collectives",
         "idle in the pipeline",
         "hours of one GPU",
@@ -201,7 +205,8 @@ def test_the_command_plans_the_recommended_layout_again(assay: Assay) -> None:
     assert again["step_seconds"] == best["step_seconds"]
     assert again["tokens_per_second"] == best["tokens_per_second"]
     assert again["mesh"] == best["mesh"]
-    assert again["rank_bytes"]["total"] == pytest.approx(best["need_bytes"], abs=1)
+    there, machine = on_device(configure("gpt2-124m", (CLUSTER[2], "ranks=16"), best["optimizations"]), "a100")
+    assert need_of("device")(predict(there, machine)) == best["need_bytes"]
     assert value["training"]["seconds"] == pytest.approx(1e9 / (64 * 1024) * value["step_seconds"])
     assert value["measured"] is False
 

@@ -1,25 +1,26 @@
 """Layouts of a step over absent GPUs, and the fastest one whose fullest rank stays within a budget.
 
 A candidate is a mesh of all GPUs, a kind of data parallelism, a number of micro-batches, and a stack of one device. Its
-memory and its time are those of its plan (`estimator.projection`). All candidates are planned, so nothing is pruned.
+time is that of its plan (`estimator.projection`), and so is its memory. Replicas have the memory of the ledger of a
+rank. All candidates are planned, and ledgers are made where a bound cannot decide.
 
 The stacks are those that no other beats in both time and memory in the search on one device. That search has only
 techniques that a plan expresses, and a rank's share of the batch. Plans do not choose among kernels: they leave out
 memory traffic, so they would prefer explicit attention to a fused kernel.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import groupby, product
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from assay.advise.elements import Stack
 from assay.advise.ledgers import Positions
 from assay.advise.placed import LayoutAdvice, Placed, Replicated, replicate, step_time
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import sources, warnings
-from assay.advise.search import EQUAL, Bounds, frontier
+from assay.advise.search import EQUAL, NOTICEABLE, Bounds, frontier
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.config.run import ResolvedRun, Spec
 from assay.cost.mesh_layout import Layout
@@ -40,6 +41,7 @@ _REPLICAS = (
 _UNLIMITED = 2**62
 """Bytes that any stack stays within, so that the search on one device answers how memory is traded for time."""
 _RUNNERS_UP, _SHOWN = 5, 8
+AnyLayout = TypeVar("AnyLayout", Placed, Replicated)
 
 
 def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: Limits, words: str) -> LayoutAdvice:
@@ -52,8 +54,8 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
         return _by_ledgers(_Asked(run, machine, cluster, limits, words))
     problem, stacks = on_one_device(run, machine, cluster, limits)
     found = layouts(run, cluster, [problem.named(stack) for stack in stacks])
-    fitting = found.fitting(limits.budget_bytes)
-    first = best(fitting)
+    ordered = found.ordered()
+    first = best(ordered, limits.budget_bytes)
     return LayoutAdvice(
         run=run,
         cluster=cluster,
@@ -61,8 +63,8 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
         recommended=first,
         step_time=step_time(first, run, machine),
         configuration=words.partition(" ")[0],
-        frontier=pareto(fitting, limits.budget_bytes),
-        runners_up=runners_up(fitting, first),
+        frontier=pareto(ordered, limits.budget_bytes),
+        runners_up=runners_up(ordered, first, limits.budget_bytes),
         candidates=len(found.placed),
         refused=len(found.refused),
         lossy=tuple(map(str, problem.refused)),
@@ -153,39 +155,62 @@ class Layouts:
     refused: tuple[str, ...]
     """Reason of each combination that a check refuses; it is no candidate."""
 
-    def fitting(self, budget_bytes: int) -> list[Placed]:
-        """Return the candidates within a budget, the fastest first. Raises `UsageError` if there are none."""
+    def ordered(self) -> list[Placed]:
+        """Return all candidates, the fastest first. Raises `UsageError` if there are none."""
         if not self.placed:
             why = f": {self.refused[-1]}" if self.refused else "; choose a number that divides batch, heads or layers"
             raise UsageError(f"no layout of these GPUs can be planned{why}")
-        found = [one for one in self.placed if one.need_bytes <= budget_bytes]
-        if not found:
-            least = min(self.placed, key=lambda one: (one.need_bytes, one.preference))
-            raise UsageError(
-                f"nothing fits into {format_bytes(budget_bytes)}; the smallest memory of a fullest rank is "
-                f"{least.need_bytes} bytes ({format_bytes(least.need_bytes)}), on {least.mesh} with {least.title}"
-            )
-        return sorted(found, key=lambda one: (one.seconds, one.preference))
+        return sorted(self.placed, key=lambda one: (one.seconds, one.least_bytes, one.simplicity))
 
 
-def best(fitting: Sequence[Placed]) -> Placed:
-    """Return the simplest of those that are as fast as the first one."""
-    return min((one for one in fitting if one.seconds <= EQUAL * fitting[0].seconds), key=lambda one: one.preference)
+def best(ordered: Sequence[Placed], budget_bytes: int) -> Placed:
+    """Return the simplest of those that are as fast as the first that fits. Raises `UsageError` if nothing fits."""
+    fastest = next((one.seconds for one in ordered if one.fits(budget_bytes)), None)
+    if fastest is None:
+        least = _smallest(ordered)
+        raise UsageError(
+            f"nothing fits into {format_bytes(budget_bytes)}; the smallest memory of a fullest rank is "
+            f"{least.need_bytes} bytes ({format_bytes(least.need_bytes)}), on {least.mesh} with {least.title}"
+        )
+    near = sorted((one for one in ordered if one.seconds <= EQUAL * fastest), key=lambda one: one.simplicity)
+    # A ledger takes a while, so those of less simple ones are not made.
+    groups = ([one for one in group if one.fits(budget_bytes)] for _, group in groupby(near, lambda it: it.simplicity))
+    return min(next(group for group in groups if group), key=lambda one: one.preference)
 
 
-def pareto(fitting: Sequence[Placed], budget_bytes: int) -> tuple[Placed, ...]:
-    """Return the fastest one, and each that needs noticeably less memory than all faster ones."""
-    times: dict[Positions, float] = {(i,): one.seconds for i, one in enumerate(fitting)}
-    points = frontier(times, Bounds((), lambda key, limit: fitting[key[0]].need_bytes), budget_bytes)
-    return tuple(fitting[point.stack[0]] for point in points)
+def _smallest(placed: Sequence[Placed]) -> Placed:
+    """Return the candidate that needs least; bounds spare the ledgers of most."""
+    first, *others = sorted(placed, key=lambda one: one.least_bytes)
+    for one in others:
+        if one.least_bytes > first.need_bytes:
+            break
+        first = min(first, one, key=lambda it: (it.need_bytes, it.preference))
+    return first
 
 
-def runners_up(fitting: Sequence[Placed], first: Placed) -> tuple[Placed, ...]:
-    """Return the fastest one of each other mesh, the fastest first."""
+def pareto(ordered: Sequence[Placed], budget_bytes: int) -> tuple[Placed, ...]:
+    """Return the fastest one that fits, and each that needs noticeably less memory than all faster ones."""
+    times: dict[Positions, float] = {(i,): one.seconds for i, one in enumerate(ordered)}
+    bounds = Bounds((lambda key: ordered[key[0]].least_bytes,), lambda key, limit: ordered[key[0]].need_bytes)
+    return tuple(undominated([ordered[point.stack[0]] for point in frontier(times, bounds, budget_bytes)]))
+
+
+def undominated(found: Iterable[AnyLayout]) -> list[AnyLayout]:
+    """Return what no other beats in time and memory, the fastest first."""
+    kept: list[AnyLayout] = []
+    for one in sorted(found, key=lambda it: (it.seconds, it.need_bytes)):
+        if not kept or one.need_bytes <= NOTICEABLE * kept[-1].need_bytes:
+            kept.append(one)
+    return kept
+
+
+def runners_up(ordered: Sequence[Placed], first: Placed, budget_bytes: int) -> tuple[Placed, ...]:
+    """Return the fastest one of each other mesh that fits, the fastest first."""
     fastest: dict[Mesh, Placed] = {}
-    for one in fitting:
-        fastest.setdefault(one.mesh, one)
-    return tuple(one for mesh, one in fastest.items() if mesh != first.mesh)[:_RUNNERS_UP]
+    for one in ordered:
+        if one.mesh != first.mesh and one.mesh not in fastest and one.fits(budget_bytes):
+            fastest[one.mesh] = one
+    return tuple(fastest.values())[:_RUNNERS_UP]
 
 
 def layouts(run: ResolvedRun, cluster: Cluster, stacks: Sequence[Stack]) -> Layouts:

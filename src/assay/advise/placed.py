@@ -2,8 +2,9 @@
 
 Replicas are ranks that compute what one device computes, each on its share of the batch. A plan knows products only,
 and GPT-2's block only. The time of a replica is that of its kernels, as `assay estimate --device` predicts it, and of
-its collectives. They hide behind nothing here. Where no plan covers a model, its memory is that of the ledger of a
-rank. So models such as Llama have layouts without tensor and pipeline groups.
+its collectives. They hide behind nothing here. Its memory is that of the ledger of a rank, which also decides whether
+it fits. Layouts with tensor or pipeline groups have the memory of their plan, and CUDA's context. Where no plan covers
+a model, such as Llama, there are replicas only.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from assay.cost.work import communications
 from assay.errors import UsageError
 from assay.estimator.alpha_beta import seconds
 from assay.estimator.cost import Training
-from assay.estimator.device_memory import device_memory
+from assay.estimator.device_memory import CONTEXT, device_memory, need_of
 from assay.estimator.estimate import estimate
 from assay.estimator.plan import spread_of_plan
 from assay.estimator.projection import Projection
@@ -27,6 +28,9 @@ from assay.estimator.timing.step_time import StepTime
 from assay.hardware import Machine
 from assay.hardware.cluster import Cluster
 from assay.optimizations import Numerics, mesh_of, numerics_of, optimizations_of, resolve_run
+
+_AT_LEAST = 0.75
+"""Share of a plan's memory that the ledger of a replica has at least."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,29 @@ class Placed:
         """Tokens of all ranks that are trained on in a second."""
         return self.projection.plan.tokens_per_second
 
+    @property
+    def replicas(self) -> bool:
+        """True if each rank computes what one device does, so that its memory is that of its ledger."""
+        return self.mesh.size == self.mesh.dp
+
     @cached_property
     def need_bytes(self) -> int:
-        """Bytes of the rank that holds most."""
-        return ceil(self.projection.plan.memory_bytes)
+        """Most bytes in use on the device of the rank that holds most, with CUDA's context.
+
+        Replicas have those of the ledger of a rank, other layouts those of the plan.
+        """
+        if self.replicas:
+            return need_of("device")(estimate(self.projection.run, self.projection.cluster.machine))
+        return ceil(self.projection.plan.memory_bytes) + CONTEXT.high
+
+    @property
+    def least_bytes(self) -> int:
+        """Quick lower bound of the need, without a ledger."""
+        return ceil(_AT_LEAST * self.projection.plan.memory_bytes) + CONTEXT.low if self.replicas else self.need_bytes
+
+    def fits(self, budget_bytes: int) -> bool:
+        """True if the rank that holds most stays within a budget."""
+        return self.least_bytes <= budget_bytes and self.need_bytes <= budget_bytes
 
     @property
     def communication_seconds(self) -> float:
@@ -93,10 +116,14 @@ class Placed:
         return self.projection.mfu
 
     @property
-    def preference(self) -> tuple[int, int, int, int, float]:
+    def simplicity(self) -> tuple[int, int, int]:
         """Key of the simplest among equally fast ones: the better stack, fewer techniques, fewer micro-batches."""
-        parts = self.projection.plan.layout.micro_batches
-        return self.place, len(self.stack), parts, self.need_bytes, self.seconds
+        return self.place, len(self.stack), self.projection.plan.layout.micro_batches
+
+    @property
+    def preference(self) -> tuple[int, int, int, int, float]:
+        """Key of the best among equally fast ones: the simplest, of these the one that needs least."""
+        return *self.simplicity, self.need_bytes, self.seconds
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values."""

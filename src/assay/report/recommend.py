@@ -233,8 +233,8 @@ def _verdict(found: Advice, measured: Measured) -> str:
 _PLANNED = (
     "{0.candidates:,} layouts with their techniques were planned, and {0.refused:,} more were refused. All of this is "
     "predicted from datasheets, and nothing was measured. Plans leave out overlap, stragglers, the update and memory "
-    "traffic; small models take longer. Buffers and gathered weights take gigabytes more. The errors of plans are in "
-    "docs/numbers.md."
+    "traffic; small models take longer. Memory of replicas is that of the ledger of a rank. That of other layouts is "
+    "planned, and their buffers and gathered weights take gigabytes more. The errors of plans are in docs/numbers.md."
 )
 _REPLICATED = (
     "No plan covers this model, so tensor and pipeline groups were not searched. {0.candidates:,} kinds of data "
@@ -302,8 +302,7 @@ def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator
     basis = "the plan and its errors" if time.margin is None else "kernels of a rank, and its collectives"
     yield "step time", f"{low} to {high}, by {basis}"
     budget = format_bytes(found.budget_bytes)
-    what = "of tensors on the fullest rank" if found.planned else "in use on each rank"
-    yield "memory", f"{format_bytes(best.need_bytes)} {what}, of {budget}"
+    yield "memory", f"{format_bytes(best.need_bytes)} in use on {_fullest(best)}, of {budget}"
     waits = f"{best.communication_share:.1%} in collectives, {best.idle_share:.1%} idle in the pipeline"
     yield "waiting", f"{waits}, of a step without overlap"
     yield "loss", best.numerics.value
@@ -312,6 +311,12 @@ def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator
         yield "hours of one GPU", " to ".join(format_count(one) for one in training.device_hours)
         if training.price is not None:
             yield "money", f"{money_words(training)}, at {training.price:g} for an hour of one GPU"
+
+
+def _fullest(best: "Layout") -> str:
+    if best.mesh.size == best.mesh.dp:
+        return "each rank, by its ledger"
+    return "the fullest rank, by the plan and with CUDA's context"
 
 
 def _table(heading: str, placed: "Iterable[Layout]") -> Table:
