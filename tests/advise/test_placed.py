@@ -3,9 +3,9 @@
 import pytest
 
 from assay.advise.layouts import layout_advice
-from assay.advise.placed import LayoutAdvice
+from assay.advise.placed import LayoutAdvice, Placed, step_time
 from assay.advise.problem import Limits
-from assay.api import configure, estimate
+from assay.api import configure, estimate, plan
 from assay.api.configuration import on_device
 from assay.errors import UsageError
 from assay.estimator.device_memory import need_of
@@ -62,3 +62,44 @@ def test_replicas_take_the_time_of_one_device_and_of_their_collectives() -> None
     assert found.step_time.seconds == pytest.approx(alone.seconds + waiting)
     assert found.step_time.margin == alone.margin
     assert found.training(1e9).hours[0] > 1e9 / best.tokens_per_second / 3600 * 0.6
+
+
+@pytest.mark.parametrize(("gpus", "batch"), [(3, 8), (8, 4)])
+def test_no_step_is_shorter_than_the_host_queues_it(gpus: int, batch: int) -> None:
+    """A tensor group of three was promised a step in 7 ms, whose launches take the host 22 ms."""
+    words = (f"training.batch_size={batch}",)
+    run, machine = on_device(configure("gpt2-124m", words), "h100")
+    limits = Limits(79 * 2**30, "device", 0.01)
+    found = layout_advice(resolve_run(run), machine, cluster("h100", 1, gpus), limits, "it")
+    best = found.recommended
+    stack = [one for one in best.title.split("+") if not one.startswith((*KINDS, "tensor_parallel", "pipeline"))]
+    share = f"training.batch_size={batch // best.mesh.dp}"
+    alone = estimate("gpt2-124m", share, optimizations=stack, device="h100").step_time
+    assert alone is not None
+    assert alone.apart is not None
+    assert found.step_time.seconds >= alone.apart[0] / best.mesh.pp
+    assert best.mesh.dp < gpus
+
+
+def test_a_stage_queues_its_blocks_for_each_micro_batch() -> None:
+    run, machine = on_device(configure("gpt2-124m", ("training.batch_size=8",)), "h100")
+    stack = "pipeline_parallel:degree=2,micro_batches=8+sdpa_attention+bf16_mixed"
+    planned = plan("gpt2-124m", "training.batch_size=8", optimizations=stack, gpu="h100", nodes=1, gpus_per_node=2)
+    placed = Placed(tuple(stack.split("+")), 0, planned)
+    accumulated = "gradient_accumulation:micro_batches=8+sdpa_attention+bf16_mixed"
+    alone = estimate("gpt2-124m", "training.batch_size=8", optimizations=accumulated, device="h100").step_time
+    assert alone is not None
+    assert alone.apart is not None
+    found = step_time(placed, resolve_run(run), machine)
+    assert found.seconds == pytest.approx(alone.apart[0] / 2)
+    assert found.seconds > planned.plan.step_seconds
+    assert found.margin == 0.4
+
+
+def test_a_step_that_takes_longer_than_its_launches_keeps_its_plan() -> None:
+    run, machine = on_device(configure("gpt2-774m", ("training.batch_size=512",)), "h100")
+    stack = "tensor_parallel:degree=2+bf16_mixed"
+    planned = plan("gpt2-774m", "training.batch_size=512", optimizations=stack, gpu="h100", nodes=1, gpus_per_node=2)
+    found = step_time(Placed(tuple(stack.split("+")), 0, planned), resolve_run(run), machine)
+    assert found.seconds == planned.plan.step_seconds
+    assert found.margin is None

@@ -24,6 +24,7 @@ from assay.estimator.device_memory import CONTEXT, device_memory, need_of
 from assay.estimator.estimate import estimate
 from assay.estimator.plan import spread_of_plan
 from assay.estimator.projection import Projection
+from assay.estimator.timing.gpu_time import HOST_MARGIN
 from assay.estimator.timing.step_time import StepTime
 from assay.hardware import Machine
 from assay.hardware.cluster import Cluster
@@ -350,18 +351,40 @@ def replicate(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, 
 def step_time(placed: Placed, run: ResolvedRun, machine: Machine) -> StepTime:
     """Return the time of a step of a layout; `machine` has one of its devices, with the rates of its datasheet.
 
-    A layout with tensor or pipeline groups keeps the time of its plan, with the errors of plans.
+    A layout with tensor or pipeline groups keeps the time of its plan, with the errors of plans, unless the host takes
+    longer to queue a rank's launches.
     """
     planned = StepTime(placed.seconds, factors=spread_of_plan(run.model))
-    if placed.mesh.size != placed.mesh.dp:
-        return planned
     try:
-        alone = estimate(_share(placed.projection.run, run, placed.mesh.dp), machine).step_time
+        alone = estimate(_of_rank(placed, run), machine).step_time
     except UsageError:
         return planned
     if alone is None or alone.margin is None:
         return planned
-    return StepTime(alone.seconds + placed.communication_seconds, alone.margin)
+    if placed.replicas:
+        return StepTime(alone.seconds + placed.communication_seconds, alone.margin)
+    queueing = _queueing(placed, alone)
+    return planned if queueing <= planned.seconds else StepTime(queueing, HOST_MARGIN)
+
+
+def _of_rank(placed: Placed, run: ResolvedRun) -> ResolvedRun:
+    """Return the step of one device with a rank's share of the batch, and the micro-batches of its pipeline."""
+    layout = placed.projection.plan.layout
+    alone = _share(placed.projection.run, run, layout.mesh.dp)
+    if layout.mesh.pp == 1 or layout.micro_batches == 1:
+        return alone
+    cut = Spec(name="gradient_accumulation", fields={"micro_batches": layout.micro_batches})
+    return resolve_run(alone.model_copy(update={"optimizations": (*alone.optimizations, cut)}))
+
+
+def _queueing(placed: Placed, alone: StepTime) -> float:
+    """Return the seconds in which a host queues a rank's launches.
+
+    Tensor groups divide the work of each launch, and not their number. A stage has the launches of its blocks.
+    """
+    host, _ = alone.apart or (0.0, 0.0)
+    model = placed.projection.run.model
+    return host * max(placed.projection.plan.layout.layers(model)) / model.n_layer
 
 
 def _share(there: ResolvedRun, run: ResolvedRun, ranks: int) -> ResolvedRun:

@@ -299,8 +299,7 @@ def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator
     speed = f"{format_count(best.tokens_per_second)} tokens/s, {format_seconds(best.seconds)} a step"
     yield "at best, by the plan" if found.planned else "speed", f"{speed}, {best.mfu:.1%} MFU"
     low, high = (format_seconds(one * time.seconds) for one in time.spread or (1, 1))
-    basis = "the plan and its errors" if time.margin is None else "kernels of a rank, and its collectives"
-    yield "step time", f"{low} to {high}, by {basis}"
+    yield "step time", f"{low} to {high}, by {_basis_of_time(found)}"
     budget = format_bytes(found.budget_bytes)
     yield "memory", f"{format_bytes(best.need_bytes)} in use on {_fullest(best)}, of {budget}"
     waits = f"{best.communication_share:.1%} in collectives, {best.idle_share:.1%} idle in the pipeline"
@@ -311,6 +310,14 @@ def _layout_answer(found: LayoutAdvice, training: "Training | None") -> Iterator
         yield "hours of one GPU", " to ".join(format_count(one) for one in training.device_hours)
         if training.price is not None:
             yield "money", f"{money_words(training)}, at {training.price:g} for an hour of one GPU"
+
+
+def _basis_of_time(found: LayoutAdvice) -> str:
+    if found.step_time.margin is None:
+        return "the plan and its errors"
+    if found.recommended.mesh.size == found.recommended.mesh.dp:
+        return "kernels of a rank, and its collectives"
+    return "the host, which queues the launches of a rank for longer than the plan takes"
 
 
 def _fullest(best: "Layout") -> str:
