@@ -39,6 +39,7 @@ MODELS: dict[str, dict[str, object]] = {
     "dropout": {"dropout": 0.1},
     "post": {"norm_position": "post", "qk_norm": True},
     "llama": {"norm": "rms", "activation": "swiglu", "position": "rotary", "bias": False, "n_kv_head": 2},
+    "grouped": {"norm": "rms", "position": "rotary", "bias": False, "n_kv_head": 2, "qk_norm": True},
     "wide": {"vocab_size": 4000},
 }
 PREDICTED = ("", "sdpa_attention", "bf16_mixed", "activation_checkpointing", "optimizer_in_backward")
@@ -235,6 +236,16 @@ def test_memory_that_one_region_keeps_is_not_predicted() -> None:
 
 def test_memory_that_regions_keep_is_predicted_to_the_byte(compiled: Trained) -> None:
     assert estimate(RUN, CPU).timeline.saved_bytes == compiled.traces[1].memory.saved_total_bytes
+
+
+def test_norms_of_grouped_queries_are_predicted_on_a_cpu() -> None:
+    """Their scratch has the name of the copied queries, and a search for these once went round and round."""
+    few, many = (
+        run_with(COMPILE, model=SHAPE.model_copy(update={**MODELS["grouped"], "n_head": 4, "n_layer": layers}))
+        for layers in (1, 2)
+    )
+    plain, compiled = (estimate(one, CPU).timeline.peak.nbytes for one in (without(many), many))
+    assert estimate(few, CPU).timeline.peak.nbytes < compiled < plain
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def measure(
     blocks: int = 5,
     folder: Path | str | None = None,
     against: "Callable[[], Any] | str | None" = None,
-    numerics: "Kind" = "reassociated",
+    numerics: "Kind | None" = None,
 ) -> "MeasuredOwnStep":
     """Measure one training step of your own: memory, time, operators, and where they go.
 
@@ -130,35 +130,51 @@ def measure(
 
     `against` is a baseline: a step in the same form, with a model of its own. First the values of both are compared,
     and the result has a `proof`. `numerics` says how near losses and gradients must be: `exact`, `reassociated`
-    (another order of summation) or `lossy` (products in 16 bits). Raises `UsageError` if no optimizer makes a step, or
-    if the module or its function fails.
+    (another order of summation, by default) or `lossy` (products in 16 bits). Raises `UsageError` if no optimizer makes
+    a step, or if the module or its function fails.
     """
     from assay.api.result_types import MeasuredOwnStep
 
     _check(step, against, numerics, blocks, tokens)
+    kind: Kind = numerics or "reassociated"
     options = {"tokens": tokens, "blocks": blocks}
     if isinstance(step, str):
         if model is not None or optimizer is not None:
             raise UsageError("a step that is named as module:function brings its own model and optimizer")
-        return MeasuredOwnStep.from_value(_elsewhere(step, against, folder, numerics, title or step, **options))
+        return MeasuredOwnStep.from_value(_elsewhere(step, against, folder, kind, title or step, **options))
     modules, optimizers = _several(model), _several(optimizer)
-    found = _here(step, against, modules, optimizers, numerics, title or _name(step), **options)
+    _check_parts(modules, optimizers)
+    found = _here(step, against, modules, optimizers, kind, title or _name(step), **options)
     return MeasuredOwnStep.from_value(found)
 
 
-def _check(step: Any, against: Any, numerics: Any, blocks: Any, tokens: int | None) -> None:
+def _check(step: Any, against: Any, numerics: Any, blocks: Any, tokens: Any) -> None:
     """Raise `UsageError` for what cannot be measured."""
     from assay.reference.expected import Kind
 
-    if not isinstance(blocks, int) or blocks < 1 or (tokens is not None and tokens < 1):
-        raise UsageError("blocks and tokens must be positive")
-    if numerics not in get_args(Kind):
+    for one in (blocks, 1 if tokens is None else tokens):
+        if not isinstance(one, int) or one < 1:
+            raise UsageError("blocks and tokens must be positive")
+    if numerics is not None and against is None:
+        raise UsageError("numerics says how near a baseline's values must be; give the baseline as against=…")
+    if numerics is not None and numerics not in get_args(Kind):
         raise UsageError(f"numerics is one of {', '.join(get_args(Kind))}, and not {short_text(numerics)}")
     for one in (step, step if against is None else against):
         if not callable(one) and not isinstance(one, str):
             raise UsageError(f"a step is a function or the text module:function, and not {short_text(one)}")
     if against is not None and isinstance(step, str) is not isinstance(against, str):
         raise UsageError("the step and its baseline must both be functions, or both be texts module:function")
+
+
+def _check_parts(modules: "Sequence[Any]", optimizers: "Sequence[Any]") -> None:
+    """Raise `UsageError` for a model that is no module, and for an optimizer that is none of torch's."""
+    from torch import nn
+    from torch.optim import Optimizer
+
+    for name, kind, given in (("model", nn.Module, modules), ("optimizer", Optimizer, optimizers)):
+        for one in given:
+            if not isinstance(one, kind):
+                raise UsageError(f"{name} is one {kind.__name__} of torch or several, and not {short_text(one)}")
 
 
 def _elsewhere(

@@ -61,7 +61,8 @@ def measure(
         assay measure fast.py:build --against train.py:build
         assay measure train.py:build --device h100
 
-    Exit codes: 0 done; 2 wrong input; 3 the step computes other values than its baseline, or does not differ from it.
+    Exit codes: 0 done; 2 wrong input; 3 the step computes other values than its baseline, or does not differ from it;
+    5 its values could not be compared, so nothing is proven.
     """
     from assay import api
     from assay.cli.console import note, print_view
@@ -85,4 +86,4 @@ def measure(
             save(drawn, figure)
         note("no figure: the step was not taken apart" if drawn is None else f"figure written to {figure}")
     if found.proof is not None:
-        raise typer.Exit(found.proof.status.exit_code)
+        raise typer.Exit(found.proof.exit_code)

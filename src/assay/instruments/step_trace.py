@@ -143,6 +143,11 @@ class StepTracer:
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
+    @property
+    def complete(self) -> bool:
+        """True if a step was watched up to its update."""
+        return self._gradient_bytes is not None
+
     def trace(self, loss: float, targets: int, skipped: int | None = 0) -> Trace:
         """Return the trace of the watched step, given its loss and number of targets.
 

@@ -9,6 +9,7 @@ such as a loss, are left out. Optimizers that do not derive from torch's call no
 """
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -73,6 +74,12 @@ def step_of(modules: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> St
         evaluate=_never,
     )
     return Step(program, optimizer, named)
+
+
+def compiled_frames() -> int:
+    """Number of functions that `torch.compile` has compiled in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return 0 if utils is None else int(utils.counters["frames"]["ok"])
 
 
 def is_compiled(modules: Sequence[nn.Module]) -> bool:

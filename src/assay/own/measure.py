@@ -31,7 +31,7 @@ from assay.instruments.memory.storage_ledger import Peak, StorageLedger, owners_
 from assay.instruments.memory.tensor_peak import tensor_peak
 from assay.instruments.rates import machine_load
 from assay.instruments.step_trace import StepTracer
-from assay.own.adapted import BY_HAND, Found, finding, is_compiled, step_of
+from assay.own.adapted import BY_HAND, Found, compiled_frames, finding, is_compiled, step_of
 from assay.records.anatomy import Anatomy
 from assay.records.own import OwnProgram, OwnStep
 from assay.records.prediction import Memory
@@ -113,6 +113,8 @@ class OwnMeasurement:
     returned: Any = None
     """Result of the last step. It is read after the step, so that the read is not counted as the step's."""
     process_peak_bytes: int | None = None
+    compiled: bool = False
+    """True if `torch.compile` made a module of it, or compiled a function in its first steps."""
     counted: list[int] = field(default_factory=list)
     """Targets that each timed step's loss counted, if it says so."""
 
@@ -138,12 +140,14 @@ class OwnMeasurement:
 
         Raises `UsageError` if none does and the step changes no weight by itself, or if no module was called.
         """
+        frames = compiled_frames()
         with finding() as seen:
             seconds, loss = time_step(self.one_step), self.loss
             while not seen.optimizers and self.steps < _PATIENCE:
                 self.one_step()
         self.found.modules = self.found.modules or seen.modules
         self.found.optimizers = self.found.optimizers or seen.optimizers
+        self.compiled = compiled_frames() > frames or is_compiled(self.found.modules)
         calls = self.steps
         if not seen.optimizers and not self._updates_by_hand():
             raise UsageError(
@@ -153,6 +157,22 @@ class OwnMeasurement:
         if not self.found.modules:
             raise UsageError("the step called no module with parameters; give its model as model=…")
         return seconds, loss
+
+    def warm_up(self) -> list[float]:
+        """Do untimed steps, and return the seconds of each. Raises `UsageError` if one makes no update."""
+        seconds = []
+        for _ in range(WARMUP_STEPS):
+            with finding() as seen:
+                seconds.append(time_step(self.one_step))
+            if self.found.optimizers and not seen.optimizers:
+                raise UsageError(self._no_update())
+        return seconds
+
+    def _no_update(self) -> str:
+        return (
+            f"call {self.steps} of the step made no update, and an earlier one did; give a function that does one "
+            "whole training step, with all its micro-batches and its update"
+        )
 
     def _updates_by_hand(self) -> bool:
         """Do a step and return whether it changed a weight."""
@@ -195,6 +215,8 @@ class OwnMeasurement:
         """Trace one step."""
         with StepTracer(step, whole=True) as tracer:
             self.one_step()
+        if not tracer.complete:
+            raise UsageError(self._no_update())
         return tracer.trace(math.nan if self.loss is None else self.loss, targets=0)
 
     def parts(self, step: Step) -> Peak:
@@ -239,14 +261,14 @@ def measure_step(
     """
     measured = OwnMeasurement(call, Found(list(modules), list(optimizers)), alone)
     first_seconds, first_loss = measured.first()
-    warm = [time_step(measured.one_step) for _ in range(WARMUP_STEPS)]
+    warm = measured.warm_up()
     timings = measured.blocks(blocks, steps_of_a_block(warm[-1]), tokens)
     quartiles = Quartiles.of([seconds for _, several in timings for seconds in several])
     if quartiles is None:
         raise UsageError(f"blocks={blocks} is not possible; give at least 1")
-    step, compiled = step_of(measured.found.modules, measured.found.optimizers), is_compiled(measured.found.modules)
+    step = step_of(measured.found.modules, measured.found.optimizers)
     trace, parts, memory = measured.trace(step), measured.parts(step), measured.memory()
-    apart = None if compiled else measured.anatomy(step, title, quartiles.median)
+    apart = None if measured.compiled else measured.anatomy(step, title, quartiles.median)
     peaks = {**vars(memory), "process_peak_bytes": measured.process_peak_bytes, "saved_bytes": trace.memory.saved_bytes}
     return OwnStep(
         program=_program(measured, step, title, tokens),
@@ -260,7 +282,7 @@ def measure_step(
         peak_parts=parts.parts,
         held=trace.memory,
         anatomy=apart,
-        missing=dict(_missing(measured, compiled=compiled)),
+        missing=dict(_missing(measured)),
         **{name: getattr(trace, name) for name in ("forwards", "operations", "synchronizations")},
     )
 
@@ -279,14 +301,14 @@ def _program(measured: OwnMeasurement, step: Step, title: str, tokens: int | Non
     )
 
 
-def _missing(measured: OwnMeasurement, *, compiled: bool) -> Iterator[tuple[str, str]]:
+def _missing(measured: OwnMeasurement) -> Iterator[tuple[str, str]]:
     """Yield the figures that were not measured, each with the reason."""
     if not measured.alone:
         yield "process_peak_bytes", f"this process holds what its caller had before; {_CALLERS}"
         yield "heap_peak_bytes", f"memray replaces functions of memory that threads of the caller may use; {_CALLERS}"
     if measured.device.type == "cpu":
         yield "reserved_peak_bytes", "torch reserves no memory on a CPU"
-    if compiled:
+    if measured.compiled:
         yield "anatomy", "compiled code has no single operators to time"
         yield "operators inside compiled code", "only those are seen that compiled code calls from outside of its loops"
     if measured.loss is None:

@@ -12,7 +12,7 @@ from assay.records.anatomy import Anatomy
 from assay.records.base import Record
 from assay.records.evidence import ValueProof
 from assay.records.prediction import Memory
-from assay.records.status import Status
+from assay.records.status import Exit, Status
 from assay.records.timing import Block, Quartiles
 from assay.records.trace import OperationClass, TracedMemory, TracedOperation
 
@@ -127,7 +127,21 @@ class OwnProof(Record):
     operators: tuple[OperatorCount, ...]
     """Operators whose number of executions differs. The largest differences are first, and movements of data last."""
     status: Status
-    """`done`, `wrong_values`, or `no_effect` if nothing about the step differs but its time."""
+    """`done`, `wrong_values`, or `no_effect` if nothing about the step differs but its time.
+
+    It says nothing of values that could not be compared; `verdict` does."""
+
+    @property
+    def verdict(self) -> str:
+        """The status in words, or ``not proven`` if values could not be compared and the step differs."""
+        unproven = self.status is Status.DONE and not self.values.checked
+        return "not proven" if unproven else self.status.value.replace("_", " ")
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command: a step of which nothing wrong is known, and nothing proven, has one of its own."""
+        unproven = self.status is Status.DONE and not self.values.checked
+        return int(Exit.UNMET) if unproven else self.status.exit_code
 
     @classmethod
     def of(cls, step: OwnStep, baseline: OwnStep, values: ValueProof) -> "OwnProof":
@@ -145,12 +159,9 @@ class OwnProof(Record):
         )
         same = not differing and (step.own_peak_bytes, step.held) == (baseline.own_peak_bytes, baseline.held)
         status = Status.NO_EFFECT if same else Status.DONE
-        return cls(
-            baseline=baseline,
-            values=values,
-            operators=tuple(differing),
-            status=status if values.verdict else Status.WRONG_VALUES,
-        )
+        if values.checked and not values.verdict:
+            status = Status.WRONG_VALUES
+        return cls(baseline=baseline, values=values, operators=tuple(differing), status=status)
 
 
 OwnStep.model_rebuild()  # it has a proof, which has a step
@@ -159,5 +170,7 @@ OwnStep.model_rebuild()  # it has a proof, which has a step
 def _counts(step: OwnStep) -> Counter[tuple[str, OperationClass, str, str]]:
     found: Counter[tuple[str, OperationClass, str, str]] = Counter()
     for one in step.operations:
+        if one.name.startswith("profiler."):  # torch's optimizers mark their steps for its profiler
+            continue
         found[one.name, one.operation_class, one.phase, one.dtype] += one.count
     return found

@@ -25,9 +25,9 @@ MEANINGS: Mapping[Exit, str] = {
     "an optimization took no effect or computed wrong values.",
     Exit.BUDGET_REACHED: "A run ended at its budget of time, with its figures; it can be resumed.",
     Exit.UNMET: "A stated expectation or limit does not hold, and nothing else went wrong: `--fail-on refuted` of a "
-    "study, a script that does not fit the device of `assay absent`, a measured peak above the budget of "
-    "`assay capacity --verify`, and a step that grew beyond its lock in `assay gate check`, or is slower than "
-    "`assay gate time --at-most` allows.",
+    "study, a step that cannot be compared with its baseline, a script that does not fit the device of `assay absent`, "
+    "a measured peak above the budget of `assay capacity --verify`, and a step that grew beyond its lock in "
+    "`assay gate check`, or is slower than `assay gate time --at-most` allows.",
     Exit.INTERRUPTED: "Interrupted, by Ctrl-C or SIGTERM; what was measured is saved.",
 }
 """Sentence on each code, for the reference."""

@@ -39,7 +39,7 @@ def _proof_facts(step: OwnStep, proof: "OwnProof") -> Iterator[tuple[str, str]]:
     baseline = proof.baseline
     yield "against", baseline.program.title
     same = ": its operators, its memory and their dtypes are those of the baseline"
-    yield "verdict", proof.status.replace("_", " ") + (same if proof.status == "no_effect" else "")
+    yield "verdict", proof.verdict + (same if proof.status == "no_effect" else "")
     yield "values", value_check(proof.values, "the baseline's")
     yield "own peak", _changed(baseline.own_peak_bytes, step.own_peak_bytes)
     times = (format_seconds(one.step_seconds.median) for one in (baseline, step))

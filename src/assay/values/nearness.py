@@ -74,7 +74,9 @@ _SHOWN = 3
 class Judged:
     """One value with its error, relative to its bound."""
 
-    what: Literal["loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state", "step", "decay"]
+    what: Literal[
+        "loss", "evaluation", "norm", "gradient", "residual", "scale", "update", "state", "step", "decay", "buffer"
+    ]
     """A residual and a scale are those of a group of gradients, over all layers. A step and a decay are parts of lossy
     updates (`UpdateParts`)."""
     name: str

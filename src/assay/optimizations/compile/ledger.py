@@ -66,7 +66,8 @@ class _Region:
         self.operations, self.values, self.parameters = operations, values, cost.parameters
         self.tables = {table.name for table in cost.tables}
         self.streamless = self.parameters.keys() | self.tables | {one.name for one in cost.batch.tensors}
-        self.maker = {name: one for one in operations for name in one.own}
+        # Scratch may have the name of the tensor that it copies, and nobody reads it.
+        self.maker = {made.name: one for one in operations for made in (*one.outputs, *one.extras)}
         inside = _reads(operations)
         elsewhere = {name for name in (*inside, *self.maker) if reads[name] > inside[name]}
         products = _reads(one for one in operations if one.kind == "contraction")
