@@ -14,6 +14,7 @@ from assay.config import Home
 from assay.estimator.device_memory import need_of
 from assay.estimator.estimate import estimate as predict
 from assay.hardware.detect import detect
+from assay.hardware.devices import device
 from assay.hardware.rates import rates_file, with_rates
 from cli.conftest import Assay
 from support.advice import HERE, RATES, SMALL
@@ -127,7 +128,7 @@ def test_a_recommendation_that_is_refused_leaves_no_prepared_text(assay: Assay, 
     words = (*RUN, f"data.path={tmp_path / 'text.txt'}", "data.tokenizer=char")
     refused = assay("recommend", *words, "--memory", "4")
     assert refused.code == 2
-    assert "nothing fits into 4 B" in refused.err
+    assert "nothing that leaves the training as it is, in a known time, fits into 4 B" in refused.err
     assert not home.root.exists()
 
 
@@ -137,6 +138,24 @@ def test_a_model_that_does_not_fit_is_refused_with_the_smallest_budget_that_woul
     (least,) = re.findall(r"the smallest budget that would do is (\d+) bytes", said.sentence())
     assert assay("recommend", *RUN, "--memory", least, *QUICK).code == 0
     assert assay("recommend", *RUN, "--memory", str(int(least) - 1), *QUICK).code == 2
+
+
+def test_where_nothing_fits_a_smaller_training_is_named_with_its_need_and_its_command(assay: Assay) -> None:
+    """Llama's 8 billion were said to need 79 GiB at least, which 4-bit weights with adapters fit into a fifth of."""
+    words = ("llama-3.1-8b", "model.n_layer=8", "model.context_length=512")
+    said = assay("recommend", *words, "--device", "t4")
+    assert said.code == 2
+    other = r"others need ([\d.]+) GiB \((\S+)\)(?: or ([\d.]+) GiB \(\S+\))?: assay (.*)$"
+    found = re.search(other, said.sentence())
+    assert found is not None
+    assert found[2].startswith("lora:base=nf4")
+    command = shlex.split(found[4])
+    assert command[:4] == ["estimate", *words]
+    estimated = assay(*command, "--json").value
+    high = estimated["device_memory"]["total_bytes"]["high"]
+    assert high / 2**30 == pytest.approx(float(found[1]), rel=0.01)
+    assert high <= device("t4").memory_bytes
+    assert not found[3] or float(found[3]) * 2**30 <= device("t4").memory_bytes * 1.01
 
 
 @pytest.mark.parametrize(

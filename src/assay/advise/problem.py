@@ -18,10 +18,10 @@ from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 from assay.advise.advice import Choice
-from assay.advise.elements import Compatible, Element, elements, stack_text, with_stack
+from assay.advise.elements import Compatible, Element, Stack, elements, stack_text, with_stack
 from assay.advise.evidence import Losses, added_loss, keeps, must_earn, numerics
 from assay.advise.ledgers import Ledgers, Positions
-from assay.advise.search import Bounds, Point, frontier, quickest, simplest, smallest
+from assay.advise.search import NOTICEABLE, Bounds, Point, frontier, quickest, simplest, smallest
 from assay.config.run import ResolvedRun
 from assay.errors import UsageError
 from assay.estimator.capacity import peak_bytes
@@ -255,8 +255,8 @@ class Problem:
     def rank(self, machine: Machine, *, of_timed: bool = False) -> Ranking:
         """Return the times of all candidates by what was timed on a machine, and the best stacks within the budget.
 
-        With `of_timed` the best stack is one that was timed, if one of those is within the budget. Raises `UsageError`
-        if nothing fits, with the smallest budget that would do.
+        With `of_timed` the best stack is one that was timed, if one of those is within the budget. Raises `NothingFits`
+        with the smallest budget that would do.
         """
         layers, timed = self.run.model.n_layer, self.timed(machine)
         margin = self.roofline_margin
@@ -271,7 +271,7 @@ class Problem:
         tried = {stack: seconds[stack] for stack in timed if self.fits(stack)} if of_timed else {}
         best, unearned = self._best(tried or seconds, margins)
         if best is None:
-            raise UsageError(self._too_small())
+            raise self._too_small()
         busy = any(times.under_load for times in timed.values())
         return Ranking(seconds, margins, frozenset(timed), points, best, unearned, busy)
 
@@ -323,14 +323,76 @@ class Problem:
             return None
         return estimate(self.resolved(stack), self.machine).step_time
 
-    def _too_small(self) -> str:
+    def _too_small(self) -> "NothingFits":
         # Hundreds of stacks need nearly as much as the smallest, and their whole ledgers take seconds.
         bounds = replace(self.bounds, lower=(*self.bounds.lower, self.ledgers.deep_bytes))
         least = smallest(self.roofline, bounds)
         if least is None:
-            return "no stack of this run can be predicted, so nothing can be recommended"
+            return NothingFits("no stack of this run can be predicted, so nothing can be recommended")
         stack, need = least
-        return (
-            f"nothing fits into {format_bytes(self.limits.budget_bytes)}; the smallest budget that would do is {need} "
-            f"bytes ({format_bytes(need)}), with {stack_text(self.named(stack)) or 'no technique'}"
+        why = (
+            f"nothing that leaves the training as it is, in a known time, fits into "
+            f"{format_bytes(self.limits.budget_bytes)}; the smallest budget that would do is {need} bytes "
+            f"({format_bytes(need)}), with {stack_text(self.named(stack)) or 'no technique'}"
         )
+        others = tuple(self._others(self.named(stack), need))
+        if not others:
+            return NothingFits(why)
+        needs = " or ".join(f"{format_bytes(each)} ({added})" for _, each, added in others)
+        return NothingFits(f"{why}; others need {needs}", stack_text(others[0][0]))
+
+    def _others(self, smallest_stack: Stack, need: int) -> Iterator[tuple[Stack, int, str]]:
+        """Yield stacks with what trains differently or is left out, their needs, and what each adds to the smallest.
+
+        The first needs least. The second has another technique, and is told only if it fits.
+        """
+        out = (*self.different, *(one for one, _ in self.unadvised), *self.refused, *self.unseen)
+        first = self._slimmed(smallest_stack, need, out)
+        if first is None:
+            return
+        yield first
+        added = first[2].partition("+")[0].partition(":")[0]
+        second = self._slimmed(smallest_stack, need, tuple(one for one in out if one.one.name() != added))
+        if second is not None and second[1] <= self.limits.budget_bytes:
+            yield second
+
+    def _slimmed(self, stack: Stack, need: int, out: Stack) -> tuple[Stack, int, str] | None:
+        """Return a stack with the one or two elements that spare most, until it fits; None if none spares anything."""
+        added: tuple[str, ...] = ()
+        for place in range(_ADDED):
+            pool = (*out, *self.found) if place else out
+            tried = [(each, one) for one in pool if (each := self._need_with(stack, one)) is not None]
+            least, one = min(tried, key=lambda pair: pair[0], default=(need, None))
+            if one is None or least > NOTICEABLE * need:
+                break
+            stack, need, added = self._joined(stack, one), least, (*added, str(one))
+            if need <= self.limits.budget_bytes:
+                break
+        return (stack, need, "+".join(added)) if added else None
+
+    def _need_with(self, stack: Stack, one: Element) -> int | None:
+        """Return the need of a stack with one more element; None if it cannot run so, or has the technique."""
+        if any(each.one.name() == one.one.name() for each in stack):
+            return None
+        try:
+            return peak_bytes(with_stack(self.run, self._joined(stack, one)), self.machine, self.limits.of)
+        except UsageError:
+            return None
+
+    def _joined(self, stack: Stack, one: Element) -> Stack:
+        """Return a stack with an element in place of those that it cannot be combined with."""
+        against = Compatible(self.run, self.machine, (*stack, one)).against[len(stack)]
+        kept = (each for i, each in enumerate(stack) if not against >> i & 1)
+        return tuple(sorted((*kept, one), key=lambda each: each.order))
+
+
+_ADDED = 2
+"""Most elements that are added to the smallest stack, if that trains differently."""
+
+
+class NothingFits(UsageError):
+    """Nothing fits; `other` is a smaller stack that trains differently, as a user writes it, or empty."""
+
+    def __init__(self, sentence: str, other: str = "") -> None:
+        super().__init__(sentence)
+        self.other = other

@@ -273,7 +273,7 @@ def _searched(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Ask
 
 def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Asked) -> Advice:
     """Search all stacks, with the front-runners timed first if there is time for that."""
-    from assay.advise.problem import Problem
+    from assay.advise.problem import NothingFits, Problem
     from assay.advise.recommend import advice
     from assay.advise.trials import check_ranking, time_stacks
     from assay.launch.prepare import threads_of
@@ -281,11 +281,20 @@ def _advised(run: "ResolvedRun", here: "Machine", limits: "Limits", asked: _Aske
     problem = Problem(run, here, limits)
     if asked.seconds > 0:
         here = time_stacks(problem, asked.home, threads_of(run), asked.seconds, asked.tell)
-    if not asked.absent:
-        ranking = problem.rank(here, of_timed=asked.seconds > 0)
-        return advice(problem, ranking, asked.device, asked.words, absent=False)
-    found = check_ranking(problem, lambda: problem.rank(here), asked.device, asked.tell)
+    try:
+        if not asked.absent:
+            ranking = problem.rank(here, of_timed=asked.seconds > 0)
+            return advice(problem, ranking, asked.device, asked.words, absent=False)
+        found = check_ranking(problem, lambda: problem.rank(here), asked.device, asked.tell)
+    except NothingFits as refused:
+        raise UsageError(f"{refused}{_look(refused.other, asked)}") from refused
     return advice(problem, found.ranking, asked.device, asked.words, absent=True, checked=found.by)
+
+
+def _look(other: str, asked: _Asked) -> str:
+    """Return the command that shows another training; empty without one."""
+    device = f" --device {asked.device}" if asked.absent else ""
+    return f": assay estimate {asked.words}{device} --with {other}" if other else ""
 
 
 def _limits(run: "ResolvedRun", here: "Machine", budget: int, of: str, most: float | None) -> "Limits":

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from assay.config import ModelConfig, ResolvedRun
+from assay.config.run import Scalar
 from assay.cost.operation import Tensor as Matrix
 from assay.cost.rewrites.four_bits import BLOCK, INDEXED, LOOKUP, packed_form, unpackings
 from assay.cost.rewrites.low_rank import adapt_ledger, adapted_layers, base_weights, is_adapter
@@ -89,6 +90,11 @@ class Lora(Optimization):
         "github.com/huggingface/peft",
     )
     traits: ClassVar = frozenset({"frozen weights"})
+
+    @classmethod
+    def choices(cls, run: ResolvedRun) -> tuple[dict[str, Scalar], ...]:
+        """Frozen weights as they are, and in 4 bits."""
+        return ({}, {"base": "nf4"})
 
     @property
     def scale(self) -> float:
