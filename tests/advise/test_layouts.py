@@ -201,6 +201,12 @@ def test_a_model_that_no_layout_serves_is_a_sentence() -> None:
     assert not _advice(ALL, cluster("a100", 1, 2), "model.n_kv_head=2").planned
 
 
+def test_a_batch_that_gpus_cannot_divide_is_named_before_a_refused_pipeline() -> None:
+    said = "can be planned: a step has 7 sequences, and 8 GPUs need a multiple of 8: training.batch_size=8$"
+    with pytest.raises(UsageError, match=said):
+        _advice(ALL, cluster("a100", 1, 8), "training.batch_size=7", "model.n_layer=3")
+
+
 def test_refused_combinations_are_counted_and_are_no_candidates() -> None:
     run, there = _run("model.n_layer=3"), cluster("a100", 1, 4)
     found = layouts(run, there, [()])

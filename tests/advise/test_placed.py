@@ -103,3 +103,19 @@ def test_a_step_that_takes_longer_than_its_launches_keeps_its_plan() -> None:
     found = step_time(Placed(tuple(stack.split("+")), 0, planned), resolve_run(run), machine)
     assert found.seconds == planned.plan.step_seconds
     assert found.margin is None
+
+
+@pytest.mark.parametrize(("batch", "sequences", "more"), [(1, "1 sequence", 8), (12, "12 sequences", 16)])
+def test_a_batch_that_gpus_cannot_divide_is_named_instead_of_memory(batch: int, sequences: str, more: int) -> None:
+    said = f"a step has {sequences}, and 8 GPUs need a multiple of 8: training.batch_size={more}$"
+    with pytest.raises(UsageError, match=said):
+        _advice(words=(*WORDS, f"training.batch_size={batch}"))
+
+
+def test_a_reason_other_than_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("it rains")
+
+    monkeypatch.setattr("assay.advise.layouts.replicate", refuse)
+    with pytest.raises(UsageError, match="it rains"):
+        _advice()

@@ -72,6 +72,7 @@ def test_a_batch_that_fits_by_the_ledger_fits_in_truth(assay: Assay, tmp_path: P
         (("--memory", "0"), "a budget of 0 bytes is not possible"),
         (("--memory", "-5GB"), "'-5GB' is negative"),
         ((), "a budget is missing; give --memory, such as 8GB, or name a GPU with --device"),
+        (("--device", "t4", "--memory", "200GB"), "a T4 has 14.6 GiB for torch, and not 186 GiB"),
         (("--memory", "8GB", "--of", "moon"), "not of 'moon'; there are tensors, process, device"),
         (("--memory", "8GB", "--of", "device", "device=cpu"), "a CPU has no memory of its own"),
         (("--device", "zx81"), "there are v100, t4, l4"),

@@ -163,6 +163,7 @@ def test_where_nothing_fits_a_smaller_training_is_named_with_its_need_and_its_co
     [
         ((), "a budget is missing; give --memory"),
         (("--memory", "0"), "a budget of 0 bytes is not possible"),
+        (("--device", "t4", "--memory", "200GB"), "a T4 has 14.6 GiB for torch, and not 186 GiB"),
         (("--device", "a200"), "no datasheet of a device 'a200' is known"),
         (("--device", "t4", "--verify"), "nothing can be trained there"),
         (("--memory", "1GB", "--max-loss-change", "2"), "is no limit"),

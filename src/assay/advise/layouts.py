@@ -10,6 +10,7 @@ memory traffic, so they would prefer explicit attention to a fused kernel.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 from math import prod
@@ -54,7 +55,7 @@ def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: 
         return _by_ledgers(_Asked(run, machine, cluster, limits, words))
     problem, stacks = on_one_device(run, machine, cluster, limits)
     found = layouts(run, cluster, [problem.named(stack) for stack in stacks])
-    ordered = found.ordered()
+    ordered = found.ordered(_undivided(run, cluster))
     first = best(ordered, limits.budget_bytes)
     return LayoutAdvice(
         run=run,
@@ -88,14 +89,21 @@ class _Asked(NamedTuple):
 def _by_ledgers(asked: _Asked) -> LayoutAdvice:
     """Return the fastest kind of data parallelism whose rank fits, for a model that no plan covers."""
     run, machine, cluster, limits, words = asked
+    undivided = _undivided(run, cluster)
+    if undivided:
+        raise UsageError(undivided)
     problem, budget = _of_share(run, machine, cluster, limits, _able(run, cluster)), limits.budget_bytes
     smallest = problem.rank(machine).frontier[-1].stack
     found = [(stack, one) for kind in _REPLICAS for stack, one in _of_kind(problem, kind, smallest, asked)]
+    if not found:
+        replicate(run, machine, cluster, _REPLICAS[-1], problem.named(smallest))  # raises the reason
     fitting = sorted((one for one in found if one[1].need_bytes <= budget), key=lambda one: one[1].seconds)
     if not fitting:
-        least = min((one for _, one in found), key=lambda one: one.need_bytes, default=None)
-        why = f"; {least.title} needs {format_bytes(least.need_bytes)} on each GPU" if least else ""
-        raise UsageError(f"nothing fits into {format_bytes(budget)} by data parallelism alone, without a plan{why}")
+        least = min((one for _, one in found), key=lambda one: one.need_bytes)
+        raise UsageError(
+            f"nothing fits into {format_bytes(budget)} by data parallelism alone, without a plan; {least.title} needs "
+            f"{format_bytes(least.need_bytes)} on each GPU"
+        )
     stack, first = fitting[0]
     return LayoutAdvice(
         run=run,
@@ -126,16 +134,28 @@ def _of_kind(
     memory has the stacks, and the ledger of a rank decides on each.
     """
     run, machine, cluster, limits, _ = asked
-    least = replicate(run, machine, cluster, kind, problem.named(smallest))
     whole = problem.need(smallest)
-    if least is None or whole is None:
+    if whole is None:
+        return
+    try:
+        least = replicate(run, machine, cluster, kind, problem.named(smallest))
+    except UsageError:
         return
     yield smallest, least
     larger = limits.budget_bytes + whole - least.need_bytes
     for point in frontier(problem.roofline, problem.bounds, larger):
-        found = replicate(run, machine, cluster, kind, problem.named(point.stack))
-        if found is not None:
-            yield point.stack, found
+        with suppress(UsageError):
+            yield point.stack, replicate(run, machine, cluster, kind, problem.named(point.stack))
+
+
+def _undivided(run: ResolvedRun, cluster: Cluster) -> str:
+    """Return a sentence if the sequences of a step cannot be divided among all GPUs; else empty."""
+    rows, size = run.sequences_per_step, cluster.size
+    if rows % size == 0:
+        return ""
+    more = -(-rows // size) * size * run.batch_divisor
+    sequences = "1 sequence" if rows == 1 else f"{rows:,} sequences"
+    return f"a step has {sequences}, and {size} GPUs need a multiple of {size}: training.batch_size={more}"
 
 
 def _precision(first: Placed) -> Iterator[str]:
@@ -155,10 +175,14 @@ class Layouts:
     refused: tuple[str, ...]
     """Reason of each combination that a check refuses; it is no candidate."""
 
-    def ordered(self) -> list[Placed]:
-        """Return all candidates, the fastest first. Raises `UsageError` if there are none."""
+    def ordered(self, undivided: str = "") -> list[Placed]:
+        """Return all candidates, the fastest first. Raises `UsageError` if there are none.
+
+        The reason is the batch if that is `undivided`, else the last refusal.
+        """
         if not self.placed:
-            why = f": {self.refused[-1]}" if self.refused else "; choose a number that divides batch, heads or layers"
+            reasons = [undivided or one for one in self.refused[-1:]]
+            why = f": {reasons[0]}" if reasons else "; choose a number that divides batch, heads or layers"
             raise UsageError(f"no layout of these GPUs can be planned{why}")
         return sorted(self.placed, key=lambda one: (one.seconds, one.least_bytes, one.simplicity))
 

@@ -20,7 +20,7 @@ from assay.cost.work import communications
 from assay.errors import UsageError
 from assay.estimator.alpha_beta import seconds
 from assay.estimator.cost import Training
-from assay.estimator.device_memory import CONTEXT, device_memory, need_of
+from assay.estimator.device_memory import CONTEXT, need_of
 from assay.estimator.estimate import estimate
 from assay.estimator.plan import spread_of_plan
 from assay.estimator.projection import Projection
@@ -328,24 +328,21 @@ class Replicated:
         return figures(self)
 
 
-def replicate(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated | None:
-    """Return a kind of data parallelism with a stack; None if a rank of it cannot run, or is not predicted.
+def replicate(run: ResolvedRun, machine: Machine, cluster: Cluster, kind: Spec, stack: Stack) -> Replicated:
+    """Return a kind of data parallelism with a stack. Raises `UsageError` if a rank cannot run, or is not predicted.
 
     `machine` has one device of the cluster, with the rates of its datasheet.
     """
     added = (kind, *(each.spec for each in stack))
     asked = run.model_copy(update={"ranks": cluster.size, "optimizations": (*run.optimizations, *added)})
-    try:
-        found = estimate(asked, machine)
-        alone = estimate(_share(found.run, run, cluster.size), machine).step_time
-    except UsageError:
-        return None
-    memory = device_memory(found)
-    if alone is None or memory is None or memory.total is None:
-        return None
+    found = estimate(asked, machine)
+    need = need_of("device")(found)
+    alone = estimate(_share(found.run, run, cluster.size), machine).step_time
+    if alone is None:
+        raise UsageError("the time of a step is not predicted by kernels")
     waiting = seconds(communications(found.cost), mesh_of(found.run), cluster.network)
     time = StepTime(alone.seconds + waiting, alone.margin)
-    return Replicated(tuple(map(str, added)), found.run, cluster, time, memory.total.high, waiting)
+    return Replicated(tuple(map(str, added)), found.run, cluster, time, need, waiting)
 
 
 def step_time(placed: Placed, run: ResolvedRun, machine: Machine) -> StepTime:

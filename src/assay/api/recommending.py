@@ -14,6 +14,7 @@ from assay.api.training import loss_changes
 from assay.config.home import Home, home_of
 from assay.config.run import Run
 from assay.errors import UsageError
+from assay.units import format_bytes
 
 if TYPE_CHECKING:
     from assay.advise.problem import Limits
@@ -69,16 +70,20 @@ def capacity(
 def budget_of(memory_bytes: int | None, device: str | None) -> int:
     """Return the budget in bytes: the one that is given, else all memory of a device.
 
-    Raises `UsageError` if neither is given, or a budget is not positive.
+    Raises `UsageError` if neither is given, or a budget is not positive or more than the device has.
     """
     from assay.hardware.devices import device as known
 
-    if memory_bytes is None and device is not None:
-        return known(device).memory_bytes
+    there = None if device is None else known(device)
+    if memory_bytes is None and there is not None:
+        return there.memory_bytes
     if memory_bytes is None:
         raise UsageError("a budget is missing; give --memory, such as 8GB, or name a GPU with --device")
     if memory_bytes < 1:
         raise UsageError(f"a budget of {memory_bytes} bytes is not possible; give an amount such as 8GB")
+    if there is not None and memory_bytes > there.memory_bytes:
+        asked, has = format_bytes(memory_bytes), format_bytes(there.memory_bytes)
+        raise UsageError(f"a {there.name} has {has} for torch, and not {asked}; leave out --memory, or give at most that")
     return memory_bytes
 
 
