@@ -119,3 +119,24 @@ def test_a_reason_other_than_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("assay.advise.layouts.replicate", refuse)
     with pytest.raises(UsageError, match="it rains"):
         _advice()
+
+
+@pytest.mark.slow
+def test_of_each_optimizer_there_are_stacks_of_which_no_other_beats_both() -> None:
+    """Two stacks were twice in the table, four were beaten, and the second of these was missing."""
+    found = _advice(words=("training.batch_size=8",))
+    rows = found.frontier
+    assert len({one.title for one in rows}) == len(rows) > 1
+    for faster, slower in zip(rows, rows[1:], strict=False):
+        assert faster.seconds < slower.seconds
+        assert slower.need_bytes < faster.need_bytes
+    checkpointed = "fully_sharded+sdpa_attention+bf16_mixed+activation_checkpointing+fused_adamw"
+    assert checkpointed in {one.title for one in rows}
+
+
+def test_a_small_llama_has_each_layout_once_and_none_that_another_beats() -> None:
+    rows = _advice().frontier
+    assert len({one.title for one in rows}) == len(rows) > 1
+    for faster, slower in zip(rows, rows[1:], strict=False):
+        assert faster.seconds < slower.seconds
+        assert slower.need_bytes < faster.need_bytes

@@ -21,7 +21,7 @@ from assay.advise.ledgers import Positions
 from assay.advise.placed import LayoutAdvice, Placed, Replicated, replicate, step_time
 from assay.advise.problem import Limits, Problem
 from assay.advise.recommend import sources, warnings
-from assay.advise.search import EQUAL, NOTICEABLE, Bounds, frontier
+from assay.advise.search import EQUAL, NOTICEABLE, Bounds, Point, frontier
 from assay.config.mesh import ONE_DEVICE, Mesh
 from assay.config.run import ResolvedRun, Spec
 from assay.cost.mesh_layout import Layout
@@ -41,8 +41,9 @@ _REPLICAS = (
 """Kinds of data parallelism, from the one that sends least."""
 _UNLIMITED = 2**62
 """Bytes that any stack stays within, so that the search on one device answers how memory is traded for time."""
-_RUNNERS_UP, _SHOWN = 5, 8
+_RUNNERS_UP = 5
 AnyLayout = TypeVar("AnyLayout", Placed, Replicated)
+_Found = tuple[Positions, Replicated]
 
 
 def layout_advice(run: ResolvedRun, machine: Machine, cluster: Cluster, limits: Limits, words: str) -> LayoutAdvice:
@@ -93,18 +94,19 @@ def _by_ledgers(asked: _Asked) -> LayoutAdvice:
     if undivided:
         raise UsageError(undivided)
     problem, budget = _of_share(run, machine, cluster, limits, _able(run, cluster)), limits.budget_bytes
-    smallest = problem.rank(machine).frontier[-1].stack
-    found = [(stack, one) for kind in _REPLICAS for stack, one in _of_kind(problem, kind, smallest, asked)]
+    groups = list(_by_optimizer(problem))
+    found = [one for kind in _REPLICAS for points in groups for one in _of_kind(problem, kind, points, asked)]
     if not found:
-        replicate(run, machine, cluster, _REPLICAS[-1], problem.named(smallest))  # raises the reason
-    fitting = sorted((one for one in found if one[1].need_bytes <= budget), key=lambda one: one[1].seconds)
+        replicate(run, machine, cluster, _REPLICAS[-1], ())  # raises the reason
+    fitting = undominated(one for _, one in found if one.need_bytes <= budget)
     if not fitting:
         least = min((one for _, one in found), key=lambda one: one.need_bytes)
         raise UsageError(
             f"nothing fits into {format_bytes(budget)} by data parallelism alone, without a plan; {least.title} needs "
             f"{format_bytes(least.need_bytes)} on each GPU"
         )
-    stack, first = fitting[0]
+    first = fitting[0]
+    stack = next(stack for stack, one in found if one is first)
     return LayoutAdvice(
         run=run,
         cluster=cluster,
@@ -112,7 +114,7 @@ def _by_ledgers(asked: _Asked) -> LayoutAdvice:
         recommended=first,
         step_time=first.time,
         configuration=words.partition(" ")[0],
-        frontier=tuple(one for _, one in fitting[:_SHOWN]),
+        frontier=tuple(fitting),
         runners_up=(),
         candidates=len(found),
         refused=0,
@@ -125,27 +127,32 @@ def _by_ledgers(asked: _Asked) -> LayoutAdvice:
     )
 
 
-def _of_kind(
-    problem: Problem, kind: Spec, smallest: Positions, asked: _Asked
-) -> Iterator[tuple[Positions, Replicated]]:
-    """Yield stacks with a kind of data parallelism: the smallest, then from the fastest that may fit to smaller ones.
+def _of_kind(problem: Problem, kind: Spec, points: Sequence[Point], asked: _Asked) -> Iterator[_Found]:
+    """Yield stacks of one optimizer with a kind of data parallelism: the smallest, then those that may fit.
 
-    What sharding spares the smallest stack, it spares others as well. So a search on one device with that much more
-    memory has the stacks, and the ledger of a rank decides on each.
+    What sharding spares depends on the optimizer. So what it spares the smallest stack, it spares others as well, and
+    the ledger of a rank decides on each.
     """
     run, machine, cluster, limits, _ = asked
-    whole = problem.need(smallest)
-    if whole is None:
-        return
-    try:
-        least = replicate(run, machine, cluster, kind, problem.named(smallest))
-    except UsageError:
-        return
-    yield smallest, least
-    larger = limits.budget_bytes + whole - least.need_bytes
-    for point in frontier(problem.roofline, problem.bounds, larger):
-        with suppress(UsageError):
-            yield point.stack, replicate(run, machine, cluster, kind, problem.named(point.stack))
+    *larger, smallest = points
+    with suppress(UsageError):
+        least = replicate(run, machine, cluster, kind, problem.named(smallest.stack))
+        yield smallest.stack, least
+        within = limits.budget_bytes + smallest.need_bytes - least.need_bytes
+        for point in larger:
+            if point.need_bytes <= within:
+                yield point.stack, replicate(run, machine, cluster, kind, problem.named(point.stack))
+
+
+def _by_optimizer(problem: Problem) -> Iterator[list[Point]]:
+    """Yield the stacks of each optimizer that no other one of it beats on one device in time and memory."""
+    times: dict[tuple[int, ...], dict[Positions, float]] = {}
+    for stack, seconds in problem.roofline.items():
+        optimizer = tuple(i for i in stack if "optimizer" in problem.found[i].one.claims)
+        times.setdefault(optimizer, {})[stack] = seconds
+    for each in times.values():
+        if points := frontier(each, problem.bounds, _UNLIMITED):
+            yield points
 
 
 def _undivided(run: ResolvedRun, cluster: Cluster) -> str:
