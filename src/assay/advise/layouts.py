@@ -39,6 +39,8 @@ _REPLICAS = (
     Spec(name="fully_sharded"),
 )
 """Kinds of data parallelism, from the one that sends least."""
+_NEARLY = 1.25
+"""Factor of a budget for stacks whose sharded need is guessed by that of another one."""
 _UNLIMITED = 2**62
 """Bytes that any stack stays within, so that the search on one device answers how memory is traded for time."""
 _RUNNERS_UP = 5
@@ -130,15 +132,15 @@ def _by_ledgers(asked: _Asked) -> LayoutAdvice:
 def _of_kind(problem: Problem, kind: Spec, points: Sequence[Point], asked: _Asked) -> Iterator[_Found]:
     """Yield stacks of one optimizer with a kind of data parallelism: the smallest, then those that may fit.
 
-    What sharding spares depends on the optimizer. So what it spares the smallest stack, it spares others as well, and
-    the ledger of a rank decides on each.
+    What sharding spares depends on the optimizer. So what it spares the smallest stack, it spares others nearly as
+    well, and the ledger of a rank decides on each.
     """
     run, machine, cluster, limits, _ = asked
     *larger, smallest = points
     with suppress(UsageError):
         least = replicate(run, machine, cluster, kind, problem.named(smallest.stack))
         yield smallest.stack, least
-        within = limits.budget_bytes + smallest.need_bytes - least.need_bytes
+        within = _NEARLY * limits.budget_bytes + smallest.need_bytes - least.need_bytes
         for point in larger:
             if point.need_bytes <= within:
                 yield point.stack, replicate(run, machine, cluster, kind, problem.named(point.stack))
